@@ -1,0 +1,1 @@
+"""One module per benchmark; medians and ratios, measured beside must and stretch."""

@@ -1,0 +1,1 @@
+"""The conductor: command line, hosts, deployment, interpreter, local lab, simulation."""

@@ -1,0 +1,1 @@
+"""Real hosts and the local lab: SSH, deployment, the system under test."""

@@ -1,0 +1,1 @@
+"""The same world in virtual time: kernel, network, disks, hosts."""

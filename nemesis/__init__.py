@@ -1,0 +1,1 @@
+"""Faults as objects with inject, heal and evidence; schedules; the host agent."""

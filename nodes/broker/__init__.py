@@ -1,0 +1,1 @@
+"""Many topic-partitions: client requests, purgatory, replicas, lifecycle, ISR proposals. Pure."""

@@ -1,0 +1,1 @@
+"""The control plane: registration, liveness, topics, ISR changes, leader elections. Pure."""

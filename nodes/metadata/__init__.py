@@ -1,0 +1,1 @@
+"""Metadata records, the image they build, and the deltas between images. Pure."""

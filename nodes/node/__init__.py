@@ -1,0 +1,1 @@
+"""Composition: one node from its parts, request channels, dispatch tables, outbound links. Pure."""

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: schemas as data, compiled codecs, record batches, sessions. Pure."""

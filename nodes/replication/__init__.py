@@ -1,0 +1,1 @@
+"""One topic-partition: leader and follower, ISR, high watermark, fencing; the fetcher. Pure."""

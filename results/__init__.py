@@ -1,0 +1,1 @@
+"""Histories, checks, verdicts and reports. Reads histories; never needs a cluster."""

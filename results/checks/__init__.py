@@ -1,0 +1,1 @@
+"""The registry of checks and their drivers over Spark or in process."""

@@ -1,0 +1,27 @@
+"""Packaging: the top-level folders are rooms of one namespace, `squall.<room>`.
+
+pyproject.toml holds everything that can be said statically. The list of packages is computed here,
+because setuptools' own discovery cannot prefix what it finds (docs/architecture.md, "Packaging").
+"""
+
+from setuptools import find_packages, setup
+
+ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
+
+packages = [
+    f"squall.{room}" + (f".{inner}" if inner else "")
+    for room in ROOMS
+    for inner in ("", *find_packages(room))
+]
+
+setup(
+    packages=packages,
+    package_dir={f"squall.{room}": room for room in ROOMS},
+    package_data={
+        "squall.nodes": ["py.typed"],
+        "squall.results": ["py.typed", "**/*.html", "**/*.css"],
+        "squall.workloads": ["py.typed"],
+        "squall.nemesis": ["py.typed", "**/*.c"],
+        "squall.harness": ["py.typed"],
+    },
+)

@@ -1,0 +1,1 @@
+"""What clients do: operations, generators, clients, and one module per workload."""
