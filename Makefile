@@ -1,0 +1,39 @@
+# Two commands are enough: `make quickstart` and `make test`. Each does all the set-up it needs.
+.PHONY: help quickstart test test-full lint typecheck format clean
+.DEFAULT_GOAL := help
+
+PYTHON_PACKAGES := nodes workloads nemesis results harness benchmarks
+
+help:
+	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'
+	@echo 'make test         the whole test suite: linter, type checker, tests (what CI runs)'
+	@echo 'make test-full    the long checks as well'
+	@echo 'make format       ruff: sort imports, format'
+
+quickstart:
+	@scripts/setup.sh run
+	@.venv/bin/squall run suites/quickstart.yaml
+
+test: lint typecheck
+	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full'
+
+test-full: lint typecheck
+	.venv/bin/python -m pytest -n 2 --dist loadgroup
+
+.PHONY: setup-test
+setup-test:
+	@scripts/setup.sh test
+
+lint: setup-test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+typecheck: setup-test
+	MYPYPATH=.typing .venv/bin/mypy $(PYTHON_PACKAGES:%=.typing/squall/%)
+
+format: setup-test
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+clean:
+	rm -rf .venv .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,171 @@
+"""The house rules of docs/architecture.md, checked: who may import whom, and what a core may not use (HX-15, DA-02)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
+
+ROOM_MAY_IMPORT = {
+    "nodes": {"nodes"},
+    "workloads": {"workloads", "nodes.protocol"},
+    "nemesis": {"nemesis"},
+    "results": {"results"},
+    "harness": {"harness", "nodes", "workloads", "nemesis", "results", "benchmarks"},
+    "benchmarks": {"benchmarks", "harness", "nodes", "workloads", "nemesis", "results"},
+}
+
+FLOORS: dict[str, set[str]] = {
+    "ports": set(),
+    "config": {"ports", "mutants"},
+    "mutants": set(),
+    "protocol": {"ports", "mutants"},
+    "storage": {"ports", "mutants", "protocol"},
+    "raft": {"ports", "mutants", "protocol", "storage"},
+    "metadata": {"ports", "mutants", "protocol", "storage", "raft"},
+    "controller": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
+    "zookeeper": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
+    "replication": {"ports", "mutants", "protocol", "storage", "raft", "metadata"},
+    "broker": {"ports", "mutants", "protocol", "storage", "raft", "metadata", "replication"},
+}
+
+SHELL_ONLY = {"asyncio", "socket", "os", "time", "threading", "random", "uuid", "secrets", "selectors", "subprocess"}
+BANNED_CALLS = {"hash", "open", "print", "id"}
+
+
+def modules(room: str) -> Iterator[Path]:
+    yield from sorted((ROOT / room).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    for item in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(item, ast.Import):
+            yield from ((alias.name, item.lineno) for alias in item.names)
+        elif isinstance(item, ast.ImportFrom):
+            assert item.level == 0, f"{path.relative_to(ROOT)}:{item.lineno}: relative import"
+            for alias in item.names:
+                yield f"{item.module}.{alias.name}", item.lineno
+
+
+def place(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_the_rooms_it_may(room: str) -> None:
+    wrong = []
+    for path in modules(room):
+        for name, line in imports(path):
+            if name.split(".")[0] in ROOMS:
+                wrong.append(f"{place(path, line)}: {name} must be imported as squall.{name}")
+            if not name.startswith("squall."):
+                continue
+            target = name.removeprefix("squall.")
+            if not any(target == may or target.startswith(may + ".") for may in ROOM_MAY_IMPORT[room]):
+                wrong.append(f"{place(path, line)}: {room} may not import {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_floors_of_nodes_import_only_downwards() -> None:
+    wrong = []
+    for floor, below in FLOORS.items():
+        paths = modules(f"nodes/{floor}") if (ROOT / "nodes" / floor).is_dir() else [ROOT / "nodes" / f"{floor}.py"]
+        for path in paths:
+            for name, line in imports(path):
+                if not name.startswith("squall.nodes."):
+                    continue
+                target = name.split(".")[2]
+                if target != floor and target not in below:
+                    wrong.append(f"{place(path, line)}: {floor} may not import nodes.{target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def core_modules() -> Iterator[Path]:
+    for path in modules("nodes"):
+        inside = path.relative_to(ROOT / "nodes")
+        if inside.parts[0] != "server" and inside.name != "__main__.py":
+            yield path
+
+
+def test_only_the_shell_touches_the_machine() -> None:
+    wrong = []
+    for path in core_modules():
+        for name, line in imports(path):
+            if name.split(".")[0] in SHELL_ONLY:
+                wrong.append(f"{place(path, line)}: {name} belongs in nodes/server")
+        for item in ast.walk(ast.parse(path.read_text())):
+            if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id in BANNED_CALLS:
+                wrong.append(f"{place(path, item.lineno)}: {item.func.id}() is not deterministic or not pure")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_core_iterates_a_set() -> None:
+    """Set order depends on hashes and addresses; a seed would no longer replay."""
+    wrong = []
+    for path in core_modules():
+        for item in ast.walk(ast.parse(path.read_text())):
+            loops = []
+            if isinstance(item, ast.For):
+                loops.append(item.iter)
+            elif isinstance(item, ast.ListComp | ast.GeneratorExp | ast.DictComp):
+                loops.extend(part.iter for part in item.generators)
+            for target in loops:
+                literal = isinstance(target, ast.Set | ast.SetComp)
+                made = (
+                    isinstance(target, ast.Call)
+                    and isinstance(target.func, ast.Name)
+                    and target.func.id in {"set", "frozenset"}
+                )
+                if literal or made:
+                    wrong.append(f"{place(path, item.lineno if hasattr(item, 'lineno') else 0)}: iterates a set")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_kernels_import_only_array_libraries() -> None:
+    allowed = {"numpy", "numba", "pyarrow", "squall", "__future__", "dataclasses", "typing", "collections", "math", "enum"}
+    wrong = [
+        f"{place(path, line)}: {name}"
+        for path in modules("results/checks/kernels")
+        for name, line in imports(path)
+        if name.split(".")[0] not in allowed
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_host_agent_needs_only_the_standard_library() -> None:
+    import sys
+
+    wrong = [
+        f"{place(path, line)}: {name}"
+        for path in modules("nemesis/agent")
+        for name, line in imports(path)
+        if name.split(".")[0] not in sys.stdlib_module_names and name.split(".")[0] not in local_names()
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def local_names() -> set[str]:
+    return {path.stem for path in (ROOT / "nemesis" / "agent").glob("*.py")}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_module_says_what_it_is(room: str) -> None:
+    silent = [str(path.relative_to(ROOT)) for path in modules(room) if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent, f"modules without a docstring: {silent}"
+
+
+def test_requirement_ids_quoted_in_the_code_are_explained() -> None:
+    known = set(re.findall(r"\b[A-Z]{2}-\d{2}\b", (ROOT / "docs" / "requirements.md").read_text()))
+    quoted: dict[str, str] = {}
+    for room in ROOMS:
+        for path in modules(room):
+            for found in re.findall(r"\b(?:DP|QC|SN|MD|BL|FD|CS|IS|EP|RA|EL|CL|ZK|FM|PP|DA|HX)-\d{2}\b", path.read_text()):
+                quoted.setdefault(found, str(path.relative_to(ROOT)))
+    unknown = {name: where for name, where in quoted.items() if name not in known}
+    assert not unknown, f"not in docs/requirements.md: {unknown}"
