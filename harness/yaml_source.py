@@ -1,0 +1,252 @@
+"""YAML files that people write, and errors that point into them.
+
+`load_yaml` keeps the line of every key and list item beside the data, so that whatever is found wrong later (by
+pydantic or by hand) is told as
+
+    inventory.yaml:14: hosts.b2.ansible_port: "ssh" is not a port number (1–65535)
+    suites/kill.yaml:7: nemesis.0.falt: unknown key; did you mean `fault`?
+
+Use: `source = load_yaml(path)`, then `source.validated(Model)`; for findings of your own
+`raise source.error(("nemesis", 0), "...", remedy="...")`. A validator's `ValueError` whose text is a predicate
+("is not a port number", "must be …") gets the offending value put before it; any other text stands as it is.
+
+Twice the same key in one mapping is an error here, because YAML would silently keep the last.
+Leans on PyYAML's node graph for the lines and on pydantic's `loc` for the paths.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from squall.harness.errors import UsageError
+
+KeyPath = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+LONGEST_SHOWN_VALUE = 60
+PREDICATES = ("is ", "are ", "must ", "has ", "have ", "needs ", "does ", "cannot ", "should ", "names ")
+
+
+@dataclass(frozen=True)
+class YamlSource:
+    """A parsed YAML file and the line on which each of its values is named."""
+
+    file: str
+    data: Any
+    lines: Mapping[KeyPath, int]
+
+    def line(self, path: KeyPath) -> int:
+        """The line of `path`, or of the nearest enclosing value the file does have."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def error(self, path: KeyPath, problem: str, *, remedy: str | None = None) -> UsageError:
+        """`file:line: path: problem`, to be raised by the caller."""
+        where = f"{self.file}:{self.line(path)}: "
+        name = f"{dotted(path)}: " if path else ""
+        return UsageError(f"{where}{name}{problem}", remedy=remedy)
+
+    def validated(self, model: type[Model], data: Any = None, at: KeyPath = ()) -> Model:
+        """`data` (the whole file unless given) as `model`; `at` is where in the file the data stands.
+
+        Raises one UsageError that lists every field pydantic found wrong, in the order of the file.
+        """
+        try:
+            return model.model_validate(self.data if data is None else data)
+        except ValidationError as invalid:
+            raise self.explain(invalid, model, data, at) from None
+
+    def explain(
+        self, invalid: ValidationError, model: type[BaseModel], data: Any = None, at: KeyPath = ()
+    ) -> UsageError:
+        """A pydantic error in this file's terms: line, path, value, what would be right."""
+        data = self.data if data is None else data
+        found: dict[tuple[int, KeyPath, str], UsageError] = {}
+        for details in invalid.errors(include_url=False):
+            location = tuple(details["loc"])
+            if details["type"].startswith("union_tag_"):
+                location += (details.get("ctx", {}).get("discriminator", "").strip("'"),)
+            path = at + tuple(part for part in data_path(location, data) if part != "")
+            problem = describe(dict(details), allowed_keys(model, location))
+            found.setdefault((self.line(path), path, problem), self.error(path, problem))
+        return UsageError.joined([found[key] for key in sorted(found, key=lambda key: (key[0], str(key[1])))])
+
+
+def load_yaml(path: Path | str) -> YamlSource:
+    """Read one YAML document. Raises UsageError for a missing file, broken YAML or a repeated key."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as trouble:
+        raise UsageError(f"{path}: cannot be read: {trouble}") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, file: str) -> YamlSource:
+    """As `load_yaml`, for text already at hand; `file` is the name used in errors."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            raise UsageError(f"{file}: the file is empty")
+        lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
+        _note_lines(node, (), lines, file, frozenset())
+        data = loader.construct_document(node)
+    except yaml.MarkedYAMLError as broken:
+        mark = broken.problem_mark or broken.context_mark
+        line = mark.line + 1 if mark else 1
+        raise UsageError(f"{file}:{line}: not YAML: {broken.problem or broken.context}") from None
+    except yaml.YAMLError as broken:
+        raise UsageError(f"{file}: not YAML: {broken}") from None
+    finally:
+        loader.dispose()
+    return YamlSource(file, data, lines)
+
+
+def _note_lines(
+    node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], file: str, above: frozenset[int]
+) -> None:
+    if id(node) in above:
+        raise UsageError(f"{file}:{node.start_mark.line + 1}: an anchor must not contain itself")
+    above |= {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            below = (*path, _key(key))
+            if below in lines and key.value != "<<":
+                raise UsageError(
+                    f"{file}:{key.start_mark.line + 1}: {dotted(below)}: given twice (first on line {lines[below]})"
+                )
+            lines[below] = key.start_mark.line + 1
+            _note_lines(value, below, lines, file, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            lines[(*path, index)] = item.start_mark.line + 1
+            _note_lines(item, (*path, index), lines, file, above)
+
+
+def _key(node: yaml.Node) -> str | int:
+    if node.tag == "tag:yaml.org,2002:int":
+        return int(node.value, 0) if node.value.lstrip("+-").isdigit() else node.value
+    return str(node.value)
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """`("hosts", "b2", "data_dirs", 0)` as a person writes it: `hosts.b2.data_dirs[0]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as it would stand in the file, cut to a readable length."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN_VALUE else text[: LONGEST_SHOWN_VALUE - 1] + "…"
+
+
+def suggestion(wrong: object, known: Iterable[str]) -> str:
+    """`; did you mean …?` where something known is near, else `; known are …`; empty if nothing is known."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(str(wrong), names, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    return f"; known are {', '.join(names)}" if names else ""
+
+
+def data_path(location: KeyPath, data: Any) -> KeyPath:
+    """Pydantic's location without the parts that name a union's branch rather than a place in the data."""
+    path: list[str | int] = []
+    for position, part in enumerate(location):
+        if isinstance(data, Mapping) and part in data:
+            data = data[part]
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        elif not isinstance(data, Mapping) or position != len(location) - 1:
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def describe(details: dict[str, Any], known: Iterable[str]) -> str:
+    """One pydantic error in plain words."""
+    kind, value, context = details["type"], details.get("input"), details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "unknown key" + suggestion(details["loc"][-1], known)
+    if kind == "missing":
+        return "missing"
+    if kind in ("value_error", "assertion_error"):
+        text = str(context.get("error", details["msg"]))
+        return f"{shown(value)} {text}" if text.startswith(PREDICATES) else text
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"{shown(value)} must be a mapping (`key: value` lines)"
+    if kind in ("list_type", "tuple_type"):
+        return f"{shown(value)} must be a list"
+    if kind in ("literal_error", "enum"):
+        choices = str(context["expected"]).replace("'", "")
+        return f"{shown(value)} is not one of {choices}"
+    if kind == "union_tag_invalid":
+        tags = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
+        return f"{shown(context.get('tag'))} is not known{suggestion(context.get('tag'), tags)}"
+    return f"{shown(value)} is not right: {_continued(details['msg'])}"
+
+
+def _continued(message: str) -> str:
+    """Pydantic's sentence as the second half of ours: 'Input should be …' becomes 'should be …'."""
+    return message.removeprefix("Input ").strip()
+
+
+def allowed_keys(model: type[BaseModel], location: KeyPath) -> list[str]:
+    """The keys accepted beside the last part of `location`, found by walking the models' annotations."""
+    annotations: list[Any] = [model]
+    for part in location[:-1]:
+        annotations = [below for annotation in annotations for below in _below(annotation, part)]
+    return sorted({key for annotation in annotations for one in _models(annotation) for key in _keys(one)})
+
+
+def _below(annotation: Any, part: str | int) -> Iterator[Any]:
+    """What annotation `part` leads to; itself where the part only names a union's branch."""
+    found = False
+    for one in _models(annotation):
+        for name, field in one.model_fields.items():
+            if part in (name, field.alias):
+                found = True
+                yield field.annotation
+    containers = [
+        argument for argument in get_args(annotation) if isinstance(argument, type) or get_args(argument)
+    ]
+    if not found and containers and not any(True for _ in _direct_models(annotation)):
+        yield from containers
+    elif not found:
+        yield annotation
+
+
+def _direct_models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Every model named anywhere within an annotation: in optionals, lists, mappings and unions alike."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield from _direct_models(annotation)
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _keys(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield field.alias or name
