@@ -1,0 +1,112 @@
+"""From which network namespace this program speaks to the hosts.
+
+Rented hosts are reached from the machine's own network. Lab hosts hang on a bridge in a namespace of their own
+(`lab.py`), which the control process does not enter: it stays where the user's browser and files are, and only
+the *sockets* it opens towards hosts belong to the lab. A socket stays in the namespace it was created in, whoever
+connects it later, so a short-lived thread enters the namespace, creates the socket and ends.
+
+Client libraries that open their own sockets (librdkafka) run in worker processes; these call `enter()` first
+thing, before any thread starts, because a namespace is entered per thread. Foreign programs are started with
+`command_prefix()` before their argv.
+
+Both kinds are small frozen values that pickle, so a worker process can be handed its network.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from squall.harness.errors import UsageError
+
+CLONE_NEWNET = 0x40000000
+
+
+class Network(Protocol):
+    """Where sockets towards the hosts are made."""
+
+    def socket(self) -> socket.socket:
+        """A new, unconnected TCP/IPv4 socket that can reach the hosts."""
+        ...
+
+    def enter(self) -> None:
+        """Move the calling thread, and what it starts from now on, to where the hosts can be reached."""
+        ...
+
+    def command_prefix(self) -> list[str]:
+        """What to put before an argv so that the program runs where the hosts can be reached."""
+        ...
+
+
+@dataclass(frozen=True)
+class MachineNetwork:
+    """The machine's own network, for hosts reachable from it."""
+
+    def socket(self) -> socket.socket:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+    def enter(self) -> None:
+        """Nothing to do: every thread is there already."""
+
+    def command_prefix(self) -> list[str]:
+        return []
+
+
+@dataclass(frozen=True)
+class LabNetwork:
+    """The namespace of a lab's switch, held by process `holder` that started at `holder_started` (ticks)."""
+
+    holder: int
+    holder_started: int
+
+    def socket(self) -> socket.socket:
+        made: list[socket.socket | BaseException] = []
+
+        def make() -> None:
+            try:
+                self.enter()
+                made.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            except BaseException as trouble:  # handed to the caller's thread just below
+                made.append(trouble)
+
+        thread = threading.Thread(target=make, name="lab-socket", daemon=True)
+        thread.start()
+        thread.join()
+        if isinstance(made[0], BaseException):
+            raise made[0]
+        return made[0]
+
+    def enter(self) -> None:
+        self._check_alive()
+        namespace = os.open(f"/proc/{self.holder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.setns(namespace, CLONE_NEWNET) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, f"cannot enter the lab's network: {os.strerror(number)}")
+        finally:
+            os.close(namespace)
+
+    def command_prefix(self) -> list[str]:
+        self._check_alive()
+        return ["nsenter", f"--net=/proc/{self.holder}/ns/net", "--"]
+
+    def _check_alive(self) -> None:
+        """A process id alone may meanwhile be somebody else's; with its start time it is one process for good."""
+        if process_started(self.holder) != self.holder_started:
+            raise UsageError("the lab is no longer up", remedy="start it again: squall lab up")
+
+
+def process_started(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None if there is none (a zombie counts as none)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
