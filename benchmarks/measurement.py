@@ -1,0 +1,35 @@
+"""What a benchmark returns: figures beside the bars they are held against.
+
+A benchmark is a module of this folder with `run() -> list[Measurement]`. `squall bench NAME` prints what was
+measured beside what it must reach and what would be a stretch, and fails where a *must* is missed. The first line
+of the module's docstring is its description in `squall bench`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One figure. `samples` are the raw values behind it, kept in the JSON output (HX-16)."""
+
+    name: str
+    measured: float
+    unit: str
+    must: float | None = None
+    stretch: float | None = None
+    higher_is_better: bool = True
+    samples: tuple[float, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether the *must* is reached; a figure without one always passes."""
+        return self.must is None or self._reaches(self.must)
+
+    @property
+    def stretched(self) -> bool:
+        return self.stretch is not None and self._reaches(self.stretch)
+
+    def _reaches(self, bar: float) -> bool:
+        return self.measured >= bar if self.higher_is_better else self.measured <= bar

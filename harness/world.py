@@ -1,0 +1,36 @@
+"""The one view of a cluster and its hosts that both worlds give: real hosts (or the lab) and the simulation.
+
+Faults, schedules, clients and the interpreter are written once against this protocol. `hosts` answer the agent's
+verbs (`nemesis/ports.py: Host`), `cluster` says who leads what (`ClusterView`), time is the history's clock.
+Everything that uses a World is `async def` and keeps to what a simulated loop can do: `sleep`, futures,
+`create_task`, `gather`, `wait_for`, `Event`, `Queue` (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from squall.nemesis.ports import ClusterView, Host
+from squall.workloads.ports import Connector
+
+
+class World(Protocol):
+    """A cluster under test, its hosts, and the time they live in."""
+
+    hosts: Mapping[str, Host]
+    cluster: ClusterView
+
+    def now_ns(self) -> int:
+        """Monotonic nanoseconds: the history's clock."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def connector(self) -> Connector:
+        """How the native client opens connections."""
+        ...
+
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """Addresses of the brokers' client listeners."""
+        ...

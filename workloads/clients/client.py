@@ -1,0 +1,102 @@
+"""The one protocol every client fulfils, and what a client is told about itself.
+
+A client serves the threads of its plan. `invoke` never raises for trouble of the system under test: whatever goes
+wrong becomes a `Completion` (see `errors.py` for which is which). Blocking libraries hide their threads inside
+their adapter; seen from here everything is a coroutine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from squall.workloads.operation import Completion, Operation
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ClientPlan:
+    """One client of a workload: its number, the threads it serves, what it does and to which topic-partitions."""
+
+    client: int
+    role: Literal["producer", "consumer"]
+    threads: tuple[int, ...]
+    topic_partitions: tuple[TopicPartition, ...]
+    acks: Literal["all", "1", "0"] = "all"
+    idempotent: bool = True
+    record_size: int = 100
+    from_beginning: bool = True
+
+
+class Client(Protocol):
+    """Life of a client: open, setup, any number of invocations (concurrent ones if it serves many threads), end."""
+
+    async def open(self) -> None:
+        """Connect, or start the library. May raise OSError: the client is then not usable."""
+        ...
+
+    async def setup(self) -> None:
+        """Prepare what the workload needs of the system; called once, before the first invocation."""
+        ...
+
+    async def invoke(self, operation: Operation) -> Completion: ...
+
+    async def teardown(self) -> None:
+        """Undo `setup`."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; open invocations complete as `info`."""
+        ...
+
+
+class ClientKit(Protocol):
+    """A kind of client library: makes clients from plans."""
+
+    name: str
+
+    def client(self, plan: ClientPlan) -> Client: ...
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic to be created before the load starts."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class PartitionState:
+    """A topic-partition as Metadata describes it; node ids, leader None while there is none."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """One look at the cluster: brokers alive by node id, partitions, and the active controller if it was told."""
+
+    brokers: tuple[tuple[int, str, int], ...]
+    partitions: tuple[PartitionState, ...]
+    controller: int | None
+    controller_epoch: int | None = None
+
+
+class Admin(Protocol):
+    """What the harness asks of a cluster besides load."""
+
+    async def describe(self, topics: Sequence[str] | None = None) -> ClusterState: ...
+
+    async def create_topics(self, topics: Sequence[Topic]) -> None: ...
+
+    async def close(self) -> None: ...

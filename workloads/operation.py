@@ -1,0 +1,106 @@
+"""Operations and their completions: what a workload asks of the system, and what it learnt (HX-03).
+
+An *operation* is one request of a client: send this value, poll that topic-partition. A *process* is a logical
+thread of control with one operation outstanding at a time; a *client* is the connection (or library instance)
+that serves one process or, for a pipelining producer, many. What came of an operation is three-valued:
+
+    ok      it happened, and this is the answer
+    fail    it certainly did not happen
+    info    nobody can tell: it may have happened, may happen later, or never
+
+A process whose operation ended in `info` is never used again: its operation stays open for ever, and whatever the
+thread does next is done by a fresh process (`Thread` numbers stay, process numbers move on by the number of
+threads, so they never meet).
+
+Values are unique by construction: `process << 40 | counter`. The checkers depend on it; it turns an NP-complete
+question into a linear one.
+
+Times are nanoseconds of the world's monotonic clock. `at` is when the operation was *meant* to start (an open-loop
+schedule does not wait for a slow system); the interpreter notes beside it when it really did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+SEND: Final = "send"
+POLL: Final = "poll"
+LIST_OFFSETS: Final = "list_offsets"
+MARKER: Final = "marker"
+FINAL_POLL: Final = "final_poll"
+
+Function = Literal["send", "poll", "list_offsets", "marker", "final_poll"]
+FUNCTIONS: Final[tuple[str, ...]] = (SEND, POLL, LIST_OFFSETS, MARKER, FINAL_POLL)
+
+OK: Final = "ok"
+FAIL: Final = "fail"
+INFO: Final = "info"
+
+CompletionType = Literal["ok", "fail", "info"]
+
+COUNTER_BITS: Final = 40
+UNREADABLE_VALUE: Final = -1
+
+
+def unique_value(process: int, counter: int) -> int:
+    """The value only this process can write as its `counter`-th."""
+    return process << COUNTER_BITS | counter
+
+
+def value_name(value: int) -> str:
+    """`4·1093` for people: the process and its counter."""
+    return f"{value >> COUNTER_BITS}·{value & ((1 << COUNTER_BITS) - 1)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One request, before it is known what becomes of it."""
+
+    f: str
+    thread: int
+    process: int
+    client: int
+    at: int
+    topic: str | None = None
+    partition: int | None = None
+    value: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a client learnt about an operation. Fields are None or empty where the client does not see them.
+
+    `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments of the
+    polling client and `position` is its cursor before the poll. `sequence` is the client's send sequence (the order
+    in which a pipelining producer handed its records over); `client` is set where it differs from the operation's,
+    because the client had to start its library anew. `high_watermark`, `log_start` and `leader_epoch` are as the
+    broker answered.
+    """
+
+    type: CompletionType
+    offset: int | None = None
+    offsets: tuple[int, ...] = field(default=())
+    values: tuple[int, ...] = field(default=())
+    error: str | None = None
+    client: int | None = None
+    sequence: int | None = None
+    session: int | None = None
+    position: int | None = None
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An operation with its times and, once it is there, its completion: what the interpreter records.
+
+    `invoked` and `completed` are nanoseconds; an operation still open has neither completion nor `completed`.
+    """
+
+    operation: Operation
+    invoked: int
+    completion: Completion | None = None
+    completed: int | None = None

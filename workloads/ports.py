@@ -1,0 +1,35 @@
+"""What workloads ask of their world: connections and a clock. Hosts and the simulation each bring their own."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Stream(Protocol):
+    """One connection that carries frames: Kafka messages without their four-byte length."""
+
+    async def send(self, frame: bytes) -> None:
+        """Hand a frame over. Raises ConnectionError if the connection is known to be gone."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next frame. Raises ConnectionError once the connection is gone."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Connector(Protocol):
+    """How the native client opens connections."""
+
+    async def connect(self, host: str, port: int) -> Stream:
+        """Raises OSError (ConnectionError, TimeoutError) if there is no answer."""
+        ...
+
+
+class Clock(Protocol):
+    """Monotonic nanoseconds, the history's time, and waiting in that time."""
+
+    def now_ns(self) -> int: ...
+
+    async def sleep(self, seconds: float) -> None: ...
