@@ -1,0 +1,85 @@
+"""What the nemesis asks of the world: hosts that answer verbs, and a view of the cluster to aim by.
+
+Both worlds fulfil these two protocols. On hosts a `Host` is one SSH channel to `nemesis/agent`; in simulation it
+is an object that answers the same verbs (docs/architecture.md has their table). Faults, evidence and schedules
+are written against nothing else, so they exist once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+NODE_PROCESS = "node"
+"""The name under which a host's Kafka node is defined (`proc.define`), and which process faults aim at."""
+
+EVERYONE = "*"
+"""As a source of `net.drop`: everyone but the control connection, in both directions."""
+
+
+class VerbFailed(Exception):
+    """The host answered, and the answer is no. `kind` is for programs, `error` for people.
+
+    Kinds: `unknown_verb`, `bad_argument`, `unknown_process`, `not_running`, `unsupported`, `refused`, `failed`.
+    """
+
+    def __init__(self, host: str, verb: str, kind: str, error: str) -> None:
+        super().__init__(f"{host}: {verb}: {error}")
+        self.host = host
+        self.verb = verb
+        self.kind = kind
+        self.error = error
+
+
+class HostUnreachable(Exception):
+    """No answer came from the host; whether the verb was carried out is unknown. Verbs may be repeated: all are
+    idempotent for the same `id`."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"{host} is unreachable: {reason}")
+        self.host = host
+        self.reason = reason
+
+
+class Host(Protocol):
+    """One machine, real or simulated, that answers the verbs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str:
+        """Its plain IP address, as its peers see it."""
+        ...
+
+    async def call(self, verb: str, **arguments: object) -> dict[str, object]:
+        """Carries out `verb`. Raises `VerbFailed` or `HostUnreachable`."""
+        ...
+
+
+class ClusterView(Protocol):
+    """Who is who in the cluster at this moment, by host name; asked over the Kafka protocol."""
+
+    @property
+    def brokers(self) -> tuple[str, ...]: ...
+
+    @property
+    def controllers(self) -> tuple[str, ...]: ...
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """The number of topic-partitions of each topic under test."""
+        ...
+
+    async def leader(self, topic: str, partition: int) -> str | None: ...
+
+    async def active_controller(self) -> str | None: ...
+
+    async def in_sync(self, topic: str, partition: int) -> list[str]: ...
+
+
+NowNs = Callable[[], int]
+"""The history's clock: monotonic nanoseconds."""
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits for that many seconds of the world's time."""
