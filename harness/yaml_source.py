@@ -1,14 +1,15 @@
 """YAML files that people write, and errors that point into them.
 
-`load_yaml` keeps the line of every key and list item beside the data, so that whatever is found wrong later (by
-pydantic or by hand) is told as
+`load_yaml` keeps the line of every key and list item beside the data, so that whatever is found wrong later, by
+pydantic or by hand, is told as
 
     inventory.yaml:14: hosts.b2.ansible_port: "ssh" is not a port number (1–65535)
     suites/kill.yaml:7: nemesis.0.falt: unknown key; did you mean `fault`?
 
 Use: `source = load_yaml(path)`, then `source.validated(Model)`; for findings of your own
-`raise source.error(("nemesis", 0), "...", remedy="...")`. A validator's `ValueError` whose text is a predicate
-("is not a port number", "must be …") gets the offending value put before it; any other text stands as it is.
+`raise source.error(("nemesis", 0), "...", remedy="...")`. A validator's `ValueError` whose text is a
+predicate ("is not a port number", "must be …") gets the offending value put before it; any other text stands as
+it is.
 
 Twice the same key in one mapping is an error here, because YAML would silently keep the last.
 Leans on PyYAML's node graph for the lines and on pydantic's `loc` for the paths.
@@ -18,14 +19,13 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
-
 from squall.harness.errors import UsageError
 
 KeyPath = tuple[str | int, ...]
@@ -35,6 +35,14 @@ LONGEST_SHOWN_VALUE = 60
 PREDICATES = ("is ", "are ", "must ", "has ", "have ", "needs ", "does ", "cannot ", "should ", "names ")
 
 
+def dotted(path: Iterable[str | int]) -> str:
+    """`("hosts", "b2", "data_dirs", 0)` as a person writes it: `hosts.b2.data_dirs[0]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
+    return text
+
+
 @dataclass(frozen=True)
 class YamlSource:
     """A parsed YAML file and the line on which each of its values is named."""
@@ -42,6 +50,7 @@ class YamlSource:
     file: str
     data: Any
     lines: Mapping[KeyPath, int]
+    naming: Callable[[KeyPath], str] = dotted  # how a path is written in messages
 
     def line(self, path: KeyPath) -> int:
         """The line of `path`, or of the nearest enclosing value the file does have."""
@@ -52,7 +61,7 @@ class YamlSource:
     def error(self, path: KeyPath, problem: str, *, remedy: str | None = None) -> UsageError:
         """`file:line: path: problem`, to be raised by the caller."""
         where = f"{self.file}:{self.line(path)}: "
-        name = f"{dotted(path)}: " if path else ""
+        name = f"{self.naming(path)}: " if path else ""
         return UsageError(f"{where}{name}{problem}", remedy=remedy)
 
     def validated(self, model: type[Model], data: Any = None, at: KeyPath = ()) -> Model:
@@ -124,9 +133,8 @@ def _note_lines(
         for key, value in node.value:
             below = (*path, _key(key))
             if below in lines and key.value != "<<":
-                raise UsageError(
-                    f"{file}:{key.start_mark.line + 1}: {dotted(below)}: given twice (first on line {lines[below]})"
-                )
+                here = f"{file}:{key.start_mark.line + 1}: {dotted(below)}"
+                raise UsageError(f"{here}: given twice (first on line {lines[below]})")
             lines[below] = key.start_mark.line + 1
             _note_lines(value, below, lines, file, above)
     elif isinstance(node, yaml.SequenceNode):
@@ -139,14 +147,6 @@ def _key(node: yaml.Node) -> str | int:
     if node.tag == "tag:yaml.org,2002:int":
         return int(node.value, 0) if node.value.lstrip("+-").isdigit() else node.value
     return str(node.value)
-
-
-def dotted(path: Iterable[str | int]) -> str:
-    """`("hosts", "b2", "data_dirs", 0)` as a person writes it: `hosts.b2.data_dirs[0]`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
-    return text
 
 
 def shown(value: object) -> str:
@@ -171,9 +171,9 @@ def data_path(location: KeyPath, data: Any) -> KeyPath:
     """Pydantic's location without the parts that name a union's branch rather than a place in the data."""
     path: list[str | int] = []
     for position, part in enumerate(location):
-        if isinstance(data, Mapping) and part in data:
-            data = data[part]
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+        in_mapping = isinstance(data, Mapping) and part in data
+        in_list = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if in_mapping or in_list:
             data = data[part]
         elif not isinstance(data, Mapping) or position != len(location) - 1:
             continue
