@@ -128,7 +128,18 @@ def test_no_core_iterates_a_set() -> None:
 
 
 def test_kernels_import_only_array_libraries() -> None:
-    allowed = {"numpy", "numba", "pyarrow", "squall", "__future__", "dataclasses", "typing", "collections", "math", "enum"}
+    allowed = {
+        "numpy",
+        "numba",
+        "pyarrow",
+        "squall",
+        "__future__",
+        "dataclasses",
+        "typing",
+        "collections",
+        "math",
+        "enum",
+    }
     wrong = [
         f"{place(path, line)}: {name}"
         for path in modules("results/checks/kernels")
@@ -156,7 +167,9 @@ def local_names() -> set[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_module_says_what_it_is(room: str) -> None:
-    silent = [str(path.relative_to(ROOT)) for path in modules(room) if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [
+        str(path.relative_to(ROOT)) for path in modules(room) if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
     assert not silent, f"modules without a docstring: {silent}"
 
 
@@ -165,7 +178,9 @@ def test_requirement_ids_quoted_in_the_code_are_explained() -> None:
     quoted: dict[str, str] = {}
     for room in ROOMS:
         for path in modules(room):
-            for found in re.findall(r"\b(?:DP|QC|SN|MD|BL|FD|CS|IS|EP|RA|EL|CL|ZK|FM|PP|DA|HX)-\d{2}\b", path.read_text()):
+            for found in re.findall(
+                r"\b(?:DP|QC|SN|MD|BL|FD|CS|IS|EP|RA|EL|CL|ZK|FM|PP|DA|HX)-\d{2}\b", path.read_text()
+            ):
                 quoted.setdefault(found, str(path.relative_to(ROOT)))
     unknown = {name: where for name, where in quoted.items() if name not in known}
     assert not unknown, f"not in docs/requirements.md: {unknown}"

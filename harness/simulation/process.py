@@ -1,0 +1,281 @@
+"""A node process in virtual time: the same loop as the real shell, around the same `Node`.
+
+One iteration delivers what came in, lets due timers run, takes a turn, flushes, and only then releases the outbox;
+the process is busy, and its outbox held, for as long as the turn's work and its disk calls took. A crash may strike
+between iterations or between any two disk calls of one (`SimDisk.crash_after`).
+
+States: *stopped* (no node; its files remain), *running*, *paused* (inputs wait in the kernel's buffers, time goes on).
+Every start is a new incarnation with randomness of its own, keyed by name and incarnation, so that a schedule can be
+shortened without shifting unrelated draws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Protocol
+
+from squall.harness.simulation.disk import CrashNow, SimDisk
+from squall.harness.simulation.kernel import Kernel
+from squall.harness.simulation.network import ConnectionEnd, SimNetwork
+from squall.nodes.node.node import Close, Connect, Node, Pause, Resume, Send
+from squall.nodes.ports import Trace
+
+NEVER = 2**63 - 1
+
+
+class SimWallClock:
+    """A host's time of day: virtual time from a fixed origin, plus a skew that faults may set."""
+
+    ORIGIN_MS = 1_750_000_000_000
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._base_ms = float(self.ORIGIN_MS)
+        self._since = 0
+        self._rate = 1.0
+
+    def now_ms(self) -> int:
+        return int(self._base_ms + (self._kernel.now - self._since) / 1000 * self._rate)
+
+    def skew(self, offset_s: float, rate: float = 1.0) -> None:
+        """Show true time plus `offset_s` from now on, running `rate` times as fast."""
+        self._base_ms = self.ORIGIN_MS + self._kernel.now / 1000 + offset_s * 1000
+        self._since = self._kernel.now
+        self._rate = rate
+
+    def offset_s(self) -> float:
+        return (self.now_ms() - self.ORIGIN_MS) / 1000 - self._kernel.now / 1_000_000
+
+
+class NodeFactory(Protocol):
+    """Makes a node for a fresh incarnation; bound to one configuration and mutants."""
+
+    def __call__(self, *, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node: ...
+
+
+class SimProcess:
+    """One node on one simulated host, through all its incarnations.
+
+    `listeners` maps a port to the name of the node's listener. `observers` are called after every iteration, when the
+    node is between turns and its state may be looked at.
+    """
+
+    TURN_COST = 20
+    INPUT_COST = 15
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        listeners: Mapping[int, str],
+        *,
+        kernel: Kernel,
+        network: SimNetwork,
+        disk: SimDisk,
+        factory: NodeFactory,
+        trace: Trace,
+        seed: object,
+        on_iteration: Callable[[SimProcess], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.node: Node | None = None
+        self.disk = disk
+        self.clock = SimWallClock(kernel)
+        self.paused = False
+        self.incarnation = 0
+        self.crashes = 0
+        self._listeners = dict(listeners)
+        self._kernel = kernel
+        self._network = network
+        self._factory = factory
+        self._trace = trace
+        self._seed = seed
+        self._on_iteration = on_iteration
+        self._inputs: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._ends: dict[int, ConnectionEnd] = {}
+        self._ids: dict[int, int] = {}
+        self._held: dict[int, list[bytes]] = {}
+        self._busy_until = 0
+        self._wake: asyncio.Handle | None = None
+        self._wake_at = NEVER
+
+    @property
+    def running(self) -> bool:
+        return self.node is not None
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin a new incarnation on the files as they are. A crash while starting leaves it stopped."""
+        if self.node is not None:
+            return
+        self.incarnation += 1
+        self.paused = False
+        rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
+        try:
+            self.node = self._factory(
+                disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now
+            )
+        except CrashNow:
+            self._died()
+            return
+        self._busy_until = self._kernel.now + self.disk.take_cost()
+        for port, listener in self._listeners.items():
+            self._network.listen(self.address, port, self._acceptor(listener))
+        self._network.note(f"start {self.name} {self.incarnation}")
+        self._wake_up(self._busy_until)
+
+    def crash(self, *, power_loss: bool = False) -> None:
+        """Die at once. The page cache survives unless `power_loss`."""
+        if self.node is not None:
+            self._died()
+        if power_loss:
+            self.disk.lose_power()
+
+    def stop(self) -> None:
+        """Stop cleanly: the node flushes and says goodbye; what it sends is still delivered."""
+        if self.node is None:
+            return
+        try:
+            self.node.close(self._kernel.now)
+            self._release(self.incarnation, list(self.node.outbox))
+        except CrashNow:
+            pass
+        self._died()
+
+    def _died(self) -> None:
+        self._network.note(f"death {self.name} {self.incarnation}")
+        self.crashes += 1
+        self.node = None
+        self.paused = False
+        self.disk.crash_after = None
+        self.disk.take_cost()
+        self._inputs.clear()
+        self._ends.clear()
+        self._ids.clear()
+        self._held.clear()
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake, self._wake_at = None, NEVER
+        self._network.stop_listening(self.address)
+        self._network.abandon(self.address)
+
+    def pause(self) -> None:
+        self.paused = self.node is not None
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self._wake_up(self._kernel.now)
+
+    # -- the network's side (network.Endpoint) ----------------------------------------------------------------
+
+    def _acceptor(self, listener: str) -> Callable[[ConnectionEnd], SimProcess]:
+        def accept(end: ConnectionEnd) -> SimProcess:
+            self._bind(end, end.identity)
+            self._enqueue("opened", end.identity, listener)
+            return self
+
+        return accept
+
+    def _bind(self, end: ConnectionEnd, connection: int) -> None:
+        self._ends[connection] = end
+        self._ids[end.identity] = connection
+
+    def connected(self, end: ConnectionEnd) -> None:
+        connection = self._ids.get(end.identity)
+        if connection is not None and connection < 0:
+            self._enqueue("opened", connection, None)
+
+    def delivered(self, end: ConnectionEnd, frame: bytes) -> None:
+        connection = self._ids.get(end.identity)
+        if connection is None:
+            return
+        if connection in self._held:
+            self._held[connection].append(frame)
+        else:
+            self._enqueue("received", connection, frame)
+
+    def disconnected(self, end: ConnectionEnd) -> None:
+        connection = self._ids.pop(end.identity, None)
+        if connection is not None:
+            self._forget(connection)
+            self._enqueue("closed", connection)
+
+    def _forget(self, connection: int) -> None:
+        self._ends.pop(connection, None)
+        self._held.pop(connection, None)
+
+    # -- the loop ---------------------------------------------------------------------------------------------
+
+    def _enqueue(self, method: str, *arguments: object) -> None:
+        if self.node is not None:
+            self._inputs.append((getattr(self.node, method), arguments))
+            self._wake_up(self._kernel.now)
+
+    def _wake_up(self, when: int) -> None:
+        when = max(when, self._busy_until, self._kernel.now)
+        if when >= self._wake_at:
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = when
+        self._wake = self._kernel.at(when, self._iterate)
+
+    def _iterate(self) -> None:
+        self._wake, self._wake_at = None, NEVER
+        node = self.node
+        if node is None or self.paused:
+            return
+        now = self._kernel.now
+        inputs, self._inputs = self._inputs, []
+        try:
+            for method, arguments in inputs:
+                method(now, *arguments)
+            if node.deadline() <= now:
+                node.tick(now)
+            node.turn(now)
+            node.flush(now)
+        except CrashNow:
+            self._died()
+            return
+        outbox = list(node.outbox)
+        node.outbox.clear()
+        cost = self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs)
+        self._busy_until = now + cost
+        self._kernel.at(self._busy_until, self._release, self.incarnation, outbox)
+        if self._on_iteration is not None:
+            self._on_iteration(self)
+        if self._inputs:
+            self._wake_up(self._busy_until)
+        deadline = node.deadline()
+        if deadline < NEVER:
+            self._wake_up(deadline)
+
+    def _release(self, incarnation: int, outbox: list[Send | Connect | Close | Pause | Resume]) -> None:
+        if incarnation != self.incarnation or self.node is None:
+            return
+        for item in outbox:
+            if isinstance(item, Send):
+                end = self._ends.get(item.connection)
+                if end is not None:
+                    self._network.send(end, b"".join(item.chunks))
+            elif isinstance(item, Connect):
+                self._bind(self._network.connect(self.address, item.host, item.port, self), item.connection)
+            elif isinstance(item, Close):
+                self._close(item.connection)
+            elif isinstance(item, Pause):
+                self._held.setdefault(item.connection, [])
+            else:
+                for frame in self._held.pop(item.connection, []):
+                    self._enqueue("received", item.connection, frame)
+
+    def _close(self, connection: int) -> None:
+        end = self._ends.get(connection)
+        if end is not None:
+            self._ids.pop(end.identity, None)
+            self._forget(connection)
+            self._network.close(end)
