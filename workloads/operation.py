@@ -1,22 +1,23 @@
 """Operations and their completions: what a workload asks of the system, and what it learnt (HX-03).
 
-An *operation* is one request of a client: send this value, poll that topic-partition. A *process* is a logical
-thread of control with one operation outstanding at a time; a *client* is the connection (or library instance)
-that serves one process or, for a pipelining producer, many. What came of an operation is three-valued:
+An *operation* is one request of a client: send this value, poll that topic-partition. A *process* is a
+logical thread of control with one operation outstanding at a time; a *client* is the connection (or library
+instance) that serves one process or, for a pipelining producer, many. What came of an operation is
+three-valued:
 
     ok      it happened, and this is the answer
     fail    it certainly did not happen
     info    nobody can tell: it may have happened, may happen later, or never
 
-A process whose operation ended in `info` is never used again: its operation stays open for ever, and whatever the
-thread does next is done by a fresh process (`Thread` numbers stay, process numbers move on by the number of
-threads, so they never meet).
+A process whose operation ended in `info` is never used again: its operation stays open for ever, and
+whatever the thread does next is done by a fresh process (`Thread` numbers stay, process numbers move on by
+the number of threads, so they never meet).
 
-Values are unique by construction: `process << 40 | counter`. The checkers depend on it; it turns an NP-complete
-question into a linear one.
+Values are unique by construction: `process << 40 | counter`. The checkers depend on it; it turns an
+NP-complete question into a linear one.
 
-Times are nanoseconds of the world's monotonic clock. `at` is when the operation was *meant* to start (an open-loop
-schedule does not wait for a slow system); the interpreter notes beside it when it really did.
+Times are nanoseconds of the world's monotonic clock. `at` is when the operation was *meant* to start (an
+open-loop schedule does not wait for a slow system); the interpreter notes beside it when it really did.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ class Operation:
 class Completion:
     """What a client learnt about an operation. Fields are None or empty where the client does not see them.
 
-    `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments of the
-    polling client and `position` is its cursor before the poll. `sequence` is the client's send sequence (the order
-    in which a pipelining producer handed its records over); `client` is set where it differs from the operation's,
-    because the client had to start its library anew. `high_watermark`, `log_start` and `leader_epoch` are as the
-    broker answered.
+    `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments
+    of the polling client and `position` is its cursor before the poll. `sequence` is the client's send
+    sequence (the order in which a pipelining producer handed its records over); `client` is set where it
+    differs from the operation's, because the client had to start its library anew. `high_watermark`,
+    `log_start` and `leader_epoch` are as the broker answered.
     """
 
     type: CompletionType

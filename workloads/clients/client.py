@@ -1,8 +1,8 @@
 """The one protocol every client fulfils, and what a client is told about itself.
 
-A client serves the threads of its plan. `invoke` never raises for trouble of the system under test: whatever goes
-wrong becomes a `Completion` (see `errors.py` for which is which). Blocking libraries hide their threads inside
-their adapter; seen from here everything is a coroutine.
+A client serves the threads of its plan. `invoke` never raises for trouble of the system under test: whatever
+goes wrong becomes a `Completion` (see `errors.py` for which is which). Blocking libraries hide their threads
+inside their adapter; seen from here everything is a coroutine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """One client of a workload: its number, the threads it serves, what it does and to which topic-partitions."""
+    """One client of a workload: its number, the threads it serves, what it does and to which
+    topic-partitions.
+    """
 
     client: int
     role: Literal["producer", "consumer"]
@@ -31,7 +33,9 @@ class ClientPlan:
 
 
 class Client(Protocol):
-    """Life of a client: open, setup, any number of invocations (concurrent ones if it serves many threads), end."""
+    """Life of a client: open, setup, any number of invocations (concurrent ones if it serves many threads),
+    end.
+    """
 
     async def open(self) -> None:
         """Connect, or start the library. May raise OSError: the client is then not usable."""
@@ -84,7 +88,9 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """One look at the cluster: brokers alive by node id, partitions, and the active controller if it was told."""
+    """One look at the cluster: brokers alive by node id, partitions, and the active controller if it was
+    told.
+    """
 
     brokers: tuple[tuple[int, str, int], ...]
     partitions: tuple[PartitionState, ...]

@@ -1,0 +1,475 @@
+"""Generators: what to do next, as pure values (after Jepsen's).
+
+A generator is asked `op(context)` and answers one of
+
+    an Operation        do this now (`at` says when it was meant to be done, never later than `context.now`)
+    Pending(until)      nothing now: ask again at `until`, or after the next event if that is None
+    None                nothing ever again
+
+together with the generator that stands in its place afterwards; the old one is unchanged. It is told of
+every invocation and completion through `update(context, event)`, which again returns a generator. Time, free
+threads and processes come from the context and nowhere else, so a generator needs no world: tests drive it
+by hand, hosts and the simulation by `harness/interpreter.py`, and the same seed gives the same operations.
+
+Laws. `op` is only asked while a context holds; an answer that is not carried out is forgotten together with
+its successor. Threads are numbers; sets of them are bit masks in an int, which makes a context a cheap
+value. Combinators never look inside each other. `Validated` wraps every generator in production too: a
+broken generator must stop a run, not colour a verdict.
+
+Randomness (`Mix`, `Stagger`) is counted, not drawn: the n-th choice is a function of (seed, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import log
+from typing import Protocol
+
+from squall.workloads.operation import FUNCTIONS, MARKER, OK, POLL, SEND, Event, Operation, unique_value
+
+NANOSECONDS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a generator may know: the time, which threads are free, who they are.
+
+    `free` is a bit mask of the free threads among `threads`; `processes` and `clients` are indexed by thread
+    number; `last` is the thread that was given work most recently, so that work goes round.
+    """
+
+    now: int
+    free: int
+    threads: int
+    processes: Mapping[int, int]
+    clients: Mapping[int, int]
+    last: int = -1
+    at: int = -1
+
+    def meant(self) -> int:
+        """When an operation made now was meant to start."""
+        return self.now if self.at < 0 else self.at
+
+    def free_thread(self) -> int | None:
+        """The next free thread after the one used last, going round."""
+        if not self.free:
+            return None
+        above = self.free >> (self.last + 1) << (self.last + 1)
+        mask = above or self.free
+        return (mask & -mask).bit_length() - 1
+
+    def only(self, threads: int) -> Context:
+        """The same moment, seeing only some threads."""
+        return Context(
+            self.now,
+            self.free & threads,
+            self.threads & threads,
+            self.processes,
+            self.clients,
+            self.last,
+            self.at,
+        )
+
+    def meant_at(self, at: int) -> Context:
+        """The same moment, for an operation that was due at `at`."""
+        return Context(self.now, self.free, self.threads, self.processes, self.clients, self.last, at)
+
+    def all_free(self) -> bool:
+        return self.free == self.threads
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Nothing to do now. `until` is when to ask again; None means: not before something happens."""
+
+    until: int | None = None
+
+
+WAIT = Pending()
+Answer = Operation | Pending | None
+
+
+class Generator(Protocol):
+    def op(self, context: Context) -> tuple[Answer, Generator]: ...
+
+    def update(self, context: Context, event: Event) -> Generator: ...
+
+
+class GeneratorError(Exception):
+    """A generator broke the rules; the message says which and how."""
+
+
+def threads_mask(threads: Sequence[int]) -> int:
+    """A bit mask with these threads."""
+    mask = 0
+    for thread in threads:
+        mask |= 1 << thread
+    return mask
+
+
+def random_fraction(seed: int, count: int) -> float:
+    """The `count`-th number in [0, 1) of a seed (splitmix64)."""
+    state = (seed * 0x9E3779B97F4A7C15 + (count + 1) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    state = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    state = ((state ^ state >> 27) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return ((state ^ state >> 31) >> 11) / (1 << 53)
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """For ever: write the next unique value to one topic-partition."""
+
+    topic: str
+    partition: int
+    f: str = SEND
+    counter: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        thread = context.free_thread()
+        if thread is None:
+            return WAIT, self
+        process = context.processes[thread]
+        value = unique_value(process, self.counter)
+        operation = Operation(
+            self.f,
+            thread,
+            process,
+            context.clients[thread],
+            context.meant(),
+            self.topic,
+            self.partition,
+            value,
+        )
+        return operation, Writes(self.topic, self.partition, self.f, self.counter + 1)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """For ever: poll one topic-partition, or ask for its offsets."""
+
+    topic: str
+    partition: int
+    f: str = POLL
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        thread = context.free_thread()
+        if thread is None:
+            return WAIT, self
+        operation = Operation(
+            self.f,
+            thread,
+            context.processes[thread],
+            context.clients[thread],
+            context.meant(),
+            self.topic,
+            self.partition,
+        )
+        return operation, self
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return self
+
+
+# --- shaping in number and time -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most so many operations."""
+
+    remaining: int
+    generator: Generator
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.remaining <= 0:
+            return None, self
+        answer, after = self.generator.op(context)
+        spent = 1 if isinstance(answer, Operation) else 0
+        return answer, Limit(self.remaining - spent, after)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return Limit(self.remaining, self.generator.update(context, event))
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """An open-loop schedule: the n-th operation is meant n/rate seconds after the first, however slow the
+    system is.
+
+    While no thread is free, due operations queue up and keep their intended times, so that latency counts
+    the wait. A queue longer than `patience` is cut: load nobody could have offered is not claimed to have
+    been offered.
+    """
+
+    per_second: float
+    generator: Generator
+    patience: int = 5 * NANOSECONDS
+    origin: int = -1
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.origin < 0:
+            return Rate(self.per_second, self.generator, self.patience, context.now, 0).op(context)
+        due = self.origin + int(self.count * NANOSECONDS / self.per_second)
+        if due > context.now:
+            return Pending(due), self
+        if due < context.now - self.patience:
+            started = Rate(self.per_second, self.generator, self.patience, context.now - self.patience // 2, 0)
+            return started.op(context)
+        answer, after = self.generator.op(context.meant_at(due))
+        spent = 1 if isinstance(answer, Operation) else 0
+        return answer, Rate(self.per_second, after, self.patience, self.origin, self.count + spent)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        after = self.generator.update(context, event)
+        if after is self.generator:
+            return self
+        return Rate(self.per_second, after, self.patience, self.origin, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Stagger:
+    """Operations at random intervals with this mean: a Poisson process, seeded."""
+
+    mean: float
+    seed: int
+    generator: Generator
+    due: int = -1
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        due = context.now if self.due < 0 else self.due
+        if due > context.now:
+            return Pending(due), self
+        answer, after = self.generator.op(context.meant_at(due))
+        if not isinstance(answer, Operation):
+            return answer, replace(self, generator=after, due=due)
+        gap = -log(1.0 - random_fraction(self.seed, self.count)) * self.mean
+        return answer, replace(self, generator=after, due=due + int(gap * NANOSECONDS), count=self.count + 1)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return replace(self, generator=self.generator.update(context, event))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """Nothing new once this many seconds have passed since the first question."""
+
+    seconds: float
+    generator: Generator
+    end: int = -1
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        end = self.end if self.end >= 0 else context.now + int(self.seconds * NANOSECONDS)
+        if context.now >= end:
+            return None, self
+        answer, after = self.generator.op(context)
+        if isinstance(answer, Pending):
+            answer = Pending(end if answer.until is None else min(end, answer.until))
+        return answer, TimeLimit(self.seconds, after, end)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return TimeLimit(self.seconds, self.generator.update(context, event), self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """The inner generator until an event satisfies the condition."""
+
+    reached: Callable[[Event], bool]
+    generator: Generator
+    ended: bool = False
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.ended:
+            return None, self
+        answer, after = self.generator.op(context)
+        return answer, Until(self.reached, after)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        ended = self.ended or self.reached(event)
+        return Until(self.reached, self.generator.update(context, event), ended)
+
+
+def acknowledged(event: Event) -> bool:
+    """A condition for `Until`: an operation completed ok."""
+    return event.completion is not None and event.completion.type == OK
+
+
+def until_acknowledged(topic: str, partition: int) -> Generator:
+    """Write marker values, each a fresh one, one at a time, until one is acknowledged."""
+    return Until(acknowledged, OneAtATime(Writes(topic, partition, MARKER)))
+
+
+@dataclass(frozen=True, slots=True)
+class OneAtATime:
+    """The inner generator, but nothing new while an operation of its own is open."""
+
+    generator: Generator
+    open: bool = False
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.open:
+            return WAIT, self
+        answer, after = self.generator.op(context)
+        return answer, OneAtATime(after, isinstance(answer, Operation))
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return OneAtATime(self.generator.update(context, event), event.completion is None)
+
+
+# --- putting together -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """One generator after the other; the next begins when every thread is free again."""
+
+    generators: tuple[Generator, ...]
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not self.generators:
+            return None, self
+        answer, after = self.generators[0].op(context)
+        if answer is not None:
+            return answer, Phases((after, *self.generators[1:]))
+        if not context.all_free():
+            return WAIT, self
+        return Phases(self.generators[1:]).op(context)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if not self.generators:
+            return self
+        return Phases((self.generators[0].update(context, event), *self.generators[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Each time one of these at random, until all are exhausted."""
+
+    seed: int
+    generators: tuple[Generator, ...]
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not self.generators:
+            return None, self
+        chosen = int(random_fraction(self.seed, self.count) * len(self.generators))
+        answer, after = self.generators[chosen].op(context)
+        before, behind = self.generators[:chosen], self.generators[chosen + 1 :]
+        if answer is None:
+            return Mix(self.seed, before + behind, self.count).op(context)
+        spent = 1 if isinstance(answer, Operation) else 0
+        return answer, Mix(self.seed, (*before, after, *behind), self.count + spent)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return replace(self, generators=tuple(one.update(context, event) for one in self.generators))
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Several generators side by side, each with threads of its own: none can starve another.
+
+    Answers go round, so that one that always has something to do leaves room for the rest. Shares must not
+    overlap.
+    """
+
+    shares: tuple[tuple[int, Generator], ...]
+    turn: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        until: int | None = None
+        exhausted = True
+        shares = list(self.shares)
+        size = len(shares)
+        for step in range(size):
+            index = (self.turn + step) % size
+            threads, generator = shares[index]
+            answer, after = generator.op(context.only(threads))
+            if answer is None:
+                continue
+            exhausted = False
+            if after is not generator:
+                shares[index] = (threads, after)
+            if isinstance(answer, Operation):
+                return answer, Reserve(tuple(shares), (index + 1) % size)
+            if answer.until is not None and (until is None or answer.until < until):
+                until = answer.until
+        if exhausted:
+            return None, self
+        return Pending(until), Reserve(tuple(shares), self.turn)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        bit = 1 << event.operation.thread
+        for index, (threads, generator) in enumerate(self.shares):
+            if threads & bit:
+                after = generator.update(context.only(threads), event)
+                if after is generator:
+                    return self
+                return Reserve((*self.shares[:index], (threads, after), *self.shares[index + 1 :]), self.turn)
+        return self
+
+
+def each_thread(threads: Sequence[int], make: Callable[[int], Generator]) -> Reserve:
+    """A generator of its own for every thread."""
+    return Reserve(tuple((1 << thread, make(thread)) for thread in threads))
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """One generator after the other without waiting for the threads in between."""
+
+    generators: tuple[Generator, ...] = field(default=())
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if not self.generators:
+            return None, self
+        answer, after = self.generators[0].op(context)
+        if answer is None:
+            return InOrder(self.generators[1:]).op(context)
+        return answer, InOrder((after, *self.generators[1:]))
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if not self.generators:
+            return self
+        return InOrder((self.generators[0].update(context, event), *self.generators[1:]))
+
+
+# --- validation -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """Passes everything through and raises GeneratorError at the first answer that breaks a rule."""
+
+    generator: Generator
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        answer, after = self.generator.op(context)
+        if isinstance(answer, Operation):
+            self.check(answer, context)
+        return answer, Validated(after)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        after = self.generator.update(context, event)
+        return self if after is self.generator else Validated(after)
+
+    @staticmethod
+    def check(operation: Operation, context: Context) -> None:
+        if not context.free >> operation.thread & 1:
+            raise GeneratorError(f"{operation}: thread {operation.thread} is not free")
+        if operation.process != context.processes[operation.thread]:
+            raise GeneratorError(
+                f"{operation}: thread {operation.thread} is process {context.processes[operation.thread]}"
+            )
+        if operation.at > context.now:
+            raise GeneratorError(f"{operation}: meant for later than now, {context.now}; answer Pending")
+        if operation.f not in FUNCTIONS:
+            raise GeneratorError(f"{operation}: unknown function {operation.f!r}")

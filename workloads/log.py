@@ -1,0 +1,246 @@
+"""Workload `log`: a topic-partition is an append-only log; is what was acknowledged there, once, in order?
+
+Producers send unique values to explicit topic-partitions at an open-loop rate; consumers with manual
+assignment poll them from the beginning. Every topic-partition has threads of its own in every producer, so
+that one without a leader cannot starve the others of load, and its unavailability shows as its own. A
+pipelining producer is one client with many processes; its send sequence is recorded, as is every offset that
+was answered (HX-03, HX-07).
+
+After the faults are healed come the *final reads* (research: checkers): a marker is written to every
+topic-partition until one is acknowledged, then a fresh consumer reads from the start of the log to that
+marker. Whatever was acknowledged and is not there is lost; without a complete final read nothing of the kind
+can be said, so completeness is part of the history.
+
+Threads are numbered once for the whole run: producers, consumers, then the final ones. Worker *w* of *n*
+gets every n-th producer and consumer; the first worker does the final reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.generator import (
+    WAIT,
+    Answer,
+    Context,
+    Generator,
+    Rate,
+    Reads,
+    Reserve,
+    TimeLimit,
+    Validated,
+    Writes,
+    threads_mask,
+)
+from squall.workloads.operation import FINAL_POLL, MARKER, OK, Event, Operation
+
+
+def _rate(value: Any) -> Any:
+    """`2000/s`, `120/min` or a plain number of operations per second."""
+    if isinstance(value, str):
+        matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|min))?\s*", value)
+        if not matched:
+            raise ValueError("is not a rate, such as 2000/s")
+        number = float(matched[1])
+        return number / 60 if matched[2] == "min" else number
+    return value
+
+
+PerSecond = Annotated[float, BeforeValidator(_rate), Field(gt=0, le=1_000_000)]
+
+
+class LogOptions(BaseModel):
+    """Options of the workload `log` in a suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["log"] = "log"
+    producers: int = Field(4, ge=1, le=64, description="producing clients")
+    consumers: int = Field(4, ge=0, le=64, description="consuming clients; each reads every topic-partition")
+    rate: PerSecond = Field(1000.0, description="sends per second over all producers, e.g. 2000/s")
+    acks: Literal["all", "1", "0"] = Field("all", description="acknowledgements the producers ask for")
+    idempotent: bool = Field(True, description="idempotent producers; needs acks: all")
+    record_size: int = Field(100, ge=16, le=900_000, description="bytes of a record's value")
+    in_flight: int = Field(8, ge=1, le=1000, description="processes of one producer per topic-partition")
+    final_timeout: float = Field(60.0, gt=0, description="seconds the final reads may take")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One worker's part: its clients and what they do."""
+
+    clients: tuple[ClientPlan, ...]
+    generator: Generator
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRead:
+    """Of one topic-partition: markers until one is acknowledged, then polls until it is read."""
+
+    topic: str
+    partition: int
+    marker_thread: int
+    reader_thread: int
+    markers: Writes
+    busy: bool = False
+    marker_offset: int | None = None
+    read_to: int = -1
+
+    @property
+    def complete(self) -> bool:
+        return self.marker_offset is not None and self.read_to >= self.marker_offset
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.complete:
+            return None, self
+        if self.busy:
+            return WAIT, self
+        if self.marker_offset is None:
+            answer, markers = self.markers.op(context.only(1 << self.marker_thread))
+            assert isinstance(markers, Writes)
+            return answer, replace(self, markers=markers, busy=isinstance(answer, Operation))
+        reads = Reads(self.topic, self.partition, FINAL_POLL)
+        answer, _ = reads.op(context.only(1 << self.reader_thread))
+        return answer, replace(self, busy=isinstance(answer, Operation))
+
+    def update(self, context: Context, event: Event) -> Generator:
+        completion = event.completion
+        if completion is None:
+            return self
+        after = replace(self, busy=False)
+        if completion.type != OK:
+            return after
+        if event.operation.f == MARKER:
+            return replace(after, marker_offset=completion.offset)
+        return replace(after, read_to=max((self.read_to, *completion.offsets)))
+
+
+@dataclass(frozen=True)
+class FinalState:
+    """How far the final read of one topic-partition came."""
+
+    topic: str
+    partition: int
+    marker_offset: int | None
+    complete: bool
+
+
+@dataclass(frozen=True)
+class LogWorkload:
+    """The plan of the workload over some topics: threads, clients, generators."""
+
+    options: LogOptions
+    topics: Mapping[str, int]
+
+    @property
+    def topic_partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple((topic, partition) for topic in self.topics for partition in range(self.topics[topic]))
+
+    @property
+    def total_threads(self) -> int:
+        """Threads of the whole run, the final ones included: the step between process numbers of one thread."""
+        return self._final_threads_start + 2 * len(self.topic_partitions)
+
+    @property
+    def _consumer_threads_start(self) -> int:
+        return self.options.producers * len(self.topic_partitions) * self.options.in_flight
+
+    @property
+    def _final_threads_start(self) -> int:
+        return self._consumer_threads_start + self.options.consumers * len(self.topic_partitions)
+
+    def _producer_threads(self, producer: int, index: int) -> range:
+        """The threads of one producer for its index-th topic-partition."""
+        start = (producer * len(self.topic_partitions) + index) * self.options.in_flight
+        return range(start, start + self.options.in_flight)
+
+    def _consumer_thread(self, consumer: int, index: int) -> int:
+        return self._consumer_threads_start + consumer * len(self.topic_partitions) + index
+
+    def shard(self, worker: int, workers: int) -> Shard:
+        """The load of one worker."""
+        producers = range(worker, self.options.producers, workers)
+        consumers = range(worker, self.options.consumers, workers)
+        plans = [self._producer(producer) for producer in producers]
+        plans += [self._consumer(consumer) for consumer in consumers]
+        return Shard(tuple(plans), Reserve(tuple(self._shares(producers, consumers))))
+
+    def final_shard(self) -> Shard:
+        """The final reads, done by the first worker once everything is healed."""
+        count, start = len(self.topic_partitions), self._final_threads_start
+        first_client = self.options.producers + self.options.consumers
+        markers = replace(
+            self._producer(0), client=first_client, threads=tuple(range(start, start + count)), acks="all"
+        )
+        readers = ClientPlan(
+            client=first_client + 1,
+            role="consumer",
+            threads=tuple(range(start + count, start + 2 * count)),
+            topic_partitions=self.topic_partitions,
+        )
+        shares = tuple(
+            (
+                threads_mask((start + index, start + count + index)),
+                FinalRead(
+                    topic,
+                    partition,
+                    start + index,
+                    start + count + index,
+                    Writes(topic, partition, MARKER),
+                ),
+            )
+            for index, (topic, partition) in enumerate(self.topic_partitions)
+        )
+        return Shard((markers, readers), TimeLimit(self.options.final_timeout, Reserve(shares)))
+
+    def _producer(self, producer: int) -> ClientPlan:
+        threads = [
+            thread for index in range(len(self.topic_partitions)) for thread in self._producer_threads(producer, index)
+        ]
+        return ClientPlan(
+            client=producer,
+            role="producer",
+            threads=tuple(threads),
+            topic_partitions=self.topic_partitions,
+            acks=self.options.acks,
+            idempotent=self.options.idempotent and self.options.acks == "all",
+            record_size=self.options.record_size,
+        )
+
+    def _consumer(self, consumer: int) -> ClientPlan:
+        return ClientPlan(
+            client=self.options.producers + consumer,
+            role="consumer",
+            threads=tuple(self._consumer_thread(consumer, index) for index in range(len(self.topic_partitions))),
+            topic_partitions=self.topic_partitions,
+        )
+
+    def _shares(self, producers: range, consumers: range) -> Iterator[tuple[int, Generator]]:
+        count = len(self.topic_partitions)
+        rate = self.options.rate * len(producers) / self.options.producers / count
+        for index, (topic, partition) in enumerate(self.topic_partitions):
+            writers = [thread for producer in producers for thread in self._producer_threads(producer, index)]
+            if writers:
+                yield threads_mask(writers), Rate(rate, Writes(topic, partition))
+            readers = [self._consumer_thread(consumer, index) for consumer in consumers]
+            if readers:
+                yield threads_mask(readers), Reads(topic, partition)
+
+
+def final_states(generator: Generator) -> tuple[FinalState, ...]:
+    """How far the final reads came, from the last state of `final_shard`'s generator."""
+    if isinstance(generator, Validated | TimeLimit):
+        return final_states(generator.generator)
+    if not isinstance(generator, Reserve):
+        return ()
+    return tuple(
+        FinalState(one.topic, one.partition, one.marker_offset, one.complete)
+        for _, one in generator.shares
+        if isinstance(one, FinalRead)
+    )
