@@ -1,0 +1,87 @@
+"""How clients in simulation open connections: `workloads.ports.Connector` over the simulated network.
+
+A client lives on a host of its own (an address), so that network faults between clients and brokers can be told from
+faults among brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from squall.harness.simulation.network import ConnectionEnd, SimNetwork
+
+
+class SimStream:
+    """One end of a simulated connection as a client coroutine sees it; see `workloads.ports.Stream`."""
+
+    def __init__(self, network: SimNetwork) -> None:
+        self._network = network
+        self._end: ConnectionEnd | None = None
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._frames: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    # -- the network's side -----------------------------------------------------------------------------------
+
+    def connected(self, end: ConnectionEnd) -> None:
+        if not self._opened.done():
+            self._opened.set_result(None)
+
+    def delivered(self, end: ConnectionEnd, frame: bytes) -> None:
+        self._frames.append(frame)
+        self._notify()
+
+    def disconnected(self, end: ConnectionEnd) -> None:
+        self._closed = True
+        if not self._opened.done():
+            self._opened.set_exception(ConnectionRefusedError(f"no answer from {end.peer_address}:{end.port}"))
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # -- the client's side ------------------------------------------------------------------------------------
+
+    async def open(self, source: str, address: str, port: int) -> None:
+        self._end = self._network.connect(source, address, port, self)
+        try:
+            await self._opened
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    async def send(self, frame: bytes) -> None:
+        if self._closed or self._end is None:
+            raise ConnectionResetError("the connection is gone")
+        self._network.send(self._end, frame)
+
+    async def receive(self) -> bytes:
+        while not self._frames:
+            if self._closed:
+                raise ConnectionResetError("the connection is gone")
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._frames.popleft()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._end is not None:
+            self._network.close(self._end)
+        self._notify()
+
+
+class SimConnector:
+    """Opens connections from one client address."""
+
+    def __init__(self, network: SimNetwork, source: str) -> None:
+        self._network = network
+        self._source = source
+
+    async def connect(self, host: str, port: int) -> SimStream:
+        """Raises ConnectionRefusedError if nobody listens, or nothing comes through in time."""
+        stream = SimStream(self._network)
+        await stream.open(self._source, host, port)
+        return stream
