@@ -1,0 +1,493 @@
+"""The local lab: namespace hosts on one Linux machine, driven over the very same SSH as rented ones.
+
+    lab = lab_up(controllers=3, brokers=3)        # persists until lab_down, whoever started it
+    lab.inventory()                               # its hosts, as an inventory would name them
+    lab.network                                   # how to reach them (network.py)
+    lab_down()
+
+    with private_lab(controllers=3, brokers=3) as lab:   # dies with this process, by whatever death
+        ...
+
+What hosts are made of, and why nothing is left behind, is told in `supervisor.py`: one supervisor process holds
+everything. This module is the other side: it prepares keys and directories, starts the supervisor, reads and
+removes its state. State (`lab.json`, keys, logs) lives in the user's runtime directory, under the lab's name; the
+hosts' files live on disk under /var/tmp, because a runtime directory is often a small tmpfs.
+
+Lab keys are ed25519, made here; every host's key is in `known_hosts` before its sshd starts, so host-key checking is
+never switched off (SSH errors are the same in the lab as elsewhere).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import json
+import os
+import pwd
+import secrets
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from squall.harness.errors import UsageError
+from squall.harness.hosts.network import LabNetwork, process_started
+from squall.harness.inventory import HostSpec, Inventory, LabShape
+
+DEFAULT_NAME = "default"
+SUBNET = "10.77.0"
+PREFIX_LENGTH = 24
+SWITCH_ADDRESS = f"{SUBNET}.1"
+FIRST_HOST = 11
+START_SECONDS = 90.0
+STOP_SECONDS = 15.0
+LAB_USER = "squall"
+LAB_USER_ID = 1000
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NEEDED_TOOLS = {"sshd": "openssh-server", "ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
+
+# Of the machine's /etc, what programs on a host need; accounts, names and sshd's own files are written afresh.
+SHARED_ETC = (
+    "alternatives", "bash.bashrc", "debian_version", "environment", "inputrc", "iproute2", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "localtime", "login.defs", "lsb-release", "magic", "mime.types", "nsswitch.conf",
+    "os-release", "pam.conf", "pam.d", "profile", "protocols", "python3", "python3.11", "python3.12", "python3.13",
+    "rpc", "security", "services", "shells", "sudo.conf", "terminfo", "timezone", "xattr.conf",
+)  # fmt: skip
+
+SSHD_CONFIG = """\
+# Written by squall for a lab host.
+Port 22
+HostKey /etc/ssh/ssh_host_ed25519_key
+AuthorizedKeysFile .ssh/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+UseDNS no
+PrintMotd no
+MaxStartups 200:30:400
+MaxSessions 200
+PidFile none
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab that is up. A frozen value: it may be pickled and handed to worker processes."""
+
+    name: str
+    directory: Path
+    """Keys, logs and state, in the user's runtime directory."""
+    data: Path
+    """The hosts' files, one directory per host."""
+    hosts: tuple[HostSpec, ...]
+    supervisor: int
+    network: LabNetwork
+    up_seconds: float
+
+    def inventory(self) -> Inventory:
+        return Inventory(f"lab {self.name}", self.hosts)
+
+    def host_files(self, name: str) -> Path:
+        """Where host `name`'s /etc, /var, /root … lie on this machine."""
+        return self.data / name
+
+    def is_alive(self) -> bool:
+        return process_started(self.network.holder) == self.network.holder_started
+
+
+@dataclass(frozen=True)
+class LabStatus:
+    """What `squall lab status` tells of one lab."""
+
+    lab: Lab
+    answering: dict[str, bool]
+    """For every host whether its sshd greets."""
+
+
+# --- Up, down, status -----------------------------------------------------------------------------------------
+
+
+def lab_up(
+    controllers: int = 3,
+    brokers: int = 3,
+    clients: int = 0,
+    *,
+    name: str = DEFAULT_NAME,
+    owner: int | None = None,
+    data_root: Path = Path("/var/tmp"),
+    read_only: tuple[str, ...] = (),
+) -> Lab:
+    """Bring a lab up and return once every host's sshd answers.
+
+    It persists until `lab_down`, or, with `owner`, until the process of that id ends. `read_only` names further
+    directories of this machine that the hosts shall see. Raises UsageError where this machine cannot do it.
+    """
+    check_machine()
+    remove_leftovers()
+    directory = state_root() / name
+    if directory.exists():
+        raise UsageError(f"lab {name} is already up", remedy=f"take it down first: {_down_command(name)}")
+    started = time.monotonic()
+    data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
+    hosts = _host_specs(LabShape(controllers=controllers, brokers=brokers, clients=clients), directory)
+    try:
+        _prepare(directory, data, hosts, name, read_only)
+        _start_supervisor(directory, owner)
+    except BaseException:
+        _remove(directory, data)
+        raise
+    _note(directory, up_seconds=time.monotonic() - started)
+    return _load(directory)
+
+
+@contextlib.contextmanager
+def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0) -> Iterator[Lab]:
+    """A lab for the length of the block. Should this process die inside it, the lab dies too."""
+    lab = lab_up(controllers, brokers, clients, name=f"run-{secrets.token_hex(4)}", owner=os.getpid())
+    try:
+        yield lab
+    finally:
+        lab_down(lab.name)
+
+
+def lab_down(name: str = DEFAULT_NAME) -> bool:
+    """End a lab with all its processes and remove its files. False if there was none of that name."""
+    directory = state_root() / name
+    if not (directory / "plan.json").exists():
+        return False
+    data = Path(json.loads((directory / "plan.json").read_text())["data"])
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        holder = json.loads((directory / "holder.json").read_text())
+        _end(holder["supervisor"], holder["supervisor_started"])
+        _await_gone(holder["holder"], holder["holder_started"])
+    _remove(directory, data)
+    return True
+
+
+def lab_status() -> list[LabStatus]:
+    """Every lab of this user that is up, with what its hosts answer."""
+    found = []
+    for directory in sorted(state_root().glob("*/holder.json")):
+        with contextlib.suppress(UsageError, FileNotFoundError):
+            lab = _load(directory.parent)
+            found.append(LabStatus(lab, {host.name: _answers(lab, host) for host in lab.hosts}))
+    return found
+
+
+def find_lab(name: str = DEFAULT_NAME) -> Lab | None:
+    """The lab of that name if it is up."""
+    with contextlib.suppress(UsageError, FileNotFoundError):
+        return _load(state_root() / name)
+    return None
+
+
+def enter_lab_network(lab: Lab) -> None:
+    """Move this process into the lab's switch: first thing in a worker process, before threads start."""
+    lab.network.enter()
+
+
+def remove_leftovers() -> None:
+    """Remove the directories of labs whose processes are gone (a supervisor killed with -9 leaves them)."""
+    for directory in state_root().iterdir():
+        plan, holder = directory / "plan.json", directory / "holder.json"
+        if not plan.exists() or not holder.exists():
+            continue  # somebody is bringing it up just now
+        facts = json.loads(holder.read_text())
+        if process_started(facts["holder"]) != facts["holder_started"]:
+            _remove(directory, Path(json.loads(plan.read_text())["data"]))
+
+
+def state_root() -> Path:
+    """The user's runtime directory for labs, made if need be, readable by nobody else."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and os.access(runtime, os.W_OK):
+        root = Path(runtime) / "squall"
+    elif os.geteuid() == 0:
+        root = Path("/run/squall")
+    else:
+        root = Path(f"/tmp/squall-{os.geteuid()}")
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return root
+
+
+def check_machine() -> None:
+    """Raise UsageError unless this machine can hold a lab, saying what to do about it."""
+    if sys.platform != "linux":
+        raise UsageError("the local lab needs Linux", remedy="use a Linux machine or VM, or real hosts (--inventory)")
+    if os.geteuid() != 0:
+        raise UsageError(
+            "the local lab needs root, for network namespaces and mounts",
+            remedy="run the same command with sudo, or list real hosts in an inventory (--inventory FILE)",
+        )
+    missing = [tool for tool in NEEDED_TOOLS if shutil.which(tool, path=SYSTEM_PATH) is None]
+    if missing:
+        packages = " ".join(NEEDED_TOOLS[tool] for tool in missing)
+        raise UsageError(
+            f"the local lab needs {', '.join(missing)}", remedy=f"install: sudo apt-get install {packages}"
+        )
+
+
+# --- Preparing ------------------------------------------------------------------------------------------------
+
+
+def _host_specs(shape: LabShape, directory: Path) -> tuple[HostSpec, ...]:
+    python = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    return tuple(
+        HostSpec(
+            name=name,
+            address=f"{SUBNET}.{FIRST_HOST + number}",
+            groups=(group,),
+            key_file=directory / "id_ed25519",
+            known_hosts=directory / "known_hosts",
+            python=python,
+        )
+        for number, (name, group) in enumerate(shape.names())
+    )
+
+
+def _prepare(directory: Path, data: Path, hosts: tuple[HostSpec, ...], name: str, read_only: tuple[str, ...]) -> None:
+    """Write everything the supervisor needs, and every host's key into known_hosts."""
+    directory.mkdir(mode=0o700)
+    data.mkdir(mode=0o711, parents=True)
+    (directory / "root").mkdir()
+    client_key = _make_key(directory / "id_ed25519")
+    template = data / ".etc"
+    _make_etc(template, hosts)
+    known_hosts = ""
+    for host in hosts:
+        known_hosts += f"{host.address} {_make_host_files(data / host.name, template, host, client_key)}\n"
+    (directory / "known_hosts").write_text(known_hosts)
+    _write_json(directory / "plan.json", _plan(directory, data, hosts, name, read_only))
+
+
+def _plan(
+    directory: Path, data: Path, hosts: tuple[HostSpec, ...], name: str, read_only: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "data": str(data),
+        "mount_point": str(directory / "root"),
+        "switch_address": SWITCH_ADDRESS,
+        "prefix_length": PREFIX_LENGTH,
+        "read_only": [*_interpreter_directories(), *read_only],
+        "hosts": [
+            {
+                "name": host.name,
+                "address": host.address,
+                "groups": list(host.groups),
+                "directory": str(data / host.name),
+                "python": host.python,
+            }
+            for host in hosts
+        ],
+    }
+
+
+def _interpreter_directories() -> list[str]:
+    """Where this interpreter lives, if a host would not see it under /usr or /opt anyway."""
+    prefix = str(Path(sys.base_prefix).resolve())
+    return [] if prefix.startswith(("/usr", "/opt")) else [prefix]
+
+
+def _make_key(path: Path) -> str:
+    """Write a fresh ed25519 private key (0600); its public half in OpenSSH's one-line form."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    path.touch(mode=0o600)
+    path.write_bytes(private)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return public.decode()
+
+
+def _make_etc(template: Path, hosts: tuple[HostSpec, ...]) -> None:
+    """/etc as all hosts have it; made once and copied."""
+    template.mkdir(mode=0o755)
+    for name in SHARED_ETC:
+        source, target = Path("/etc", name), template / name
+        if source.is_symlink() and not source.is_dir():
+            target.write_bytes(source.read_bytes()) if source.exists() else None
+        elif source.is_dir():
+            shutil.copytree(source, target, symlinks=True)
+        elif source.exists():
+            shutil.copy2(source, target)
+    for java in Path("/etc").glob("java-*"):
+        shutil.copytree(java, template / java.name, symlinks=True)
+    _write_accounts(template)
+    names = "".join(f"{host.address}\t{host.name}\n" for host in hosts)
+    (template / "hosts").write_text(f"127.0.0.1\tlocalhost\n{SWITCH_ADDRESS}\tcontrol\n{names}")
+    (template / "ssh").mkdir()
+    (template / "ssh/sshd_config").write_text(SSHD_CONFIG)
+    (template / "mtab").symlink_to("../proc/self/mounts")
+
+
+def _write_accounts(template: Path) -> None:
+    """root, an ordinary user with sudo, and the system accounts that programs look for by name."""
+    sshd = next((account for account in pwd.getpwall() if account.pw_name == "sshd"), None)
+    sshd_id = sshd.pw_uid if sshd else 105
+    (template / "passwd").write_text(
+        "root:x:0:0:root:/root:/bin/bash\n"
+        "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+        f"sshd:x:{sshd_id}:65534::/run/sshd:/usr/sbin/nologin\n"
+        f"{LAB_USER}:x:{LAB_USER_ID}:{LAB_USER_ID}::/home/{LAB_USER}:/bin/bash\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
+    system_groups = "".join(
+        f"{group.gr_name}:x:{group.gr_gid}:\n" for group in grp.getgrall() if group.gr_gid < LAB_USER_ID
+    )
+    (template / "group").write_text(f"{system_groups}{LAB_USER}:x:{LAB_USER_ID}:\nnogroup:x:65534:\n")
+    # `*` lets keys in and no password; `!` would read as a locked account.
+    shadow = template / "shadow"
+    shadow.touch(mode=0o600)
+    shadow.write_text("".join(f"{who}:*:19000:0:99999:7:::\n" for who in ("root", "sshd", LAB_USER, "nobody")))
+    sudoers = template / "sudoers"
+    sudoers.write_text(f"Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n{LAB_USER} ALL=(ALL:ALL) NOPASSWD: ALL\n")
+    sudoers.chmod(0o440)
+
+
+def _make_host_files(directory: Path, template: Path, host: HostSpec, client_key: str) -> str:
+    """The host's own directories on disk, with its key; the key's public half."""
+    directory.mkdir(mode=0o755)
+    shutil.copytree(template, directory / "etc", symlinks=True)
+    for name in ("root/.ssh", f"home/{LAB_USER}/.ssh", "srv", "var/log", "var/lib", "var/cache", "var/tmp"):
+        (directory / name).mkdir(parents=True)
+    (directory / "root").chmod(0o700)
+    (directory / "var/tmp").chmod(0o1777)
+    (directory / "var/run").symlink_to("/run")
+    for home in ("root", f"home/{LAB_USER}"):
+        (directory / home / ".ssh/authorized_keys").write_text(client_key + "\n")
+    for path in (directory / "home" / LAB_USER, *(directory / "home" / LAB_USER).rglob("*")):
+        os.chown(path, LAB_USER_ID, LAB_USER_ID)
+    (directory / "etc/hostname").write_text(host.name + "\n")
+    return _make_key(directory / "etc/ssh/ssh_host_ed25519_key")
+
+
+# --- The supervisor, seen from outside ------------------------------------------------------------------------
+
+
+def _start_supervisor(directory: Path, owner: int | None) -> None:
+    """Start it in a session of its own and wait for its word."""
+    reader, writer = os.pipe()
+    with (directory / "supervisor.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "squall.harness.hosts.supervisor", str(directory), str(writer)),
+                *([str(owner)] if owner is not None else []),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writer,),
+            start_new_session=True,
+            cwd="/",
+            env=os.environ | {"PATH": SYSTEM_PATH},
+        )
+    os.close(writer)
+    heard = b""
+    if select.select([reader], [], [], START_SECONDS)[0]:
+        heard = os.read(reader, 4096)
+    os.close(reader)
+    if heard != b"ready":
+        process.kill()
+        process.wait()
+        last = (directory / "supervisor.log").read_text(errors="replace").strip().splitlines()[-5:]
+        reason = heard.decode(errors="replace") or "its supervisor gave no sign of life"
+        raise UsageError(f"the lab did not come up: {reason}", remedy="\n    ".join(last) or None)
+
+
+def _load(directory: Path) -> Lab:
+    """The lab whose state is in `directory`. Raises UsageError if its processes are gone."""
+    plan = json.loads((directory / "plan.json").read_text())
+    holder = json.loads((directory / "holder.json").read_text())
+    hosts = tuple(
+        HostSpec(
+            name=host["name"],
+            address=host["address"],
+            groups=tuple(host["groups"]),
+            key_file=directory / "id_ed25519",
+            known_hosts=directory / "known_hosts",
+            python=host["python"],
+        )
+        for host in plan["hosts"]
+    )
+    lab = Lab(
+        name=plan["name"],
+        directory=directory,
+        data=Path(plan["data"]),
+        hosts=hosts,
+        supervisor=holder["supervisor"],
+        network=LabNetwork(holder["holder"], holder["holder_started"]),
+        up_seconds=holder.get("up_seconds", 0.0),
+    )
+    if not lab.is_alive():
+        raise UsageError(f"lab {lab.name} is no longer up", remedy="start it again: squall lab up")
+    return lab
+
+
+def _note(directory: Path, **facts: object) -> None:
+    holder = json.loads((directory / "holder.json").read_text())
+    _write_json(directory / "holder.json", holder | facts)
+
+
+def _write_json(path: Path, value: object) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(value, indent=1))
+    temporary.rename(path)
+
+
+def _answers(lab: Lab, host: HostSpec) -> bool:
+    with lab.network.socket() as probe:
+        probe.settimeout(2)
+        try:
+            probe.connect((host.address, host.port))
+            return probe.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+
+def _end(pid: int, started: int) -> None:
+    """SIGTERM, and SIGKILL if that is not enough, to exactly this process."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process_started(pid) != started:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            signal.pidfd_send_signal(handle, number)
+            select.select([handle], [], [], 2.0)
+            os.close(handle)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # if it was this very process that started it
+
+
+def _await_gone(pid: int, started: int) -> None:
+    """Return once the lab's init is gone, and with it everything inside its pid namespace."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+        try:
+            if process_started(pid) == started and not select.select([handle], [], [], STOP_SECONDS)[0]:
+                raise UsageError(f"the lab's processes did not end within {STOP_SECONDS:g} s (init is {pid})")
+        finally:
+            os.close(handle)
+
+
+def _remove(directory: Path, data: Path) -> None:
+    for path in (directory, data):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _down_command(name: str) -> str:
+    return "squall lab down" if name == DEFAULT_NAME else f"squall lab down --name {name}"
