@@ -1,0 +1,383 @@
+"""confluent-kafka (librdkafka): the real client of the hosts' world.
+
+librdkafka has threads of its own and calls back only from `poll`. Each adapter therefore runs one Python
+thread that does nothing but poll, and hands what it gets to the event loop in batches; `invoke` only ever
+waits for a future. A producer is one client that serves many processes: what they send is pipelined by the
+library in the order of `sequence`, which is recorded (with idempotence on, acknowledged records must lie in
+that order: S3 of the checkers).
+
+A producer that librdkafka declares dead (a fatal error) is replaced by a new instance under a new client
+number: order is promised within an instance only. A consumer reads every topic-partition of its plan by
+manual assignment and hands each topic-partition's records to the process that polls it. On a truncated or
+vanished position the consumer starts that topic-partition again from the beginning under a new session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import TopicPartition as ConfluentTopicPartition
+
+from squall.workloads.clients import errors
+from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
+from squall.workloads.clients.payload import decode_value, encode_value
+from squall.workloads.operation import LIST_OFFSETS, OK, Completion, Operation
+
+GENERATION_STRIDE = 10_000
+POLL_SECONDS = 1.0
+CONSUME_BATCH = 1000
+CONSUME_SECONDS = 0.1
+POLL_THREAD_SECONDS = 0.05
+CLOSE_SECONDS = 2.0
+
+LOG = logging.getLogger("squall.confluent")
+
+COMMON: Mapping[str, object] = {
+    "socket.nagle.disable": True,
+    "socket.timeout.ms": 4000,
+    "socket.connection.setup.timeout.ms": 2000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 2000,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    "api.version.request.timeout.ms": 3000,
+    "log_level": 0,
+}
+
+
+@dataclass(frozen=True)
+class ConfluentKit:
+    """Makes librdkafka clients for one cluster. `settings` are added to every client's configuration."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    settings: Mapping[str, object] = field(default_factory=dict)
+    name: str = "confluent"
+
+    def client(self, plan: ClientPlan) -> Client:
+        configuration = {
+            **COMMON,
+            "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in self.bootstrap),
+            "client.id": f"squall-{plan.role}-{plan.client}",
+            **self.settings,
+        }
+        if plan.role == "producer":
+            return ConfluentProducer(plan, configuration)
+        return ConfluentConsumer(plan, configuration)
+
+
+class ConfluentProducer:
+    """One librdkafka producer shared by many processes."""
+
+    def __init__(self, plan: ClientPlan, configuration: Mapping[str, object]) -> None:
+        self.plan = plan
+        self.configuration = {
+            **configuration,
+            "acks": plan.acks,
+            "enable.idempotence": plan.idempotent,
+            "linger.ms": 10,
+            "request.timeout.ms": 2000,
+            "delivery.timeout.ms": 10_000,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 500,
+        }
+        self.generation = 0
+        self.sequence = 0
+        self.instance: _ProducerInstance | None = None
+
+    async def open(self) -> None:
+        self.instance = _ProducerInstance(self.configuration, asyncio.get_running_loop())
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert self.instance is not None, "open comes before invoke"
+        assert operation.topic is not None and operation.partition is not None and operation.value is not None
+        if self.instance.fatal:
+            self._replace()
+        client = self.plan.client + self.generation * GENERATION_STRIDE
+        self.sequence += 1
+        sequence = self.sequence
+        payload = encode_value(operation.value, self.plan.record_size)
+        try:
+            report = self.instance.produce(operation.topic, operation.partition, payload)
+        except BufferError:
+            return errors.refused("queue_full")
+        except KafkaException as refusal:
+            return errors.refused(refusal.args[0].name().lower().lstrip("_"))
+        error, offset = await report
+        if error is None:
+            known = offset if offset is not None and offset >= 0 else None
+            return Completion(OK, offset=known, client=client, sequence=sequence)
+        outcome = errors.retrying(operation.f, error.code(), error.name())
+        return Completion(outcome.type, error=outcome.error, client=client, sequence=sequence)
+
+    def _replace(self) -> None:
+        """Start a new instance for a dead one, whose open deliveries still get their reports."""
+        assert self.instance is not None
+        self.instance.retire()
+        self.generation += 1
+        self.sequence = 0
+        self.instance = _ProducerInstance(self.configuration, asyncio.get_running_loop())
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        if self.instance is not None:
+            self.instance.retire()
+            await asyncio.get_running_loop().run_in_executor(None, self.instance.thread.join)
+
+
+Report = tuple[KafkaError | None, int | None]
+
+
+class _ProducerInstance:
+    """A librdkafka producer and the thread that polls it for delivery reports."""
+
+    def __init__(self, configuration: Mapping[str, object], loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.fatal = False
+        self.retired = threading.Event()
+        self.reports: deque[tuple[asyncio.Future[Report], Report]] = deque()
+        self.producer = Producer({**configuration, "error_cb": self._error}, logger=LOG)
+        self.thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
+        self.thread.start()
+
+    def produce(self, topic: str, partition: int, payload: bytes) -> asyncio.Future[Report]:
+        """Hand a record over; the future gets its delivery report. Raises BufferError, KafkaException."""
+        report: asyncio.Future[Report] = self.loop.create_future()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self.reports.append((report, (error, message.offset())))
+
+        self.producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
+        return report
+
+    def retire(self) -> None:
+        """Stop polling once what is under way has been reported or purged."""
+        self.retired.set()
+
+    def _error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal = True
+
+    def _poll(self) -> None:
+        while not self.retired.is_set():
+            self.producer.poll(POLL_THREAD_SECONDS)
+            self._hand_over()
+        self.producer.purge()
+        self.producer.flush(CLOSE_SECONDS)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self.reports:
+            batch, self.reports = self.reports, deque()
+            _call_soon(self.loop, lambda: _settle(batch))
+
+
+def _settle(batch: deque[tuple[asyncio.Future[Report], Report]]) -> None:
+    for report, value in batch:
+        if not report.done():
+            report.set_result(value)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """From another thread; a loop that has ended needs no news."""
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        LOG.debug("the event loop has ended; dropping a callback")
+
+
+@dataclass
+class _Inbox:
+    """What has arrived for one topic-partition and was not polled yet."""
+
+    offsets: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    error: str | None = None
+    restart: bool = False
+    session: int = 0
+    position: int | None = None
+    waiter: asyncio.Future[None] | None = None
+
+
+Arrival = tuple[TopicPartition, list[int], list[int], str | None, bool]
+
+
+class ConfluentConsumer:
+    """One librdkafka consumer, manually assigned; every process polls one of its topic-partitions."""
+
+    def __init__(self, plan: ClientPlan, configuration: Mapping[str, object]) -> None:
+        self.plan = plan
+        self.configuration = {
+            **configuration,
+            "group.id": f"squall-{plan.client}",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",
+            "fetch.min.bytes": 16_384,
+            "fetch.wait.max.ms": 100,
+            "fetch.error.backoff.ms": 100,
+        }
+        self.inboxes: dict[TopicPartition, _Inbox] = {}
+        self.seeks: deque[tuple[TopicPartition, int]] = deque()
+        self.ending = threading.Event()
+        self.consumer: Consumer | None = None
+        self.thread: threading.Thread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def open(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        start = OFFSET_BEGINNING if self.plan.from_beginning else OFFSET_END
+        self.inboxes = {topic_partition: _Inbox() for topic_partition in self.plan.topic_partitions}
+        self.consumer = Consumer(dict(self.configuration), logger=LOG)
+        self.consumer.assign(
+            [ConfluentTopicPartition(topic, partition, start) for topic, partition in self.plan.topic_partitions]
+        )
+        self.thread = threading.Thread(target=self._consume, name="consumer-poll", daemon=True)
+        self.thread.start()
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        topic_partition = (operation.topic, operation.partition)
+        if operation.f == LIST_OFFSETS:
+            return await self._list_offsets(topic_partition)
+        inbox = self.inboxes[topic_partition]
+        if not inbox.offsets and inbox.error is None:
+            await self._arrival(inbox)
+        return self._take(topic_partition, inbox)
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` in a new session; what has arrived before is forgotten."""
+        inbox = self.inboxes[topic_partition]
+        inbox.offsets, inbox.values, inbox.error = [], [], None
+        inbox.session += 1
+        inbox.position = None
+        self.seeks.append((topic_partition, offset))
+
+    async def _arrival(self, inbox: _Inbox) -> None:
+        assert self.loop is not None
+        inbox.waiter = self.loop.create_future()
+        timer = self.loop.call_later(POLL_SECONDS, _release, inbox)
+        try:
+            await inbox.waiter
+        finally:
+            timer.cancel()
+            inbox.waiter = None
+
+    def _take(self, topic_partition: TopicPartition, inbox: _Inbox) -> Completion:
+        if inbox.offsets:
+            completion = Completion(
+                OK,
+                offsets=tuple(inbox.offsets),
+                values=tuple(inbox.values),
+                session=inbox.session,
+                position=inbox.position,
+            )
+            inbox.position = inbox.offsets[-1] + 1
+            inbox.offsets, inbox.values = [], []
+            return completion
+        if inbox.error is not None:
+            outcome = errors.lost("poll", inbox.error)
+            session, restart = inbox.session, inbox.restart
+            inbox.error, inbox.restart = None, False
+            if restart:
+                self.seek(topic_partition, OFFSET_BEGINNING)
+            return Completion(outcome.type, error=outcome.error, session=session)
+        return Completion(OK, session=inbox.session, position=inbox.position)
+
+    async def _list_offsets(self, topic_partition: TopicPartition) -> Completion:
+        assert self.loop is not None and self.consumer is not None
+        consumer, wanted = self.consumer, ConfluentTopicPartition(*topic_partition)
+        try:
+            low, high = await self.loop.run_in_executor(
+                None, lambda: consumer.get_watermark_offsets(wanted, timeout=5.0, cached=False)
+            )
+        except KafkaException as trouble:
+            return errors.retrying(LIST_OFFSETS, trouble.args[0].code(), trouble.args[0].name())
+        return Completion(OK, high_watermark=high, log_start=low)
+
+    def _consume(self) -> None:
+        assert self.consumer is not None and self.loop is not None
+        while not self.ending.is_set():
+            while self.seeks:
+                (topic, partition), offset = self.seeks.popleft()
+                assignment = [ConfluentTopicPartition(topic, partition, offset)]
+                self.consumer.incremental_unassign(assignment)
+                self.consumer.incremental_assign(assignment)
+            messages = self.consumer.consume(CONSUME_BATCH, timeout=CONSUME_SECONDS)
+            if messages:
+                arrivals = sort_out(messages)
+                _call_soon(self.loop, lambda arrivals=arrivals: self._arrived(arrivals))  # type: ignore[misc]
+        self.consumer.close()
+
+    def _arrived(self, arrivals: list[Arrival]) -> None:
+        for topic_partition, offsets, values, error, restart in arrivals:
+            inbox = self.inboxes[topic_partition]
+            inbox.offsets += offsets
+            inbox.values += values
+            if error is not None:
+                inbox.error, inbox.restart = error, restart
+            _release(inbox)
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.ending.set()
+        for inbox in self.inboxes.values():
+            _release(inbox)
+        if self.thread is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
+
+
+def _release(inbox: _Inbox) -> None:
+    if inbox.waiter is not None and not inbox.waiter.done():
+        inbox.waiter.set_result(None)
+
+
+RESTARTING = frozenset({KafkaError._LOG_TRUNCATION, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+def sort_out(messages: list[Message]) -> list[Arrival]:
+    """Messages of one `consume` by topic-partition, in delivery order, errors beside them."""
+    found: dict[TopicPartition, Arrival] = {}
+    for message in messages:
+        topic, partition = message.topic(), message.partition()
+        if topic is None or partition is None or partition < 0:
+            continue
+        arrival = found.get((topic, partition))
+        if arrival is None:
+            arrival = found[topic, partition] = ((topic, partition), [], [], None, False)
+        error = message.error()
+        if error is None:
+            arrival[1].append(message.offset())
+            arrival[2].append(decode_value(message.value()))
+        else:
+            restart = arrival[4] or error.code() in RESTARTING
+            found[topic, partition] = (
+                *arrival[:3],
+                error.name().lower().lstrip("_"),
+                restart,
+            )
+    return list(found.values())
