@@ -1,0 +1,259 @@
+"""Suites: scenarios as data, checked before anything is started (HX-10).
+
+    scenario: leader-isolation
+    covers: [EP-03, IS-04]
+    cluster:
+      topics: {events: {partitions: 8, replication_factor: 3, min_insync_replicas: 2}}
+      config: {replica.lag.time.max.ms: 2000}
+    workload: {name: log, producers: 4, consumers: 4, rate: 2000/s, acks: all}
+    nemesis:
+      - {fault: isolate, target: leader of events/*, repeat: {every: 20s, for: 10s}}
+    time: {load: 60s, settle: 10s}
+    checks: [log, availability]
+    expect: valid
+
+A file holds one scenario, or several under `scenarios:`. Workloads and faults bring their own options
+(`workloads/log.py`, `nemesis/options.py`); this module only composes them. What a scenario expects is part
+of it: a negative control *must* be caught, and a suite passes when every scenario turned out as it says.
+
+Errors name file, line, field, value and the nearest right key (`yaml_source.py`); `squall suite schema`
+prints the JSON Schema for editors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from squall.harness.errors import UsageError
+from squall.harness.yaml_source import YamlSource, load_yaml, suggestion
+from squall.nemesis.durations import Duration
+from squall.nemesis.options import NemesisEntry
+from squall.nodes.mutants import MUTANTS
+from squall.workloads.log import LogOptions
+
+VerdictName = Literal["valid", "invalid", "unknown"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TopicOptions(_Part):
+    """A topic of the cluster under test."""
+
+    partitions: int = Field(8, ge=1, le=10_000)
+    replication_factor: int = Field(3, ge=1, le=100)
+    min_insync_replicas: int = Field(2, ge=1, le=100)
+    config: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _enough_replicas(self) -> TopicOptions:
+        if self.min_insync_replicas > self.replication_factor:
+            raise ValueError(
+                f"min_insync_replicas {self.min_insync_replicas} is more than"
+                f" replication_factor {self.replication_factor}: nothing could ever be acknowledged"
+            )
+        return self
+
+
+def _known_mutant(name: str) -> str:
+    if name not in MUTANTS:
+        raise ValueError(f"is not a mutant{suggestion(name, MUTANTS)}")
+    return name
+
+
+def _topic_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
+        raise ValueError("is not a topic name (letters, digits, dot, underscore, hyphen)")
+    return name
+
+
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+Mutant = Annotated[str, AfterValidator(_known_mutant)]
+
+
+class ClusterOptions(_Part):
+    """What is deployed: how many nodes in a lab, which topics, Kafka's configuration, seeded bugs."""
+
+    controllers: int = Field(3, ge=1, le=20, description="controllers of a local lab")
+    brokers: int = Field(3, ge=1, le=50, description="brokers of a local lab")
+    topics: Mapping[TopicName, TopicOptions] = Field(default_factory=lambda: {"events": TopicOptions()})
+    config: Mapping[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Kafka configuration of every node, by Kafka's names"
+    )
+    mutants: tuple[Mutant, ...] = Field((), description="documented bugs to switch on; see `squall mutants`")
+
+    @model_validator(mode="after")
+    def _topics(self) -> ClusterOptions:
+        if not self.topics:
+            raise ValueError("topics: a scenario needs at least one topic")
+        return self
+
+
+class TimeOptions(_Part):
+    """How long things take."""
+
+    load: Duration = Field(60.0, description="seconds of load under faults")
+    settle: Duration = Field(10.0, description="the longest the cluster may take to recover after healing")
+
+
+def _expectation(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"verdict": value}
+    if isinstance(value, Mapping) and "verdict" not in value and len(value) == 1:
+        ((verdict, anomalies),) = value.items()
+        if verdict in ("invalid", "valid", "unknown"):
+            named = [anomalies] if isinstance(anomalies, str) else anomalies
+            return {"verdict": verdict, "anomalies": named or []}
+    return value
+
+
+class Expectation(_Part):
+    """`valid`, `invalid`, `unknown`, or `{invalid: [lost_write]}`: the verdict, and anomalies it must
+    contain.
+    """
+
+    verdict: VerdictName = "valid"
+    anomalies: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _anomalies_of_invalid(self) -> Expectation:
+        if self.anomalies and self.verdict != "invalid":
+            raise ValueError("names anomalies, but only an invalid history has any")
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.verdict} ({', '.join(self.anomalies)})" if self.anomalies else self.verdict
+
+
+CHECKS = ("log", "availability")
+
+
+def _known_check(name: str) -> str:
+    if name not in CHECKS:
+        raise ValueError(f"is not a check{suggestion(name, CHECKS)}")
+    return name
+
+
+Check = Annotated[str, AfterValidator(_known_check)]
+
+
+class Scenario(_Part):
+    """One run: a cluster, a workload, faults, and what must come of it."""
+
+    scenario: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="its name, lower-case")]
+    description: str = ""
+    covers: tuple[str, ...] = Field((), description="requirement ids, see docs/requirements.md")
+    cluster: ClusterOptions = ClusterOptions()
+    workload: LogOptions = LogOptions()
+    nemesis: tuple[NemesisEntry, ...] = ()
+    fault_free: bool = Field(False, description="this scenario has no faults, and needs no evidence of any")
+    idle_nemesis: bool = Field(
+        False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
+    )
+    time: TimeOptions = TimeOptions()
+    checks: tuple[Check, ...] = CHECKS
+    expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
+    repeat: int = Field(1, ge=1, le=1000, description="run it so many times, each with the next seed")
+    seeds: tuple[int, ...] = Field((), description="run it once with each of these seeds")
+    min_acknowledged: int = Field(1000, ge=1, description="fewer acknowledged sends than this prove nothing: unknown")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Scenario:
+        if not self.nemesis and not self.fault_free:
+            raise ValueError("nemesis: nothing is listed; if that is meant, say `fault_free: true`")
+        if self.nemesis and self.fault_free:
+            raise ValueError("fault_free: true, but faults are listed under nemesis")
+        if self.seeds and self.repeat != 1:
+            raise ValueError("repeat: give either seeds or repeat")
+        for name, topic in self.cluster.topics.items():
+            if topic.replication_factor > self.cluster.brokers:
+                raise ValueError(
+                    f"cluster.topics.{name}.replication_factor: {topic.replication_factor} replicas"
+                    f" need as many brokers; the cluster has {self.cluster.brokers}"
+                )
+        return self
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Topic-partitions per topic."""
+        return {name: topic.partitions for name, topic in self.cluster.topics.items()}
+
+    def seeds_from(self, first: int) -> tuple[int, ...]:
+        """The seeds to run with: its own, or as many as `repeat` says from `first` on."""
+        return self.seeds or tuple(range(first, first + self.repeat))
+
+
+class _SuiteFile(_Part):
+    suite: str = ""
+    description: str = ""
+    scenarios: tuple[Scenario, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite file: its scenarios in order."""
+
+    name: str
+    path: Path
+    scenarios: tuple[Scenario, ...]
+
+    @property
+    def single(self) -> bool:
+        """One scenario, run once: it exits by its verdict."""
+        first = self.scenarios[0]
+        return len(self.scenarios) == 1 and first.repeat == 1 and len(first.seeds) <= 1
+
+    def only(self, name: str | None) -> Suite:
+        """The suite reduced to one scenario. Raises UsageError for a name it does not have."""
+        if name is None:
+            return self
+        names = [one.scenario for one in self.scenarios]
+        if name not in names:
+            raise UsageError(f"{self.path}: there is no scenario {name!r}{suggestion(name, names)}")
+        chosen = tuple(one for one in self.scenarios if one.scenario == name)
+        return Suite(self.name, self.path, chosen)
+
+
+def load_suite(path: Path | str) -> Suite:
+    """Read and validate a suite file. Raises UsageError naming file, line, field, value and remedy."""
+    path = Path(path)
+    return read_suite(load_yaml(path), path)
+
+
+def read_suite(source: YamlSource, path: Path) -> Suite:
+    """The suite a parsed file describes."""
+    if isinstance(source.data, Mapping) and "scenarios" in source.data:
+        file = source.validated(_SuiteFile)
+        _refuse_twice(source, file.scenarios)
+        return Suite(file.suite or path.stem, path, file.scenarios)
+    return Suite(path.stem, path, (source.validated(Scenario),))
+
+
+def _refuse_twice(source: YamlSource, scenarios: tuple[Scenario, ...]) -> None:
+    seen: dict[str, int] = {}
+    for index, one in enumerate(scenarios):
+        if one.scenario in seen:
+            line = source.line(("scenarios", seen[one.scenario], "scenario"))
+            raise source.error(
+                ("scenarios", index, "scenario"), f"{one.scenario!r} is given twice (first on line {line})"
+            )
+        seen[one.scenario] = index
+
+
+def suite_schema() -> dict[str, Any]:
+    """The JSON Schema of a suite file, for editors."""
+    single, several = Scenario.model_json_schema(), _SuiteFile.model_json_schema()
+    definitions = {**several.pop("$defs", {}), **single.pop("$defs", {})}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Squall suite",
+        "anyOf": [single, several],
+        "$defs": definitions,
+    }
