@@ -1,0 +1,568 @@
+"""`Remote`: one host over SSH, with a deadline on everything.
+
+    with Remote(spec, network) as host:
+        result = host.run(["uname", "-m"])          # Result(exit_status, stdout, stderr)
+        host.put(Path("bundle.tar"), "/tmp/bundle.tar")
+        session = host.open_channel(["python3", "-u", "agent.py"])     # lines in, lines out
+
+fabric's `Connection` does authentication, on sockets made here; commands run on plain channels, because fabric's
+`run` polls and has no deadline for opening a session (paramiko's own default is an hour). What matters:
+
+* TCP_NODELAY: without it Nagle and delayed ACKs make every command cost 48 ms instead of 3.
+* TCP_USER_TIMEOUT and TCP keepalive: a peer that vanished is noticed after five seconds. Paramiko's own
+  keepalive never notices.
+* The end of a stream without an exit status is not a result. It is `ConnectionLost`: whether the command ran is
+  unknown, and only idempotent commands may be repeated.
+* Commands run under the host's own `timeout`, so that one given up here does not go on there.
+* Host keys are checked against a known_hosts file, always. `trust` stores a key, when a person says so.
+
+All trouble is an `SshError`, a UsageError that names the host, what happened and what to do about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import select
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+import fabric
+import paramiko
+from paramiko.hostkeys import HostKeyEntry, HostKeys
+
+from squall.harness.errors import UsageError
+from squall.harness.hosts.network import MachineNetwork, Network
+from squall.harness.inventory import HostSpec
+
+CONNECT_SECONDS = 10.0
+COMMAND_SECONDS = 30.0
+USER_TIMEOUT_MS = 5000
+CHUNK = 1 << 16
+TIMED_OUT_STATUS = 124
+MOST_AT_ONCE = 32
+
+Answer = TypeVar("Answer")
+
+# Trouble is told by exceptions; paramiko's own log lines on stderr would only repeat it without the host's name.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    exit_status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_status == 0
+
+
+class SshError(UsageError):
+    """Something between us and one host; `host` is its name."""
+
+    def __init__(self, spec: HostSpec, problem: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{spec.described()}: {problem}", remedy=remedy)
+        self.host = spec.name
+
+
+class Unreachable(SshError):
+    """No connection came about. It may succeed later."""
+
+
+class HostKeyUnknown(SshError):
+    """Nobody has yet said that this host's key is the right one."""
+
+
+class HostKeyChanged(SshError):
+    """The host shows another key than the one that was trusted."""
+
+
+class NotLetIn(SshError):
+    """The host refused our user or key."""
+
+
+class SudoRefused(SshError):
+    """The user may not become root without a password."""
+
+
+class ConnectionLost(SshError):
+    """The connection ended under a command whose outcome is therefore unknown."""
+
+
+class CommandTimedOut(SshError):
+    """The command was ended by the host after its time was up."""
+
+
+class CommandFailed(SshError):
+    """A command that has to succeed did not."""
+
+
+class Remote:
+    """One host. Connects when first used, or by `connect`; after a loss the next use connects anew."""
+
+    def __init__(self, spec: HostSpec, network: Network | None = None) -> None:
+        self.spec = spec
+        self.network: Network = network if network is not None else MachineNetwork()
+        self._connection: fabric.Connection | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Remote:
+        self.connect()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def address(self) -> str:
+        """The host's plain IPv4 address. Raises Unreachable if its name has none."""
+        return resolve(self.spec)
+
+    def connect(self, timeout: float = CONNECT_SECONDS) -> None:
+        """Open the connection unless it is open. Raises SshError."""
+        with self._lock:
+            self._transport(timeout)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.client.close()
+                self._connection = None
+
+    # --- Commands ---------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = COMMAND_SECONDS,
+        sudo: bool = False,
+        stdin: bytes | IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        check: bool = False,
+    ) -> Result:
+        """Run an argv, or a line of shell, to its end and answer how it ended.
+
+        `stdout`, if given, takes the output in place of the result. With `check` a status other than 0 raises
+        CommandFailed. Also raises CommandTimedOut, ConnectionLost, SudoRefused and the errors of `connect`.
+        """
+        line = self._command_line(command, timeout, sudo)
+        deadline = time.monotonic() + timeout + 5.0
+        channel = self._open_session()
+        try:
+            result = self._exchange(channel, line, stdin, stdout, deadline)
+        except (EOFError, OSError, paramiko.SSHException) as trouble:
+            raise self._lost(command, trouble) from None
+        finally:
+            channel.close()
+        self._judge(command, result, timeout, sudo, check)
+        return result
+
+    def put(self, source: Path | bytes, target: str, *, mode: int = 0o644, sudo: bool = False) -> None:
+        """Write a file on the host, whole or not at all."""
+        quoted, temporary = shlex.quote(target), shlex.quote(target + ".new")
+        line = f"cat >{temporary} && chmod {mode:o} {temporary} && mv -f {temporary} {quoted}"
+        with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
+            self.run(line, stdin=content, timeout=300, sudo=sudo, check=True)
+
+    def get(self, source: str, target: Path, *, sudo: bool = False) -> None:
+        """Read a file of the host into `target`, whole or not at all."""
+        temporary = target.with_name(target.name + ".new")
+        with temporary.open("wb") as content:
+            self.run(["cat", "--", source], stdout=content, timeout=300, sudo=sudo, check=True)
+        temporary.rename(target)
+
+    def open_channel(self, command: str | Sequence[str], *, sudo: bool = False) -> LineChannel:
+        """Start a program and talk with it line by line for as long as it lives."""
+        channel = self._open_session()
+        channel.exec_command(self._command_line(command, None, sudo))
+        return LineChannel(self.spec, channel)
+
+    # --- The connection ---------------------------------------------------------------------------------------
+
+    def _open_session(self) -> paramiko.Channel:
+        with self._lock:
+            transport = self._transport(CONNECT_SECONDS)
+            try:
+                return transport.open_session(timeout=CONNECT_SECONDS)
+            except (EOFError, OSError, paramiko.SSHException):
+                transport.close()  # the connection died unnoticed; one fresh attempt settles whether the host did
+            try:
+                return self._transport(CONNECT_SECONDS).open_session(timeout=CONNECT_SECONDS)
+            except (EOFError, OSError, paramiko.SSHException) as trouble:
+                raise Unreachable(self.spec, f"no session could be opened: {_reason(trouble)}") from None
+
+    def _transport(self, timeout: float) -> paramiko.Transport:
+        if self._connection is not None:
+            transport = self._connection.client.get_transport()
+            if transport is not None and transport.is_active():
+                return transport
+            self._connection.client.close()
+            self._connection = None
+        connection = self._authenticated(open_socket(self.spec, self.network, timeout), timeout)
+        self._connection = connection
+        transport = connection.client.get_transport()
+        assert transport is not None
+        return transport
+
+    def _authenticated(self, connected: socket.socket, timeout: float) -> fabric.Connection:
+        connection = fabric.Connection(
+            self.spec.address,
+            user=self.spec.user,
+            port=self.spec.port,
+            config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
+            connect_kwargs={
+                **self._credentials(),
+                "sock": connected,
+                "timeout": timeout,
+                "banner_timeout": timeout,
+                "auth_timeout": timeout,
+            },
+        )
+        connection.client.set_missing_host_key_policy(_Unknown(self.spec))
+        with contextlib.suppress(FileNotFoundError):
+            connection.client.load_host_keys(str(self.spec.known_hosts.expanduser()))
+        try:
+            connection.open()
+        except BaseException as trouble:
+            connection.client.close()
+            connected.close()
+            raise self._explained(trouble) from None
+        return connection
+
+    def _credentials(self) -> dict[str, object]:
+        if self.spec.key_file is None:
+            return {"allow_agent": True, "look_for_keys": True}
+        return {"pkey": load_key(self.spec), "allow_agent": False, "look_for_keys": False}
+
+    def _explained(self, trouble: BaseException) -> BaseException:
+        """What `connection.open` raised, as an error a person can act on."""
+        spec = self.spec
+        if isinstance(trouble, paramiko.BadHostKeyException):
+            return HostKeyChanged(
+                spec,
+                f"host key differs from the one in {spec.known_hosts.name}. Someone may be listening in, or the "
+                "host was reinstalled.",
+                remedy=f"If you trust it: squall inventory trust {spec.name}",
+            )
+        if isinstance(trouble, paramiko.AuthenticationException):
+            with_key = f"with key {spec.key_file}" if spec.key_file else "with any key of ~/.ssh or the agent"
+            return NotLetIn(
+                spec,
+                f"user {spec.user} was not let in {with_key}",
+                remedy=f"add the public key to ~{spec.user}/.ssh/authorized_keys there, or mend ansible_user "
+                "and ansible_ssh_private_key_file",
+            )
+        if isinstance(trouble, (paramiko.SSHException, OSError, EOFError)):
+            if "No authentication methods" in str(trouble):
+                return NotLetIn(spec, "there is no key to offer", remedy="set ansible_ssh_private_key_file")
+            return Unreachable(spec, f"no SSH session on port {spec.port}: {_reason(trouble)}")
+        return trouble
+
+    # --- One command ------------------------------------------------------------------------------------------
+
+    def _command_line(self, command: str | Sequence[str], timeout: float | None, sudo: bool) -> str:
+        argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        if timeout is not None:
+            argv = ["timeout", "-k", "2", f"{timeout:g}", *argv]
+        if sudo and self.spec.user != "root":
+            if not self.spec.sudo:
+                raise SudoRefused(
+                    self.spec,
+                    f"root is needed, but user {self.spec.user} has ansible_become: false",
+                    remedy="remove ansible_become, or log in as root",
+                )
+            argv = ["sudo", "-n", "--", *argv]
+        return shlex.join(argv)
+
+    def _exchange(
+        self,
+        channel: paramiko.Channel,
+        line: str,
+        stdin: bytes | IO[bytes] | None,
+        stdout: IO[bytes] | None,
+        deadline: float,
+    ) -> Result:
+        channel.settimeout(max(deadline - time.monotonic(), 0.1))
+        channel.exec_command(line)
+        out = stdout if stdout is not None else io.BytesIO()
+        err = io.BytesIO()
+        _feed(channel, stdin)
+        _drain(channel, out, err, deadline)
+        if not channel.status_event.wait(max(deadline - time.monotonic(), 0)) or channel.exit_status < 0:
+            raise EOFError("no exit status came")
+        text = out.getvalue().decode(errors="replace") if isinstance(out, io.BytesIO) else ""
+        return Result(channel.exit_status, text, err.getvalue().decode(errors="replace"))
+
+    def _judge(self, command: str | Sequence[str], result: Result, timeout: float, sudo: bool, check: bool) -> None:
+        if sudo and not result.ok:
+            self._refuse_if_no_sudo(result.stderr)
+        if result.exit_status == TIMED_OUT_STATUS:
+            raise CommandTimedOut(self.spec, f"{_shown(command)} was ended after {timeout:g} s")
+        if check and not result.ok:
+            last = (result.stderr or result.stdout).strip().splitlines()[-3:]
+            said = ": " + " / ".join(last) if last else ""
+            raise CommandFailed(self.spec, f"{_shown(command)} ended with status {result.exit_status}{said}")
+
+    def _refuse_if_no_sudo(self, stderr: str) -> None:
+        who = f"user {self.spec.user}"
+        if "password is required" in stderr or "a terminal is required" in stderr:
+            problem = f"sudo asks {who} for a password"
+        elif "not in the sudoers file" in stderr or "may not run" in stderr:
+            problem = f"{who} may not use sudo"
+        elif "sudo: not found" in stderr or "sudo: command not found" in stderr:
+            problem = "there is no sudo"
+        else:
+            return
+        raise SudoRefused(
+            self.spec,
+            problem,
+            remedy=f"give the user sudo without a password ({self.spec.user} ALL=(ALL) NOPASSWD: ALL), or log in "
+            "as root",
+        )
+
+    def _lost(self, command: str | Sequence[str], trouble: BaseException) -> ConnectionLost:
+        return ConnectionLost(
+            self.spec,
+            f"the connection was lost during {_shown(command)}; whether it ran is unknown ({_reason(trouble)})",
+        )
+
+
+class LineChannel:
+    """A running program whose standard input and output carry lines. One reader and one writer at a time."""
+
+    def __init__(self, spec: HostSpec, channel: paramiko.Channel) -> None:
+        self._spec = spec
+        self._channel = channel
+        self._buffer = bytearray()
+
+    def send_line(self, line: bytes, timeout: float = COMMAND_SECONDS) -> None:
+        """Raises ConnectionLost."""
+        try:
+            self._channel.settimeout(timeout)
+            self._channel.sendall(line + b"\n")
+        except (OSError, EOFError) as trouble:
+            raise ConnectionLost(self._spec, f"the session's input is closed ({_reason(trouble)})") from None
+
+    def receive_line(self, timeout: float | None = COMMAND_SECONDS) -> bytes:
+        """The next line, without its end. Raises TimeoutError, and ConnectionLost when no more can come."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            line, end, rest = self._buffer.partition(b"\n")
+            if end:
+                self._buffer = rest
+                return bytes(line)
+            self._channel.settimeout(None if deadline is None else max(deadline - time.monotonic(), 0.001))
+            try:
+                data = self._channel.recv(CHUNK)
+            except TimeoutError:
+                raise TimeoutError(f"{self._spec.name} sent no line within {timeout:g} s") from None
+            if not data:
+                raise ConnectionLost(self._spec, f"the session ended{self._last_words()}")
+            self._buffer += data
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _last_words(self) -> str:
+        """What the program left on standard error, if it has arrived."""
+        if not self._channel.recv_stderr_ready():
+            return ""
+        words = self._channel.recv_stderr(CHUNK).decode(errors="replace").strip().splitlines()
+        return f": {words[-1]}" if words else ""
+
+
+# --- Sockets, keys, trust -------------------------------------------------------------------------------------
+
+
+def resolve(spec: HostSpec) -> str:
+    try:
+        found = socket.getaddrinfo(spec.address, spec.port, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError as trouble:
+        raise Unreachable(
+            spec,
+            f"its name has no IPv4 address ({_reason(trouble)})",
+            remedy="set ansible_host to its address",
+        ) from None
+    return str(found[0][4][0])
+
+
+def open_socket(spec: HostSpec, network: Network, timeout: float = CONNECT_SECONDS) -> socket.socket:
+    """A connected socket that sends at once and notices a vanished peer. Raises Unreachable."""
+    address = resolve(spec)
+    made = network.socket()
+    try:
+        made.settimeout(timeout)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        made.connect((address, spec.port))
+    except OSError as trouble:
+        made.close()
+        raise _no_connection(spec, trouble, timeout) from None
+    return made
+
+
+def _no_connection(spec: HostSpec, trouble: OSError, timeout: float) -> Unreachable:
+    if isinstance(trouble, ConnectionRefusedError):
+        return Unreachable(
+            spec, f"connection refused on port {spec.port}", remedy="start sshd there, or set ansible_port"
+        )
+    if isinstance(trouble, TimeoutError):
+        problem = f"no answer on port {spec.port} within {timeout:g} s"
+    elif trouble.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        problem = f"there is no way to it ({_reason(trouble)})"
+    else:
+        problem = f"no connection to port {spec.port} ({_reason(trouble)})"
+    return Unreachable(spec, problem, remedy="is the machine on, and ansible_host its address?")
+
+
+def load_key(spec: HostSpec) -> paramiko.PKey:
+    """The host's private key. Raises NotLetIn if the file holds none that can be used."""
+    assert spec.key_file is not None
+    try:
+        return paramiko.PKey.from_path(spec.key_file)
+    except (paramiko.PasswordRequiredException, TypeError):
+        problem, remedy = "is protected by a passphrase", "ssh-add it, and leave ansible_ssh_private_key_file out"
+    except OSError as trouble:
+        problem, remedy = f"cannot be read ({_reason(trouble)})", "mend ansible_ssh_private_key_file"
+    except (paramiko.SSHException, ValueError):
+        problem, remedy = "is no private key", "mend ansible_ssh_private_key_file"
+    raise NotLetIn(spec, f"key {spec.key_file} {problem}", remedy=remedy)
+
+
+def trust(spec: HostSpec, network: Network | None = None) -> str:
+    """Fetch the host's key, store it in its known_hosts file in place of any other; the key's fingerprint."""
+    connected = open_socket(spec, network or MachineNetwork())
+    transport = paramiko.Transport(connected)
+    try:
+        transport.start_client(timeout=CONNECT_SECONDS)
+        key = transport.get_remote_server_key()
+    except (paramiko.SSHException, OSError, EOFError) as trouble:
+        raise Unreachable(spec, f"no SSH session on port {spec.port}: {_reason(trouble)}") from None
+    finally:
+        transport.close()
+        connected.close()
+    _store_key(spec, key)
+    return key.fingerprint
+
+
+def _store_key(spec: HostSpec, key: paramiko.PKey) -> None:
+    path = spec.known_hosts.expanduser()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = path.read_text().splitlines() if path.exists() else []
+    name = spec.address if spec.port == 22 else f"[{spec.address}]:{spec.port}"
+    kept = [line for line in lines if not _is_about(line, name)]
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text("\n".join([*kept, f"{name} {key.get_name()} {key.get_base64()}"]) + "\n")
+    temporary.replace(path)
+
+
+def _is_about(line: str, name: str) -> bool:
+    with contextlib.suppress(Exception):  # a line paramiko cannot read is none of ours
+        entry = HostKeyEntry.from_line(line)
+        if entry is not None and entry.hostnames is not None:
+            keys = HostKeys()
+            keys._entries.append(entry)  # type: ignore[attr-defined]  # the only way to match hashed names
+            return keys.lookup(name) is not None
+    return False
+
+
+class _Unknown(paramiko.MissingHostKeyPolicy):
+    """Refuses a host whose key nobody has trusted yet, naming the command that would."""
+
+    def __init__(self, spec: HostSpec) -> None:
+        self._spec = spec
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise HostKeyUnknown(
+            self._spec,
+            f"its host key ({key.fingerprint}) is not in {self._spec.known_hosts}",
+            remedy=f"If you trust it: squall inventory trust {self._spec.name}",
+        )
+
+
+# --- Several hosts at once ------------------------------------------------------------------------------------
+
+
+def on_all(remotes: Iterable[Remote], work: Callable[[Remote], Answer]) -> dict[str, Answer]:
+    """Do `work` on all hosts at once; the answers by host name. All hosts' errors come as one UsageError."""
+    listed = list(remotes)
+    if not listed:
+        return {}
+    with ThreadPoolExecutor(min(len(listed), MOST_AT_ONCE), thread_name_prefix="hosts") as pool:
+        futures = {remote.name: pool.submit(work, remote) for remote in listed}
+    wrong = [trouble for future in futures.values() if (trouble := future.exception()) is not None]
+    for trouble in wrong:
+        if not isinstance(trouble, UsageError):
+            raise trouble
+    if wrong:
+        raise UsageError.joined([trouble for trouble in wrong if isinstance(trouble, UsageError)])
+    return {name: future.result() for name, future in futures.items()}
+
+
+# --- Details --------------------------------------------------------------------------------------------------
+
+
+def _feed(channel: paramiko.Channel, stdin: bytes | IO[bytes] | None) -> None:
+    if isinstance(stdin, bytes):
+        channel.sendall(stdin)
+    elif stdin is not None:
+        while chunk := stdin.read(CHUNK):
+            channel.sendall(chunk)
+    channel.shutdown_write()
+
+
+def _drain(channel: paramiko.Channel, out: IO[bytes], err: IO[bytes], deadline: float) -> None:
+    """Take both outputs as they come, so that neither can fill up and stall the command."""
+    poll = select.poll()
+    poll.register(channel.fileno(), select.POLLIN)
+    while True:
+        took = False
+        if channel.recv_ready():
+            out.write(channel.recv(CHUNK))
+            took = True
+        if channel.recv_stderr_ready():
+            err.write(channel.recv_stderr(CHUNK))
+            took = True
+        if took:
+            continue
+        if channel.eof_received or channel.closed:
+            if not channel.recv_ready() and not channel.recv_stderr_ready():
+                return
+            continue
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError("no answer in time")
+        poll.poll(remaining * 1000)
+
+
+def _shown(command: str | Sequence[str]) -> str:
+    text = command if isinstance(command, str) else shlex.join(command)
+    return f"`{text if len(text) <= 70 else text[:69] + '…'}`"
+
+
+def _reason(trouble: BaseException) -> str:
+    if isinstance(trouble, OSError) and trouble.strerror:
+        return trouble.strerror
+    return str(trouble) or type(trouble).__name__
