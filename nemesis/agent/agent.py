@@ -1,0 +1,281 @@
+"""The host agent: answers verbs, one JSON object per line, on standard input and output.
+
+    → {"op": 7, "verb": "net.drop", "args": {"id": "f1", "sources": ["10.77.0.12"], "ttl": 15}}
+    ← {"op": 7, "ok": true, "result": {"sources": ["10.77.0.12/32"]}}
+    ← {"op": 8, "ok": false, "kind": "unknown_process", "error": "no process 'nod' is defined; known are node"}
+
+Each request is answered once, possibly out of order, since each has a thread of its own: a slow probe must not
+hold up a heal. When standard input ends the agent goes; open faults stay, in the keeper's care.
+
+    python3 -u agent.py --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
+
+Several agents may serve one host at once (a new SSH connection while the old one is dying): the journal's lock
+keeps them apart. Only the standard library, Python 3.11 or newer. docs/architecture.md has the table of verbs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
+from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, required, text
+from journal import Journal, boot_id
+from keeper import KeeperLocks, keep, start_keeper
+from network import Network
+from probes import Ear, Prober, knock
+from processes import Definition, Processes, state_of
+from trouble import Trouble
+
+PROBE_PORT = 7465
+Arguments = dict[str, Any]
+
+
+def parse_options(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="squall's host agent")
+    parser.add_argument("--state", type=Path, required=True, help="directory for journal, processes, clocks")
+    parser.add_argument("--name", default=socket.gethostname(), help="this host's name, told in probes")
+    parser.add_argument("--control-port", type=int, default=None, help="SSH port, exempt from every rule")
+    parser.add_argument("--listen", default=f"0.0.0.0:{PROBE_PORT}", help="ADDRESS:PORT for probes (UDP)")
+    parser.add_argument("--lab", action="store_true", help="never touch the machine's clock")
+    parser.add_argument("--keeper", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def control_port(options: argparse.Namespace) -> int:
+    """The port to exempt: as told, else the one this SSH session came in by, else 22."""
+    if options.control_port:
+        return int(options.control_port)
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    return int(connection[3]) if len(connection) == 4 else 22
+
+
+class Agent:
+    """The verbs of one host."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        options.state.mkdir(parents=True, exist_ok=True)
+        state = options.state.resolve()
+        address, _, port = options.listen.rpartition(":")
+        self.name: str = options.name
+        self.lab: bool = options.lab or LAB_MARKER.exists()
+        self.listen: str = options.listen
+        self.state = state
+        self.locks = KeeperLocks(state)
+        self.journal = Journal(state)
+        self.processes = Processes(state)
+        self.network = Network(control_port(options))
+        self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice())
+        self.prober = Prober(address, int(port))
+        self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
+        faults: dict[str, FaultVerb] = {
+            "net.drop": Drop(self.network),
+            "proc.kill": Kill(self.processes),
+            "proc.pause": Pause(self.processes),
+            "clock.set": SetClock(self.processes, self.clocks),
+        }
+        self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
+        self.verbs: dict[str, Callable[[Arguments], Arguments]] = {
+            "proc.define": self.define,
+            "proc.start": self.start,
+            "proc.stop": self.stop,
+            "proc.status": self.status,
+            "proc.resume": self.heal,
+            "net.allow": self.heal,
+            "clock.clear": self.heal,
+            "heal": self.heal,
+            "journal": self.list_journal,
+            "info": self.info,
+            "probe.send": self.probe_send,
+            "probe.heard": self.probe_heard,
+            "probe.reach": self.probe_reach,
+            "probe.port": self.probe_port,
+            "probe.clock": self.probe_clock,
+        }
+        for verb in faults:
+            self.verbs[verb] = self._injecting(verb)
+
+    def _injecting(self, verb: str) -> Callable[[Arguments], Arguments]:
+        return lambda arguments: self.desk.inject(verb, arguments)
+
+    def ensure_keeper(self) -> None:
+        """The keeper gets what we were told, so that it heals with the same means."""
+        options = ["--name", self.name, "--listen", self.listen]
+        options += ["--control-port", str(self.network.control_port), *(["--lab"] if self.lab else [])]
+        start_keeper(Path(__file__).resolve(), self.state, options, self.locks)
+
+    def call(self, verb: str, arguments: Arguments) -> Arguments:
+        """Carries out a verb. Raises Trouble."""
+        if verb not in self.verbs:
+            raise Trouble("unknown_verb", f"no verb {verb!r}; known are {', '.join(sorted(self.verbs))}")
+        return self.verbs[verb](arguments)
+
+    def define(self, arguments: Arguments) -> Arguments:
+        name = text(arguments, "name")
+        argv = required(arguments, "argv", list, "a list of texts")
+        env = {key: str(value) for key, value in (arguments.get("env") or {}).items()}
+        definition = Definition(
+            name=name,
+            argv=[str(word) for word in argv],
+            env=self.clocks.environment(name, env),
+            cwd=str(arguments.get("cwd") or self.state),
+            log=str(arguments.get("log") or self.state / f"{name}.log"),
+            stop_signal=str(arguments.get("stop_signal") or "SIGTERM"),
+        )
+        self.processes.define(definition)
+        return {"name": name, "log": definition.log, "clock": self.clock_method()}
+
+    def start(self, arguments: Arguments) -> Arguments:
+        name = text(arguments, "name")
+        self.processes.definition(name)
+        with self.journal.locked():
+            self.desk.forget(name)
+            identity = self.processes.start(name)
+        return {"pid": identity.pid, "started": identity.started}
+
+    def stop(self, arguments: Arguments) -> Arguments:
+        name = text(arguments, "name")
+        timeout = number({"timeout": 10, **arguments}, "timeout")
+        with self.journal.locked():
+            identity = self.processes.ask_to_stop(name)
+            self.desk.forget(name)
+        if identity is None:
+            return {"pid": None, "by_itself": True}
+        return {"pid": identity.pid, "by_itself": self.processes.see_it_stopped(identity, timeout)}
+
+    def status(self, arguments: Arguments) -> Arguments:
+        name = text(arguments, "name")
+        self.processes.definition(name)
+        identity = self.processes.identity(name)
+        if identity is None or state_of(identity) == "absent":
+            return {"state": "absent", "pid": None, "started": None}
+        return {"state": state_of(identity), "pid": identity.pid, "started": identity.started}
+
+    def heal(self, arguments: Arguments) -> Arguments:
+        return {"healed": self.desk.heal(text(arguments, "id") if arguments.get("id") is not None else None)}
+
+    def list_journal(self, arguments: Arguments) -> Arguments:
+        now = self.journal.monotonic()
+        return {
+            "entries": [
+                {"id": entry.id, "verb": entry.verb, "left_s": round(entry.deadline - now, 3)}
+                | {key: value for key, value in entry.arguments.items() if key in ("name", "sources", "offset_s")}
+                for entry in self.journal.entries()
+            ]
+        }
+
+    def info(self, arguments: Arguments) -> Arguments:
+        with self.journal.locked():
+            keeper_lives = self.locks.keeper_lives()
+        return {
+            "name": self.name,
+            "hostname": socket.gethostname(),
+            "python": platform.python_version(),
+            "architecture": platform.machine(),
+            "kernel": platform.release(),
+            "boot": boot_id(),
+            "root": os.geteuid() == 0,
+            "cpus": os.cpu_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "free_disk_bytes": shutil.disk_usage(self.state).free,
+            "network": self.network.method(),
+            "control_port": self.network.control_port,
+            "clock": self.clock_method(),
+            "lab": self.lab,
+            "keeper": keeper_lives,
+            "probe": self.listen,
+        }
+
+    def clock_method(self) -> str:
+        """`shim`, `hook` (Python processes only) or `machine`."""
+        if isinstance(self.clocks, MachineClock):
+            return "machine"
+        return "shim" if self.clocks.shim_loads() else "hook" if HOOK.exists() else "none"
+
+    def probe_send(self, arguments: Arguments) -> Arguments:
+        targets = required(arguments, "targets", dict, "a mapping of names to addresses")
+        return self.prober.send(targets, text(arguments, "nonce"), str(arguments.get("source") or self.name))
+
+    def probe_heard(self, arguments: Arguments) -> Arguments:
+        timeout = number({"timeout": 0.3, **arguments}, "timeout")
+        return {"heard": self.prober.heard(text(arguments, "nonce"), timeout, arguments.get("expect") or [])}
+
+    def probe_reach(self, arguments: Arguments) -> Arguments:
+        targets = required(arguments, "targets", dict, "a mapping of names to addresses")
+        return dict(self.prober.reach(targets, number({"timeout": 1.0, **arguments}, "timeout")))
+
+    def probe_port(self, arguments: Arguments) -> Arguments:
+        targets = required(arguments, "targets", dict, "a mapping of names to ADDRESS:PORT")
+        return dict(knock(targets, number({"timeout": 1.0, **arguments}, "timeout")))
+
+    def probe_clock(self, arguments: Arguments) -> Arguments:
+        name = text(arguments, "name")
+        return self.clocks.offset(self.processes.definition(name), self.processes.alive(name))
+
+
+class Channel:
+    """Standard input and output as requests and answers."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._writing = threading.Lock()
+
+    def serve(self) -> None:
+        """Until standard input ends; what was asked before that is still carried out."""
+        threads: list[threading.Thread] = []
+        for line in sys.stdin:
+            if not line.strip():
+                continue
+            thread = threading.Thread(target=self._answer, args=(line,), daemon=True)
+            thread.start()
+            threads = [one for one in threads if one.is_alive()] + [thread]
+        deadline = time.monotonic() + 10
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _answer(self, line: str) -> None:
+        op = None
+        try:
+            request = json.loads(line)
+            op = request["op"]
+            result = self._agent.call(request["verb"], request.get("args") or {})
+            answer = {"op": op, "ok": True, "result": result}
+        except Trouble as trouble:
+            answer = {"op": op, "ok": False, "kind": trouble.kind, "error": trouble.error}
+        except (ValueError, KeyError, TypeError) as trouble:
+            error = f"{type(trouble).__name__}: {trouble} in {line.strip()[:200]}"
+            answer = {"op": op, "ok": False, "kind": "bad_argument", "error": error}
+        except Exception as trouble:
+            answer = {"op": op, "ok": False, "kind": "failed", "error": f"{type(trouble).__name__}: {trouble}"}
+        with self._writing:
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+
+
+def main(argv: list[str]) -> int:
+    options = parse_options(argv)
+    agent = Agent(options)
+    if options.keeper is not None:
+        keep(agent.journal, agent.desk, agent.locks, agent.ear, options.keeper)
+        return 0
+    with agent.locks.join_agents():
+        with agent.journal.locked():
+            agent.ensure_keeper()
+        Channel(agent).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

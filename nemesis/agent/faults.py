@@ -1,0 +1,242 @@
+"""The fault verbs: journal first, then inject; undo, then forget.
+
+What the host should suffer is a function of the open journal entries. Injecting adds an entry and undoing one
+recomputes the rest, so overlapping faults heal one by one in any order, and healing twice does no harm:
+
+* `net.drop`: the filter is written anew from the open entries;
+* `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
+* `proc.pause`: the very process that was paused goes on once no pause of it is open;
+* `clock.set`: the latest open fault of the process rules, or true time.
+
+The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
+before it is known to be alive. Repeating a fault verb with the same id renews its time to live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from clocks import MachineClock, ProcessClocks
+from journal import Entry, Journal
+from network import Network, checked_sources
+from processes import Identity, Processes, send_signal, wait_until_absent
+from trouble import Trouble
+
+
+def required(arguments: dict[str, Any], name: str, kind: type | tuple[type, ...], what: str) -> Any:
+    """An argument of that type. Raises Trouble naming it."""
+    value = arguments.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise Trouble("bad_argument", f"{name}: {value!r} must be {what}")
+    return value
+
+
+def text(arguments: dict[str, Any], name: str) -> str:
+    value: str = required(arguments, name, str, "a text")
+    if not value:
+        raise Trouble("bad_argument", f"{name}: must not be empty")
+    return value
+
+
+def number(arguments: dict[str, Any], name: str) -> float:
+    value = float(required(arguments, name, (int, float), "a number"))
+    if not math.isfinite(value):
+        raise Trouble("bad_argument", f"{name}: {value} must be finite")
+    return value
+
+
+class FaultVerb(Protocol):
+    """One kind of fault on this host."""
+
+    def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments checked, with all that injecting and undoing need. Changes nothing."""
+        ...
+
+    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
+        """Makes it so; `open_entries` are all of this verb, with this one."""
+        ...
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        """Makes it unso, as far as `remaining` allow. May run again for the same entry."""
+        ...
+
+
+class Drop:
+    """`net.drop`"""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"sources": checked_sources(arguments.get("sources"))}
+
+    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
+        self._network.apply(open_entries)
+        return {"sources": entry.arguments["sources"]}
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        self._network.apply(remaining)
+
+
+def identity_in(entry: Entry) -> Identity:
+    return Identity(entry.arguments["pid"], entry.arguments["started"])
+
+
+class Hit:
+    """What kill and pause have in common: they hit a process that runs, and remember which."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        name = text(arguments, "name")
+        self._processes.definition(name)
+        identity = self._processes.alive(name)
+        if identity is None:
+            raise Trouble("not_running", f"{name} is not running")
+        return {"name": name, "pid": identity.pid, "started": identity.started}
+
+
+class Kill(Hit):
+    """`proc.kill`"""
+
+    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
+        identity = identity_in(entry)
+        send_signal(identity, signal.SIGKILL)
+        if not wait_until_absent(identity, timeout=5):
+            raise Trouble("failed", f"pid {identity.pid} is still there 5 s after SIGKILL")
+        return {"pid": identity.pid}
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        name = entry.arguments["name"]
+        still_down = any(other.arguments["name"] == name for other in remaining)
+        if not still_down and self._processes.wanted(name):
+            self._processes.start(name)
+
+
+class Pause(Hit):
+    """`proc.pause`"""
+
+    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
+        identity = identity_in(entry)
+        send_signal(identity, signal.SIGSTOP)
+        return {"pid": identity.pid}
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        identity = identity_in(entry)
+        if not any(identity_in(other) == identity for other in remaining):
+            send_signal(identity, signal.SIGCONT)
+
+
+class SetClock:
+    """`clock.set`"""
+
+    def __init__(self, processes: Processes, clocks: ProcessClocks | MachineClock) -> None:
+        self._processes = processes
+        self._clocks = clocks
+
+    def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        name = text(arguments, "name")
+        self._processes.definition(name)
+        rate = number({"rate": 1.0, **arguments}, "rate")
+        if not 0 < rate <= 100:
+            raise Trouble("bad_argument", f"rate: {rate} must be more than 0 and at most 100")
+        self._clocks.check(rate)
+        offset = number(arguments, "offset_s")
+        return {"name": name, "offset_s": offset, "rate": rate, "set_at": time.time_ns()}
+
+    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
+        self._apply(entry, open_entries)
+        return {"offset_s": entry.arguments["offset_s"], "method": self._clocks.method}
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        self._apply(entry, remaining)
+
+    def _apply(self, entry: Entry, entries: Sequence[Entry]) -> None:
+        """A machine has one clock, whatever the process; a lab host has one for each."""
+        name = entry.arguments["name"]
+        if isinstance(self._clocks, ProcessClocks):
+            entries = [other for other in entries if other.arguments["name"] == name]
+        self._clocks.apply(name, entries)
+
+
+class FaultDesk:
+    """Injects and heals under the journal's lock."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        verbs: dict[str, FaultVerb],
+        ensure_keeper: Callable[[], None],
+        longest_ttl: float = 24 * 3600,
+    ) -> None:
+        self._journal = journal
+        self._verbs = verbs
+        self._ensure_keeper = ensure_keeper
+        self._longest_ttl = longest_ttl
+
+    def inject(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Journals and injects; a fault that cannot be injected leaves no entry."""
+        id, ttl = text(arguments, "id"), number(arguments, "ttl")
+        if not 0 < ttl <= self._longest_ttl:
+            raise Trouble("bad_argument", f"ttl: {ttl} must be more than 0 and at most {self._longest_ttl:g} s")
+        fault = self._verbs[verb]
+        with self._journal.locked():
+            entry = self._journal.find(id)
+            if entry and entry.verb != verb:
+                raise Trouble("bad_argument", f"id: {id!r} is already an open {entry.verb}")
+            prepared = entry.arguments if entry else fault.prepare(arguments)
+            self._ensure_keeper()
+            if entry:
+                entry = self._journal.renew(entry, ttl)
+            else:
+                entry = self._journal.open_entry(id, verb, ttl, prepared)
+            try:
+                return fault.inject(entry, self._open(verb))
+            except Exception:
+                with contextlib.suppress(Exception):  # what will not be undone stays open, for the keeper
+                    self._undo(entry)
+                raise
+
+    def heal(self, id: str | None = None) -> list[str]:
+        """Heals one fault, or all; says which were open. Raises Trouble if one would not heal, after the rest."""
+        with self._journal.locked():
+            return self._heal([entry for entry in self._journal.entries() if id in (None, entry.id)])
+
+    def heal_expired(self) -> list[str]:
+        """Heals what has outlived its time."""
+        with self._journal.locked():
+            return self._heal(self._journal.expired())
+
+    def forget(self, name: str) -> None:
+        """Heals the kills and pauses of a process that is stopped or started on purpose. Lock held by caller."""
+        for entry in self._journal.entries():
+            if entry.verb in ("proc.kill", "proc.pause") and entry.arguments["name"] == name:
+                self._undo(entry)
+
+    def _heal(self, entries: Sequence[Entry]) -> list[str]:
+        healed, failures = [], []
+        for entry in entries:
+            try:
+                self._undo(entry)
+                healed.append(entry.id)
+            except Exception as trouble:
+                failures.append(f"{entry.id} ({entry.verb}): {trouble}")
+        if failures:
+            rest = f"; healed: {', '.join(healed)}" if healed else ""
+            raise Trouble("failed", f"not healed: {'; '.join(failures)}{rest}")
+        return healed
+
+    def _undo(self, entry: Entry) -> None:
+        """Undone first, forgotten after: a crash between the two undoes once more, which is harmless."""
+        remaining = [other for other in self._open(entry.verb) if other.id != entry.id]
+        self._verbs[entry.verb].undo(entry, remaining)
+        self._journal.close(entry.id)
+
+    def _open(self, verb: str) -> list[Entry]:
+        return [entry for entry in self._journal.entries() if entry.verb == verb]

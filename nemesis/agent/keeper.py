@@ -1,0 +1,137 @@
+"""The keeper: one detached process per host that ends faults when their time is up, and listens for probes.
+
+It has a session of its own, so it survives the agent and the SSH connection; it needs nobody to tell it anything:
+it reads the journal. One runs per host (an exclusive lock says so) for as long as an agent lives or a fault is
+open; then it goes. What will not heal is tried again each second and noted in `keeper.log`.
+
+The hand-over without a gap: an agent makes sure under the journal's lock that a keeper holds its lock *before* it
+writes an entry, and the keeper lets go only under the same lock, when the journal is empty and no agent is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from faults import FaultDesk
+from journal import Journal
+from probes import Ear
+from trouble import Trouble
+
+GLANCE = 0.2
+AGAIN_AFTER_FAILURE = 1.0
+START_TIMEOUT = 10.0
+
+
+def try_lock(file: IO[str], mode: int) -> bool:
+    try:
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class KeeperLocks:
+    """`keeper.lock` is held by the keeper, `agents.lock` is shared by all live agents."""
+
+    def __init__(self, state: Path) -> None:
+        self._keeper_file = state / "keeper.lock"
+        self._agents_file = state / "agents.lock"
+
+    def keeper_lives(self) -> bool:
+        with open(self._keeper_file, "w") as file:
+            return not try_lock(file, fcntl.LOCK_EX)
+
+    def agents_live(self) -> bool:
+        with open(self._agents_file, "w") as file:
+            return not try_lock(file, fcntl.LOCK_EX)
+
+    def join_agents(self) -> IO[str]:
+        """The returned file, while open, counts as one live agent."""
+        file = open(self._agents_file, "w")  # noqa: SIM115 (the caller closes it)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        return file
+
+    @contextlib.contextmanager
+    def as_keeper(self) -> Iterator[IO[str] | None]:
+        """The locked file if we are the keeper now; None if there is one."""
+        with open(self._keeper_file, "w") as file:
+            yield file if try_lock(file, fcntl.LOCK_EX) else None
+
+
+def start_keeper(program: Path, state: Path, options: list[str], locks: KeeperLocks) -> None:
+    """Starts a keeper unless one lives, and returns when it is on duty. The caller holds the journal's lock."""
+    if locks.keeper_lives():
+        return
+    ready, tell_ready = os.pipe()
+    try:
+        with open(state / "keeper.log", "ab") as log:
+            # Twice removed from us, so that it is nobody's child and leaves nobody a corpse to bury.
+            command = [sys.executable, "-u", str(program), "--keeper", str(tell_ready), "--state", str(state)]
+            subprocess.run(
+                ["/bin/sh", "-c", '"$@" &', "keeper", *command, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(tell_ready,),
+                start_new_session=True,
+                check=True,
+            )
+        os.close(tell_ready)
+        tell_ready = -1
+        on_duty = select.select([ready], [], [], START_TIMEOUT)[0] and os.read(ready, 1) == b"+"
+        if not on_duty:
+            log_end = (state / "keeper.log").read_text()[-300:]
+            raise Trouble("failed", f"the keeper did not start, so no fault is injected: {log_end}")
+    finally:
+        os.close(ready)
+        if tell_ready != -1:
+            os.close(tell_ready)
+
+
+def keep(journal: Journal, desk: FaultDesk, locks: KeeperLocks, ear: Callable[[], Ear], tell_ready: int) -> None:
+    """The keeper's life."""
+    with locks.as_keeper() as duty:
+        if duty is None:
+            return
+        listener = open_ear(ear)
+        os.write(tell_ready, b"+")
+        os.close(tell_ready)
+        while True:
+            heal_what_is_due(journal, desk)
+            with journal.locked():
+                if not journal.entries() and not locks.agents_live():
+                    fcntl.flock(duty, fcntl.LOCK_UN)  # before the journal's lock goes: no agent may count on us
+                    return
+            if listener:
+                listener.listen(GLANCE)
+            else:
+                time.sleep(GLANCE)
+                listener = open_ear(ear)
+
+
+def open_ear(ear: Callable[[], Ear]) -> Ear | None:
+    """Without its port the keeper still keeps; probes then say that nobody listens."""
+    try:
+        return ear()
+    except OSError as trouble:
+        print(f"cannot listen for probes: {trouble}", flush=True)
+        return None
+
+
+def heal_what_is_due(journal: Journal, desk: FaultDesk) -> None:
+    if not journal.expired():
+        return
+    try:
+        print(f"healed, their time being up: {', '.join(desk.heal_expired())}", flush=True)
+    except Trouble as trouble:
+        print(trouble.error, flush=True)
+        time.sleep(AGAIN_AFTER_FAILURE)
