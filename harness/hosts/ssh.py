@@ -380,6 +380,10 @@ class LineChannel:
     def close(self) -> None:
         self._channel.close()
 
+    def lost(self, reason: str) -> ConnectionLost:
+        """The error for a session given up for another reason than its end."""
+        return ConnectionLost(self._spec, reason)
+
     def _last_words(self) -> str:
         """What the program left on standard error, if it has arrived."""
         if not self._channel.recv_stderr_ready():

@@ -1,0 +1,168 @@
+"""`AgentHost`: a host that answers the nemesis's verbs, over one persistent SSH channel to its agent.
+
+    host = AgentHost(remote, agent_command(place))
+    await host.call("proc.start", name="node")        # {"pid": 4711}
+    await host.close()
+
+One line of JSON out, one back: `{"op": n, "verb": …, "args": {…}}` and `{"op": n, "ok": true, "result": {…}}` or
+`{"op": n, "ok": false, "kind": …, "error": …}`. Answers may come in any order. A warm call costs 0.2–0.3 ms.
+
+Every call has a deadline. When the link is lost under a call, nobody knows whether the verb was carried out; all
+verbs are idempotent for the same `id`, so the call is simply repeated over a new link, with back-off, until its
+deadline, and only then raises `HostUnreachable`. Connecting and reading are blocking work of paramiko and happen
+in threads; the callers' event loop never waits on a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from squall.harness.hosts.ssh import ConnectionLost, LineChannel, Remote, SshError, Unreachable
+from squall.nemesis.ports import HostUnreachable, VerbFailed
+
+CALL_SECONDS = 15.0
+FIRST_BACK_OFF = 0.05
+LONGEST_BACK_OFF = 1.0
+
+
+class AgentHost:
+    """Fulfils `nemesis.ports.Host`. Used from one event loop."""
+
+    def __init__(
+        self, remote: Remote, command: Sequence[str], *, sudo: bool = True, call_seconds: float = CALL_SECONDS
+    ) -> None:
+        self.remote = remote
+        self._command = tuple(command)
+        self._sudo = sudo
+        self._call_seconds = call_seconds
+        self._link: _Link | None = None
+        self._connecting = asyncio.Lock()
+        self._operations = itertools.count(1)
+        self._address = remote.address()
+
+    @property
+    def name(self) -> str:
+        return self.remote.name
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    async def call(self, verb: str, **arguments: object) -> dict[str, object]:
+        """Have the host carry out `verb`. Raises VerbFailed, or HostUnreachable once the deadline has passed.
+
+        A verb with a `timeout` of its own is given that much longer.
+        """
+        longer = arguments.get("timeout", 0.0)
+        seconds = self._call_seconds + (float(longer) if isinstance(longer, (int, float)) else 0.0)
+        attempts = _Attempts()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._until_answered(verb, arguments, attempts)
+        except TimeoutError:
+            reason = attempts.last or f"no answer to {verb} within {seconds:g} s"
+            raise HostUnreachable(self.name, reason) from None
+
+    async def connect(self) -> None:
+        """Start the agent now rather than at the first call. Raises SshError."""
+        async with self._connecting:
+            if self._link is None or self._link.lost is not None:
+                loop = asyncio.get_running_loop()
+                self._link = await asyncio.to_thread(_Link, self.remote, self._command, self._sudo, loop)
+
+    async def close(self) -> None:
+        """Close the channel. What the agent started and its keeper go on."""
+        if self._link is not None:
+            await asyncio.to_thread(self._link.close)
+            self._link = None
+
+    async def _until_answered(self, verb: str, arguments: dict[str, object], attempts: _Attempts) -> dict[str, object]:
+        pause = FIRST_BACK_OFF
+        while True:
+            try:
+                await self.connect()
+                assert self._link is not None
+                return await self._ask(self._link, verb, arguments)
+            except (ConnectionLost, Unreachable) as trouble:
+                attempts.last = trouble.problem
+            except SshError as trouble:  # a changed key or refused login does not mend itself
+                raise HostUnreachable(self.name, trouble.problem) from None
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_BACK_OFF)
+
+    async def _ask(self, link: _Link, verb: str, arguments: dict[str, object]) -> dict[str, object]:
+        operation = next(self._operations)
+        answer = await link.exchange(operation, {"op": operation, "verb": verb, "args": arguments})
+        if answer.get("ok"):
+            result: dict[str, object] = answer.get("result") or {}
+            return result
+        raise VerbFailed(self.name, verb, str(answer.get("kind", "failed")), str(answer.get("error", "no reason")))
+
+
+class _Attempts:
+    """Why the latest attempt failed, for the error that ends them all."""
+
+    last: str | None = None
+
+
+class _Link:
+    """One channel to one agent process, and who waits for which answer on it."""
+
+    def __init__(self, remote: Remote, command: Sequence[str], sudo: bool, loop: asyncio.AbstractEventLoop) -> None:
+        self.lost: ConnectionLost | None = None
+        self._loop = loop
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._channel: LineChannel = remote.open_channel(command, sudo=sudo)
+        self._sending = threading.Lock()
+        threading.Thread(target=self._read, name=f"agent-{remote.name}", daemon=True).start()
+
+    async def exchange(self, operation: int, request: dict[str, object]) -> dict[str, Any]:
+        if self.lost is not None:
+            raise self.lost
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._waiting[operation] = future
+        try:
+            await asyncio.to_thread(self._send, json.dumps(request).encode())
+            return await future
+        finally:
+            self._waiting.pop(operation, None)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _send(self, line: bytes) -> None:
+        with self._sending:
+            self._channel.send_line(line)
+
+    def _read(self) -> None:
+        """In a thread: hand every answer to whoever waits for it, until there can be no more."""
+        try:
+            while True:
+                answer = json.loads(self._channel.receive_line(timeout=None))
+                self._loop.call_soon_threadsafe(self._deliver, answer)
+        except (ConnectionLost, ValueError) as trouble:
+            lost = trouble if isinstance(trouble, ConnectionLost) else self._babble(trouble)
+        try:
+            self._loop.call_soon_threadsafe(self._give_up, lost)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+    def _babble(self, trouble: ValueError) -> ConnectionLost:
+        self._channel.close()
+        return self._channel.lost(f"the agent said something that is not JSON ({trouble})")
+
+    def _deliver(self, answer: dict[str, Any]) -> None:
+        future = self._waiting.get(answer.get("op", 0))
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _give_up(self, trouble: ConnectionLost) -> None:
+        self.lost = trouble
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(trouble)

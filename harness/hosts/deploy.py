@@ -1,0 +1,356 @@
+"""Programs onto hosts: one self-contained directory per kind of host, named by the hash of its content.
+
+A host needs sshd and Python ≥ 3.11 and nothing else: no pip, no ensurepip, no internet. So everything that runs
+there is put together here, as plain files:
+
+    bundle-1f3a9c0d2b4e5f60/
+      lib/squall/nodes/…      the node, run by PYTHONPATH=…/lib
+      lib/crc32c/…            its one compiled dependency, from the wheel for this (Python, architecture)
+      agent/agent.py …        the nemesis's host agent, its clock shim compiled where this machine has a compiler
+
+Which wheel fits is found by `probe`, which asks a host for its Python, architecture and C library in one command.
+The running interpreter's own copy of crc32c serves hosts of the same kind; for others pip downloads the wheel once
+into a cache. Without a wheel the node computes checksums in Python, many times slower; the bundle says so, and the
+run's manifest repeats it.
+
+Uploading is one command per host: a tar stream into a short program on the host's Python, which checks the stream's
+SHA-256, unpacks beside the target and renames. A bundle that is there already is not sent again. Everything on a
+host lies under `~/.squall`, which an ordinary user can write:
+
+    ~/.squall/bundles/bundle-…      ~/.squall/agent (the agent's state)      ~/.squall/runs/RUN/…
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import platform
+import py_compile
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall.harness.hosts.ssh import Remote, SshError
+
+OLDEST_PYTHON = (3, 11)
+BASE = ".squall"
+CHECKSUM_PACKAGE = "crc32c"
+DOWNLOAD_SECONDS = 60
+NOT_SHIPPED = ("__pycache__",)
+
+PROBE = """
+import json, os, platform, shutil, sys
+home = os.path.expanduser("~")
+base = os.path.join(home, ".squall", "bundles")
+print(json.dumps({
+    "python": list(sys.version_info[:3]),
+    "implementation": sys.implementation.name,
+    "machine": platform.machine(),
+    "libc": platform.libc_ver()[0] or "musl",
+    "executable": sys.executable,
+    "home": home,
+    "writable": os.access(home, os.W_OK),
+    "free_bytes": shutil.disk_usage(home).free,
+    "bundles": sorted(os.listdir(base)) if os.path.isdir(base) else [],
+    "lab": os.path.exists("/run/squall-lab-host"),
+}))
+"""
+
+UNPACK = """
+import hashlib, io, os, shutil, sys, tarfile
+target, expected = sys.argv[1:]
+content = sys.stdin.buffer.read()
+if hashlib.sha256(content).hexdigest() != expected:
+    sys.exit("the upload was damaged: its checksum is wrong")
+draft = target + ".new%d" % os.getpid()
+os.makedirs(draft)
+with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+    archive.extractall(draft)
+try:
+    os.rename(draft, target)
+except OSError:
+    shutil.rmtree(draft)
+    if not os.path.isdir(target):
+        raise
+"""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a host said of itself."""
+
+    python: tuple[int, int, int]
+    implementation: str
+    machine: str
+    libc: str
+    executable: str
+    home: str
+    free_bytes: int
+    bundles: tuple[str, ...]
+    lab: bool
+
+    @property
+    def kind(self) -> HostKind:
+        return HostKind(self.implementation, self.python[:2], self.machine, self.libc)
+
+
+@dataclass(frozen=True)
+class HostKind:
+    """What decides which bundle fits."""
+
+    implementation: str
+    python: tuple[int, int]
+    machine: str
+    libc: str
+
+    @classmethod
+    def here(cls) -> HostKind:
+        return cls(sys.implementation.name, sys.version_info[:2], platform.machine(), platform.libc_ver()[0] or "musl")
+
+    def __str__(self) -> str:
+        return f"{self.implementation} {self.python[0]}.{self.python[1]} {self.machine} {self.libc}"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle, ready to be sent."""
+
+    name: str
+    archive: bytes
+    kind: HostKind
+    checksums: str
+    """`crc32c 2.9` or `pure Python: REASON`; goes into the run's manifest."""
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.archive).hexdigest()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things lie on one host."""
+
+    python: str
+    home: str
+    bundle: str
+
+    @property
+    def base(self) -> str:
+        return f"{self.home}/{BASE}"
+
+    @property
+    def library(self) -> str:
+        """For PYTHONPATH."""
+        return f"{self.bundle}/lib"
+
+    @property
+    def agent_program(self) -> str:
+        return f"{self.bundle}/agent/agent.py"
+
+    @property
+    def agent_state(self) -> str:
+        return f"{self.base}/agent"
+
+    def run_directory(self, run_id: str) -> str:
+        return f"{self.base}/runs/{run_id}"
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """One host, ready to run nodes and the agent."""
+
+    place: Place
+    probe: Probe
+    bundle: Bundle
+    sent: bool
+    """False if the bundle was there already."""
+
+
+def probe(remote: Remote) -> Probe:
+    """Ask a host for what it is. Raises SshError if its Python is missing or too old."""
+    spec = remote.spec
+    remedy = "set `python:` in the inventory to one that is 3.11 or later"
+    result = remote.run([spec.python, "-c", PROBE], timeout=20)
+    if not result.ok:
+        last = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise SshError(spec, f"python {spec.python} does not run: {last}", remedy=remedy)
+    facts = json.loads(result.stdout)
+    version = tuple(facts["python"])
+    if version < OLDEST_PYTHON:
+        found = ".".join(map(str, version))
+        raise SshError(spec, f"python {spec.python} is {found}; 3.11 or later is needed", remedy=remedy)
+    if not facts.pop("writable"):
+        problem = f"home directory {facts['home']} is not writable for user {spec.user}"
+        raise SshError(spec, problem, remedy="give the user a home directory of its own")
+    return Probe(**facts | {"python": version, "bundles": tuple(facts["bundles"])})
+
+
+def deploy(remote: Remote, found: Probe, bundle: Bundle) -> Deployed:
+    """Bring the bundle onto a host, unless it is there. Raises SshError."""
+    target = f"{found.home}/{BASE}/bundles/{bundle.name}"
+    place = Place(found.executable, found.home, target)
+    needed = bundle.name not in found.bundles
+    if needed:
+        argv = [found.executable, "-c", UNPACK, target, bundle.digest]
+        remote.run(argv, stdin=bundle.archive, timeout=120, check=True)
+    return Deployed(place, found, bundle, sent=needed)
+
+
+# --- Putting a bundle together --------------------------------------------------------------------------------
+
+
+class Bundler:
+    """Makes bundles, one per kind of host, of the packages and directories it was given.
+
+    `packages` maps an importable name to the directory it is taken from (`squall/nodes` → …/nodes).
+    """
+
+    def __init__(self, packages: Mapping[str, Path], agent: Path, *, cache: Path | None = None) -> None:
+        self._packages = dict(packages)
+        self._agent = agent
+        self._cache = cache or default_cache()
+        self._made: dict[HostKind, Bundle] = {}
+
+    def bundle(self, kind: HostKind) -> Bundle:
+        """The bundle for hosts of this kind; made once."""
+        if kind not in self._made:
+            self._made[kind] = self._make(kind)
+        return self._made[kind]
+
+    def _make(self, kind: HostKind) -> Bundle:
+        files: dict[str, bytes] = {}
+        for name, source in self._packages.items():
+            _take(files, source, f"lib/{name}", compiled=kind.python == sys.version_info[:2])
+        _take(files, self._agent, "agent", compiled=False)
+        shim = compiled_shim(self._agent / "clockshim.c") if kind == HostKind.here() else None
+        if shim is not None:
+            files["agent/clockshim.so"] = shim
+        checksums = self._add_checksums(files, kind)
+        name = f"bundle-{_content_hash(files)[:16]}"
+        return Bundle(name, _archive(files), kind, checksums)
+
+    def _add_checksums(self, files: dict[str, bytes], kind: HostKind) -> str:
+        """Put crc32c for `kind` into the bundle; what it is, or why it is not there."""
+        try:
+            version = importlib.metadata.version(CHECKSUM_PACKAGE)
+        except importlib.metadata.PackageNotFoundError:
+            return "pure Python: crc32c is not installed on the control node"
+        if kind == HostKind.here():
+            for part in importlib.metadata.files(CHECKSUM_PACKAGE) or ():
+                if ".." not in part.parts and not any(name in NOT_SHIPPED for name in part.parts):
+                    files[f"lib/{part.as_posix()}"] = Path(str(part.locate())).read_bytes()
+            return f"crc32c {version}"
+        try:
+            wheel = find_wheel(kind, version, self._cache)
+        except WheelMissing as missing:
+            return f"pure Python: {missing}"
+        with zipfile.ZipFile(wheel) as content:
+            for name in content.namelist():
+                if not name.endswith("/"):
+                    files[f"lib/{name}"] = content.read(name)
+        return f"crc32c {version}"
+
+
+class WheelMissing(Exception):
+    """There is no wheel for that kind of host, or no way to get it."""
+
+
+def find_wheel(kind: HostKind, version: str, cache: Path, *, run: Callable[..., object] = subprocess.run) -> Path:
+    """The crc32c wheel for `kind`, from the cache or by pip. Raises WheelMissing."""
+    if kind.implementation != "cpython":
+        raise WheelMissing(f"there are no wheels for {kind.implementation}")
+    tag = f"cp{kind.python[0]}{kind.python[1]}"
+    directory = cache / f"{CHECKSUM_PACKAGE}-{version}-{tag}-{kind.machine}-{kind.libc}"
+    for wheel in sorted(directory.glob("*.whl")):
+        return wheel
+    family = ("manylinux_2_17", "manylinux2014", "manylinux_2_28") if kind.libc == "glibc" else ("musllinux_1_2",)
+    directory.mkdir(parents=True, exist_ok=True)
+    argv = [
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
+        *("--only-binary=:all:", "--implementation", "cp", "--abi", tag, "--python-version", tag[2:]),
+        *(part for name in family for part in ("--platform", f"{name}_{kind.machine}")),
+        *("--dest", str(directory), f"{CHECKSUM_PACKAGE}=={version}"),
+    ]
+    try:
+        run(argv, check=True, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        raise WheelMissing(f"no crc32c wheel for {kind} could be downloaded") from None
+    for wheel in sorted(directory.glob("*.whl")):
+        return wheel
+    raise WheelMissing(f"no crc32c wheel for {kind} could be downloaded")
+
+
+def default_cache() -> Path:
+    """Where downloaded wheels are kept between runs."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "squall" / "wheels"
+
+
+def compiled_shim(source: Path) -> bytes | None:
+    """The clock shim as a shared library, or None without source or compiler; the agent has another way then."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or not source.exists():
+        return None
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory, "clockshim.so")
+        argv = [compiler, "-O2", "-shared", "-fPIC", "-o", str(target), str(source), "-ldl"]
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=60)
+        return target.read_bytes() if done.returncode == 0 else None
+
+
+def _take(files: dict[str, bytes], source: Path, target: str, *, compiled: bool) -> None:
+    """Add a directory's files, and beside each module its byte code, so that six hosts need not all compile it."""
+    for path in _files(source):
+        relative = path.relative_to(source).as_posix()
+        files[f"{target}/{relative}"] = path.read_bytes()
+        if compiled and path.suffix == ".py":
+            name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+            where = f"{target}/{Path(relative).parent.as_posix()}/__pycache__/{name}".replace("/./", "/")
+            files[where] = _byte_code(path, f"{target}/{relative}")
+
+
+def _files(source: Path) -> Iterable[Path]:
+    return sorted(
+        path
+        for path in source.rglob("*")
+        if path.is_file() and not any(part in NOT_SHIPPED for part in path.relative_to(source).parts)
+    )
+
+
+def _byte_code(path: Path, shown_as: str) -> bytes:
+    """Byte code that is not checked against the source's date: a bundle never changes."""
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory, "module.pyc")
+        mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        py_compile.compile(str(path), str(target), dfile=shown_as, doraise=True, invalidation_mode=mode)
+        return target.read_bytes()
+
+
+def _content_hash(files: Mapping[str, bytes]) -> str:
+    """Of the sources: byte code follows from them."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        if not name.endswith(".pyc"):
+            digest.update(f"{name}\0{len(files[name])}\0".encode())
+            digest.update(files[name])
+    return digest.hexdigest()
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(files[name])
+            entry.mode = 0o644
+            archive.addfile(entry, io.BytesIO(files[name]))
+    return buffer.getvalue()

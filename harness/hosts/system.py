@@ -1,0 +1,245 @@
+"""The system under test is a plug: `System` says what to bundle, configure, launch and collect.
+
+Workloads, nemesis and results speak the Kafka protocol and to hosts, and know nothing of what runs there. Our own
+nodes, `SquallNodes`, are the first system; Apache Kafka could be another, with nothing else changed.
+
+    system = SquallNodes()
+    deployed = deploy_all(remotes, system)                                  # bundles onto hosts, in parallel
+    nodes = system.configure(inventory, deployed, ClusterSettings(run_id, config={...}))
+    for node in nodes.values():
+        write_files(remotes[node.host], node)
+        await hosts[node.host].call("proc.define", **node.process.arguments())
+
+A node's configuration is Kafka's: `node.properties` with `process.roles`, `node.id`, `listeners`,
+`controller.quorum.voters`, `log.dirs`, and whatever the suite sets, which wins. Host groups decide roles; a host in
+both groups runs one combined node. Brokers are numbered from 1, pure controllers from 101, in the inventory's order.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from squall.harness.errors import UsageError
+from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Place, deploy, probe
+from squall.harness.hosts.ssh import Remote, on_all, resolve
+from squall.harness.inventory import HostSpec, Inventory
+from squall.nemesis.ports import NODE_PROCESS
+
+BROKER_PORT = 9092
+CONTROLLER_PORT = 9093
+FIRST_BROKER_ID = 1
+FIRST_CONTROLLER_ID = 101
+STOP_SIGNAL = "SIGTERM"
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What a scenario says of the cluster it wants."""
+
+    run_id: str
+    config: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    mutants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProcessDefinition:
+    """What the agent needs to start a process, and to start it again."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    log: str
+    stop_signal: str = STOP_SIGNAL
+
+    def arguments(self) -> dict[str, object]:
+        """As arguments of the verb `proc.define`."""
+        return {
+            "name": self.name,
+            "argv": list(self.argv),
+            "env": dict(self.env),
+            "cwd": self.cwd,
+            "log": self.log,
+            "stop_signal": self.stop_signal,
+        }
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One node on one host: its files, its process, and what to fetch from it afterwards."""
+
+    host: str
+    node_id: int
+    roles: tuple[str, ...]
+    address: str
+    files: Mapping[str, str]
+    directories: tuple[str, ...]
+    """Made before the start, and removed with everything of the run."""
+    process: ProcessDefinition
+    logs: tuple[str, ...]
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+
+class System(Protocol):
+    """A system that can be put on hosts and tested there."""
+
+    @property
+    def name(self) -> str: ...
+
+    def bundle(self, kind: HostKind) -> Bundle:
+        """What has to lie on a host of this kind."""
+        ...
+
+    def configure(
+        self, inventory: Inventory, places: Mapping[str, Place], settings: ClusterSettings
+    ) -> dict[str, NodePlan]:
+        """A plan for every controller and broker, by host name."""
+        ...
+
+
+class SquallNodes:
+    """Our own brokers and controllers."""
+
+    name = "squall"
+
+    def __init__(self, *, cache: Path | None = None) -> None:
+        self._bundler = Bundler({"squall/nodes": room("nodes")}, room("nemesis") / "agent", cache=cache)
+
+    def bundle(self, kind: HostKind) -> Bundle:
+        return self._bundler.bundle(kind)
+
+    def configure(
+        self, inventory: Inventory, places: Mapping[str, Place], settings: ClusterSettings
+    ) -> dict[str, NodePlan]:
+        if not inventory.controllers or not inventory.brokers:
+            raise UsageError(f"{inventory.source}: a cluster needs at least one controller and one broker")
+        numbered = number_nodes(inventory)
+        voters = ",".join(f"{numbered[host.name]}@{resolve(host)}:{CONTROLLER_PORT}" for host in inventory.controllers)
+        hosts = [host for host in inventory.hosts if host.name in numbered]
+        return {host.name: self._plan(host, numbered[host.name], voters, places[host.name], settings) for host in hosts}
+
+    def _plan(self, host: HostSpec, node_id: int, voters: str, place: Place, settings: ClusterSettings) -> NodePlan:
+        directory = place.run_directory(settings.run_id)
+        roles = tuple(
+            role for role, group in (("broker", "brokers"), ("controller", "controllers")) if group in host.groups
+        )
+        data = tuple(f"{parent}/squall-{settings.run_id}" for parent in host.data_dirs) or (f"{directory}/data",)
+        address = resolve(host)
+        properties = node_properties(host, node_id, roles, address, voters, data) | {
+            key: _text(value) for key, value in settings.config.items()
+        }
+        path = f"{directory}/node.properties"
+        argv = [place.python, "-u", "-m", "squall.nodes", "--config", path]
+        for mutant in settings.mutants:
+            argv += ["--mutant", mutant]
+        log = f"{directory}/node.log"
+        process = ProcessDefinition(
+            name=NODE_PROCESS,
+            argv=tuple(argv),
+            env={"PYTHONPATH": place.library, "PYTHONUNBUFFERED": "1"},
+            cwd=directory,
+            log=log,
+        )
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        return NodePlan(
+            host=host.name,
+            node_id=node_id,
+            roles=roles,
+            address=address,
+            files={path: text},
+            directories=(directory, *data),
+            process=process,
+            logs=(log, path),
+        )
+
+
+def number_nodes(inventory: Inventory) -> dict[str, int]:
+    """Node ids by host name: brokers from 1, hosts that are only controllers from 101."""
+    brokers = {host.name: FIRST_BROKER_ID + index for index, host in enumerate(inventory.brokers)}
+    only = [host for host in inventory.controllers if host.name not in brokers]
+    return brokers | {host.name: FIRST_CONTROLLER_ID + index for index, host in enumerate(only)}
+
+
+def node_properties(
+    host: HostSpec, node_id: int, roles: tuple[str, ...], address: str, voters: str, data: tuple[str, ...]
+) -> dict[str, str]:
+    """What follows from the inventory, by Kafka's names."""
+    listeners = {"broker": f"PLAINTEXT://{address}:{BROKER_PORT}"}
+    listeners["controller"] = f"CONTROLLER://{address}:{CONTROLLER_PORT}"
+    properties = {
+        "process.roles": ",".join(roles),
+        "node.id": str(node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(listeners[role] for role in roles),
+        "log.dirs": ",".join(data),
+    }
+    if "broker" in roles:
+        properties["advertised.listeners"] = listeners["broker"]
+        properties["inter.broker.listener.name"] = "PLAINTEXT"
+        if host.rack is not None:
+            properties["broker.rack"] = host.rack
+    return properties
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def room(name: str) -> Path:
+    """The directory of one of our top-level packages."""
+    module = __import__(f"squall.{name}", fromlist=["__file__"])
+    assert module.__file__ is not None
+    return Path(module.__file__).parent
+
+
+# --- Onto the hosts and off again -----------------------------------------------------------------------------
+
+
+def deploy_all(remotes: Iterable[Remote], system: System) -> dict[str, Deployed]:
+    """Probe all hosts, make the bundles they need, send them. Raises one UsageError for all that went wrong."""
+    listed = list(remotes)
+    found = on_all(listed, probe)
+    bundles = {kind: system.bundle(kind) for kind in {one.kind for one in found.values()}}
+    return on_all(listed, lambda remote: deploy(remote, found[remote.name], bundles[found[remote.name].kind]))
+
+
+def agent_command(place: Place, spec: HostSpec) -> list[str]:
+    """How to start the host agent, for `AgentHost`."""
+    return [
+        *(place.python, "-u", place.agent_program, "--state", place.agent_state),
+        *("--name", spec.name, "--control-port", str(spec.port)),
+    ]
+
+
+def write_files(remote: Remote, plan: NodePlan) -> None:
+    """Make the node's directories and write its files."""
+    remote.run(["mkdir", "-p", *plan.directories], check=True, sudo=remote.spec.sudo)
+    for path, text in plan.files.items():
+        remote.put(text.encode(), path, sudo=remote.spec.sudo)
+
+
+def collect_logs(remote: Remote, plan: NodePlan, into: Path) -> list[Path]:
+    """Fetch what the node left, into `into/HOST/`. A file that is not there is skipped."""
+    directory = into / plan.host
+    directory.mkdir(parents=True, exist_ok=True)
+    fetched = []
+    for path in plan.logs:
+        if remote.run(["test", "-e", path], sudo=remote.spec.sudo).ok:
+            target = directory / Path(path).name
+            remote.get(path, target, sudo=remote.spec.sudo)
+            fetched.append(target)
+    return fetched
+
+
+def remove_run(remote: Remote, plan: NodePlan) -> None:
+    """Remove everything of the run from the host, its data included. Its processes must have ended."""
+    removed = " ".join(shlex.quote(directory) for directory in plan.directories)
+    remote.run(f"rm -rf -- {removed}", check=True, timeout=120, sudo=remote.spec.sudo)
