@@ -1,1 +1,27 @@
-"""One topic-partition: leader and follower, ISR, high watermark, fencing; the fetcher. Pure."""
+"""One topic-partition's replica: leader, follower, ISR, high watermark, fencing; and the fetcher (pure).
+
+What the broker composes, all of it published here:
+
+    replica = TopicPartitionReplica(broker_id, log, config, view, clock=..., trace=..., mutants=..., high_watermark=...)
+    replica.apply(now, PartitionState) -> Applied
+
+    leader    append(now, batch, required_acks) -> AppendAnswer
+              produce_status(leader_epoch, required_offset) -> int | None      None: not yet; else an error code, 0 = done
+              follower_fetch(now, replica_id, broker_epoch, offset, last_fetched_epoch, current_leader_epoch, *,
+                             arrived=True) -> FetchBounds                       arrived=False: re-check of a parked fetch
+              maybe_shrink(now) -> bool                                         call every lag_time_max / 2
+              proposal: IsrProposal | None; proposal_answered(now, proposal, ProposalAnswer) -> bool
+    clients   consumer_fetch(offset, current_leader_epoch, last_fetched_epoch=-1) -> FetchBounds
+              list_offset(timestamp, current_leader_epoch, replica_id=-1) -> OffsetAnswer
+              offset_for_leader_epoch(current_leader_epoch, epoch) -> EpochEndAnswer
+              read(offset, max_bytes, upper, *, at_least_one) -> memoryview
+    follower  fetch_position() -> FetchPosition
+              append_fetched(now, records, leader_high_watermark) -> None
+              truncate_diverging(now, epoch, end_offset); truncate_or_restart(now, leader_start, leader_end)
+    both      high_watermark, log, state, is_leader; the high watermark is what the broker checkpoints
+
+    fetcher = ReplicaFetcher(broker_id, leader, config, ...)    one per leader broker (DP-04)
+              add(now, replica), remove(topic_id, partition), tick(now), deadline(), requests
+
+Methods that return `bool` or carry `advanced` say that the high watermark moved.
+"""
