@@ -176,7 +176,11 @@ class LogWorkload:
         count, start = len(self.topic_partitions), self._final_threads_start
         first_client = self.options.producers + self.options.consumers
         markers = replace(
-            self._producer(0), client=first_client, threads=tuple(range(start, start + count)), acks="all"
+            self._producer(0),
+            client=first_client,
+            threads=tuple(range(start, start + count)),
+            acks="all",
+            idempotent=True,
         )
         readers = ClientPlan(
             client=first_client + 1,

@@ -1,0 +1,148 @@
+"""The interpreter: one outstanding operation per process, info means a fresh process, times as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from squall.harness.interpreter import Interpreter
+from squall.workloads.generator import Generator, InOrder, Limit, Rate, Reads, Writes
+from squall.workloads.operation import FAIL, INFO, OK, Completion, Event, Operation
+
+Answer = Callable[[Operation], Awaitable[Completion]]
+
+
+class Clock:
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class FakeClient:
+    """Answers as it is told to."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+
+    async def open(self) -> None: ...
+    async def setup(self) -> None: ...
+    async def teardown(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def invoke(self, operation: Operation) -> Completion:
+        return await self.answer(operation)
+
+
+def interpreter(
+    generator: Generator, answer: Answer, threads: int = 4, drain: float = 1.0
+) -> tuple[Interpreter, list[Event]]:
+    recorded: list[Event] = []
+    client = FakeClient(answer)
+    made = Interpreter(
+        generator,
+        dict.fromkeys(range(threads), client),
+        dict.fromkeys(range(threads), 0),
+        clock=Clock(),
+        record=recorded.append,
+        total_threads=100,
+        drain=drain,
+    )
+    return made, recorded
+
+
+async def at_once(operation: Operation) -> Completion:
+    return Completion(OK)
+
+
+async def soon(operation: Operation) -> Completion:
+    await asyncio.sleep(0.002)
+    return Completion(OK)
+
+
+def test_every_invocation_is_recorded_before_its_completion() -> None:
+    made, recorded = interpreter(Limit(50, Writes("events", 0)), soon)
+    asyncio.run(made.run())
+    open_operations = set()
+    for event in recorded:
+        if event.completion is None:
+            open_operations.add(event.operation)
+        else:
+            assert event.operation in open_operations
+            open_operations.remove(event.operation)
+            assert event.completed is not None and event.completed >= event.invoked
+    assert not open_operations and len(recorded) == 100
+
+
+def test_a_process_has_one_operation_outstanding() -> None:
+    busy: set[int] = set()
+
+    async def exclusive(operation: Operation) -> Completion:
+        assert operation.process not in busy
+        busy.add(operation.process)
+        await asyncio.sleep(0.001)
+        busy.remove(operation.process)
+        return Completion(OK)
+
+    made, recorded = interpreter(Limit(100, Reads("events", 0)), exclusive)
+    asyncio.run(made.run())
+    assert all(event.completion is None or event.completion.type == OK for event in recorded)
+
+
+def test_a_thread_whose_operation_is_indeterminate_goes_on_as_a_fresh_process() -> None:
+    async def unknown(operation: Operation) -> Completion:
+        return Completion(INFO)
+
+    made, recorded = interpreter(Limit(4, Reads("events", 0)), unknown, threads=1)
+    asyncio.run(made.run())
+    assert [event.operation.process for event in recorded if event.completion is None] == [0, 100, 200, 300]
+
+
+def test_a_thread_whose_operation_failed_keeps_its_process() -> None:
+    async def refused(operation: Operation) -> Completion:
+        return Completion(FAIL)
+
+    made, recorded = interpreter(Limit(4, Reads("events", 0)), refused, threads=1)
+    asyncio.run(made.run())
+    assert {event.operation.process for event in recorded} == {0}
+
+
+def test_a_client_that_raises_leaves_the_operation_indeterminate() -> None:
+    async def broken(operation: Operation) -> Completion:
+        raise ValueError("a bug of ours")
+
+    made, recorded = interpreter(Limit(1, Reads("events", 0)), broken)
+    asyncio.run(made.run())
+    assert recorded[1].completion == Completion(INFO, error="client: ValueError: a bug of ours")
+
+
+def test_operations_still_open_after_the_drain_stay_open_in_the_history() -> None:
+    async def never(operation: Operation) -> Completion:
+        await asyncio.sleep(3600)
+        return Completion(OK)
+
+    async def scenario() -> list[Event]:
+        made, recorded = interpreter(Limit(4, Reads("events", 0)), never, drain=0.05)
+        asyncio.get_running_loop().call_later(0.05, made.stop)
+        await made.run()
+        return recorded
+
+    recorded = asyncio.run(scenario())
+    assert len(recorded) == 4 and all(event.completion is None for event in recorded)
+
+
+def test_stop_ends_an_endless_generator_and_lets_open_operations_complete() -> None:
+    async def scenario() -> list[Event]:
+        made, recorded = interpreter(Rate(500, Writes("events", 0)), soon)
+        asyncio.get_running_loop().call_later(0.1, made.stop)
+        await made.run()
+        return recorded
+
+    recorded = asyncio.run(scenario())
+    completions = [event for event in recorded if event.completion is not None]
+    assert len(completions) * 2 == len(recorded) and 20 < len(completions) <= 60
+
+
+def test_the_generators_last_state_is_returned() -> None:
+    made, _ = interpreter(InOrder((Limit(3, Writes("events", 0)), Limit(0, Reads("events", 0)))), at_once)
+    last = asyncio.run(made.run())
+    assert isinstance(last, InOrder)

@@ -1,0 +1,146 @@
+"""The librdkafka adapter against librdkafka's own mock brokers: real sockets, no cluster of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Producer
+
+from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentKit, ConfluentProducer
+from squall.workloads.operation import LIST_OFFSETS, OK, POLL, SEND, UNREADABLE_VALUE, Completion, Operation
+
+Bootstrap = tuple[tuple[str, int], ...]
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Bootstrap]:
+    """Three mock brokers that live as long as the producer that owns them."""
+    owner = Producer({"test.mock.num.brokers": 3, "bootstrap.servers": "mock", "log_level": 0})
+    metadata = owner.list_topics(timeout=10)
+    yield tuple((broker.host, broker.port) for broker in metadata.brokers.values())
+    owner.flush(1)
+
+
+def send(value: int, partition: int = 0, topic: str = "events") -> Operation:
+    return Operation(SEND, 0, 0, 3, 0, topic, partition, value)
+
+
+def poll(topic: str, partition: int = 0, f: str = POLL) -> Operation:
+    return Operation(f, 1, 1, 4, 0, topic, partition)
+
+
+def producer(brokers: Bootstrap) -> ConfluentProducer:
+    made = ConfluentKit(brokers).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
+    assert isinstance(made, ConfluentProducer)
+    return made
+
+
+def consumer(brokers: Bootstrap, topic: str) -> ConfluentConsumer:
+    made = ConfluentKit(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
+    assert isinstance(made, ConfluentConsumer)
+    return made
+
+
+async def send_all(brokers: Bootstrap, topic: str, values: list[int]) -> list[Completion]:
+    client = producer(brokers)
+    await client.open()
+    completions = await asyncio.gather(*(client.invoke(send(value, topic=topic)) for value in values))
+    await client.close()
+    return list(completions)
+
+
+def test_pipelined_sends_lie_in_the_order_of_their_sequence(brokers: Bootstrap) -> None:
+    completions = asyncio.run(send_all(brokers, "order", list(range(200))))
+    assert all(completion.type == OK for completion in completions)
+    assert [completion.sequence for completion in completions] == list(range(1, 201))
+    assert [completion.offset for completion in completions] == list(range(200))
+    assert {completion.client for completion in completions} == {3}
+
+
+def test_a_consumer_delivers_runs_from_the_beginning_and_goes_on_where_it_was(brokers: Bootstrap) -> None:
+    async def scenario() -> list[Completion]:
+        await send_all(brokers, "reading", [5, 6, 7])
+        client = consumer(brokers, "reading")
+        await client.open()
+        first = await client.invoke(poll("reading"))
+        await send_all(brokers, "reading", [8])
+        second = await client.invoke(poll("reading"))
+        await client.close()
+        return [first, second]
+
+    first, second = asyncio.run(scenario())
+    assert (first.offsets, first.values, first.position) == ((0, 1, 2), (5, 6, 7), None)
+    assert (second.offsets, second.values, second.position) == ((3,), (8,), 3)
+
+
+def test_a_poll_of_an_idle_log_is_ok_and_empty(brokers: Bootstrap) -> None:
+    async def scenario() -> Completion:
+        await send_all(brokers, "idle", [1])
+        client = consumer(brokers, "idle")
+        await client.open()
+        await client.invoke(poll("idle"))
+        empty = await client.invoke(poll("idle"))
+        await client.close()
+        return empty
+
+    completion = asyncio.run(scenario())
+    assert (completion.type, completion.offsets, completion.position) == (OK, (), 1)
+
+
+def test_a_seek_begins_a_new_session(brokers: Bootstrap) -> None:
+    async def scenario() -> tuple[Completion, Completion]:
+        await send_all(brokers, "seeking", [1, 2])
+        client = consumer(brokers, "seeking")
+        await client.open()
+        before = await client.invoke(poll("seeking"))
+        client.seek(("seeking", 0), OFFSET_BEGINNING)
+        after = await client.invoke(poll("seeking"))
+        await client.close()
+        return before, after
+
+    before, after = asyncio.run(scenario())
+    assert before.offsets == after.offsets == (0, 1)
+    assert (before.session, after.session) == (0, 1)
+
+
+def test_a_record_that_is_none_of_ours_is_reported_as_unreadable(brokers: Bootstrap) -> None:
+    stranger = Producer({"bootstrap.servers": ",".join(f"{host}:{port}" for host, port in brokers)})
+    stranger.produce("foreign", b"hello", partition=0)
+    stranger.flush(10)
+
+    async def scenario() -> Completion:
+        client = consumer(brokers, "foreign")
+        await client.open()
+        completion = await client.invoke(poll("foreign"))
+        await client.close()
+        return completion
+
+    assert asyncio.run(scenario()).values == (UNREADABLE_VALUE,)
+
+
+def test_listed_offsets_are_those_of_the_log(brokers: Bootstrap) -> None:
+    async def scenario() -> Completion:
+        await send_all(brokers, "ends", [1, 2, 3])
+        client = consumer(brokers, "ends")
+        await client.open()
+        completion = await client.invoke(poll("ends", f=LIST_OFFSETS))
+        await client.close()
+        return completion
+
+    completion = asyncio.run(scenario())
+    assert (completion.log_start, completion.high_watermark) == (0, 3)
+
+
+def test_what_is_open_when_a_producer_closes_does_not_stay_open() -> None:
+    async def scenario() -> Completion:
+        client = ConfluentKit((("127.0.0.1", 1),)).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
+        await client.open()
+        waiting = asyncio.create_task(client.invoke(send(1)))
+        await asyncio.sleep(0.05)
+        await client.close()
+        return await asyncio.wait_for(waiting, 5)
+
+    assert asyncio.run(scenario()).type != OK
