@@ -1,0 +1,312 @@
+"""Histories in progress: what the running side writes, and nothing heavier than it needs.
+
+A *segment* is one file of JSON lines written by one process: first a header, then two lines per operation,
+its invocation and its completion, in the order in which they happened. The invocation is written at once and
+the completion when it comes, so that an operation still open when its process dies is open in the history as
+well, which is the truth about it (HX-03). Whatever `flush` has handed to the operating system survives
+`kill -9` of the writer; a last line that was torn is tolerated by the reader, and counted.
+
+    history/segment-000.jsonl     operations, one segment per load worker
+    faults.jsonl                  the nemesis: the whole state of a fault, each time it changes
+    cluster.jsonl                 what was seen of the cluster: leaders, active controller, ISR
+
+Lines are arrays, so that a row costs two or three microseconds to write. `results/history.py` turns the
+segments into tables; this module is all a load worker has to import, and it needs only msgspec.
+
+Times are nanoseconds of the writer's monotonic clock. Segments of several machines have different clocks; the
+header of each says how far its clock is from the control process's, and how uncertain that is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self, TypeVar
+
+import msgspec
+
+SCHEMA_VERSION: Final = 1
+SEGMENTS_FOLDER: Final = "history"
+FAULTS_FILE: Final = "faults.jsonl"
+CLUSTER_FILE: Final = "cluster.jsonl"
+
+FUNCTIONS: Final[dict[str, int]] = {"send": 0, "poll": 1, "list_offsets": 2, "marker": 3, "final_poll": 4}
+"""Codes of `f`. Codes are never reused: stored histories keep their meaning."""
+
+TYPES: Final[dict[str, int]] = {"ok": 0, "fail": 1, "info": 2}
+"""Codes of `type`."""
+
+ACKS_ALL: Final = -1
+
+BUFFER_BYTES: Final = 1 << 16
+FLUSH_NANOSECONDS: Final = 200_000_000
+
+
+class IllFormedHistory(Exception):
+    """A history that cannot be judged. Names the file and, where there is one, the row; the verdict is unknown."""
+
+    def __init__(self, file: Path | str, row: int | None, problem: str) -> None:
+        where = f"{file}:{row}" if row is not None else str(file)
+        super().__init__(f"{where}: {problem}")
+        self.file = str(file)
+        self.row = row
+        self.problem = problem
+
+
+class SegmentHeader(msgspec.Struct, frozen=True, tag="segment", tag_field="row", array_like=True):
+    """The first line of a segment.
+
+    `segment` is unique in the run and numbers its operations. `acks` and `idempotent` hold for every send that
+    does not say otherwise. `clock_offset` is added to every time to get the control process's, and is right to
+    within `clock_error`.
+    """
+
+    run_id: str
+    segment: int
+    acks: int = ACKS_ALL
+    idempotent: bool = True
+    clock_id: int = 0
+    clock_offset: int = 0
+    clock_error: int = 0
+    schema: int = SCHEMA_VERSION
+
+
+class InvocationRow(msgspec.Struct, frozen=True, tag="i", tag_field="row", array_like=True, gc=False):
+    """An operation begins. `at` is when it was meant to, `invoked` when it did."""
+
+    f: str
+    process: int
+    client: int
+    invoked: int
+    at: int
+    topic: str | None = None
+    partition: int | None = None
+    value: int | None = None
+    acks: int | None = None
+    idempotent: bool | None = None
+
+
+class CompletionRow(msgspec.Struct, frozen=True, tag="c", tag_field="row", array_like=True, gc=False):
+    """What came of the open operation of `process`. `client` is set where it differs from the invocation's."""
+
+    process: int
+    type: Literal["ok", "fail", "info"]
+    completed: int
+    offset: int | None = None
+    offsets: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
+    error: str | None = None
+    client: int | None = None
+    sequence: int | None = None
+    session: int | None = None
+    position: int | None = None
+    leader_epoch: int | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    node: int | None = None
+
+
+class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault: from when to when it held, on whom, and what was seen of it (HX-04).
+
+    Written anew, whole, each time something about it becomes known; the last line of an `id` counts. `took` says
+    whether evidence showed that the fault took hold, `undone` whether evidence showed that it was healed; None
+    means that nobody has looked yet. The evidence is a sentence each, for people.
+    """
+
+    id: str
+    fault: str
+    targets: tuple[str, ...]
+    summary: str
+    injected: int | None = None
+    healed: int | None = None
+    took: bool | None = None
+    undone: bool | None = None
+    before: str = ""
+    during: str = ""
+    after: str = ""
+    trouble: str = ""
+
+    @property
+    def name(self) -> str:
+        """`isolate b2`: how the fault is called in verdicts and plots."""
+        return f"{self.fault} {', '.join(self.targets)}".strip()
+
+
+class ClusterObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change seen in the cluster: a new leader, a new active controller, another ISR."""
+
+    time: int
+    kind: Literal["leader", "controller", "in_sync"]
+    node: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    epoch: int | None = None
+    nodes: tuple[str, ...] = ()
+
+
+def segment_path(run_dir: Path | str, segment: int) -> Path:
+    """Where the segment of a load worker lies within its run."""
+    return Path(run_dir) / SEGMENTS_FOLDER / f"segment-{segment:03d}.jsonl"
+
+
+class HistoryWriter:
+    """Writes one segment. Buffers up to `BUFFER_BYTES` or 0.2 s of rows; `flush` hands them to the system.
+
+    Not for several threads. Costs two to three microseconds per row.
+    """
+
+    def __init__(self, path: Path | str, header: SegmentHeader) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows = 0
+        self._file = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644
+        )
+        self._encoder = msgspec.json.Encoder()
+        self._buffer = bytearray()
+        self._flushed_at = time.monotonic_ns()
+        self._write(header)
+        self.flush()
+
+    def invoke(self, row: InvocationRow) -> None:
+        """An operation begins."""
+        self._write(row)
+
+    def complete(self, row: CompletionRow) -> None:
+        """The open operation of `row.process` ends."""
+        self._write(row)
+        self.rows += 1
+
+    def _write(self, row: msgspec.Struct) -> None:
+        buffer = self._buffer
+        self._encoder.encode_into(row, buffer, -1)
+        buffer += b"\n"
+        if len(buffer) >= BUFFER_BYTES or time.monotonic_ns() - self._flushed_at >= FLUSH_NANOSECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system: it survives the death of this process."""
+        view = memoryview(self._buffer)
+        while view:
+            view = view[os.write(self._file, view) :]
+        view.release()
+        self._buffer = bytearray()
+        self._flushed_at = time.monotonic_ns()
+
+    def close(self) -> None:
+        """Flush, fsync, close. Calling it again does nothing."""
+        if self._file < 0:
+            return
+        self.flush()
+        os.fsync(self._file)
+        os.close(self._file)
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class EventWriter:
+    """Appends fault windows or cluster observations to their file, each line handed over at once."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    @classmethod
+    def faults(cls, run_dir: Path | str) -> EventWriter:
+        return cls(Path(run_dir) / FAULTS_FILE)
+
+    @classmethod
+    def cluster(cls, run_dir: Path | str) -> EventWriter:
+        return cls(Path(run_dir) / CLUSTER_FILE)
+
+    def write(self, row: FaultWindow | ClusterObservation) -> None:
+        line = msgspec.json.encode(row) + b"\n"
+        while line:
+            line = line[os.write(self._file, line) :]
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file = -1
+
+
+def complete_lines(path: Path) -> tuple[list[bytes], int]:
+    """The whole lines of a file, and how many torn ones were left off its end (0 or 1)."""
+    try:
+        content = path.read_bytes()
+    except OSError as trouble:
+        raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
+    whole, newline, torn = content.rpartition(b"\n")
+    return (whole.split(b"\n") if newline else []), int(bool(torn))
+
+
+Row = InvocationRow | CompletionRow
+_HEADER: Final = msgspec.json.Decoder(SegmentHeader)
+_ROW: Final = msgspec.json.Decoder(InvocationRow | CompletionRow)
+
+
+def read_segment(path: Path) -> tuple[SegmentHeader, Iterator[tuple[int, Row]], int]:
+    """The header, the rows with their line numbers, and the number of torn lines.
+
+    Raises IllFormedHistory for a line that is no row; the iterator does so when it gets there.
+    """
+    lines, torn = complete_lines(path)
+    if not lines:
+        raise IllFormedHistory(path, 1, "is empty; a segment starts with a header")
+    try:
+        header = _HEADER.decode(lines[0])
+    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        raise IllFormedHistory(path, 1, f"is not the header of a segment: {trouble}") from trouble
+    if header.schema != SCHEMA_VERSION:
+        raise IllFormedHistory(path, 1, f"has schema {header.schema}; this version reads {SCHEMA_VERSION}")
+    return header, _rows(path, lines), torn
+
+
+def _rows(path: Path, lines: list[bytes]) -> Iterator[tuple[int, Row]]:
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            yield number, _ROW.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+            raise IllFormedHistory(path, number, f"is not a row of a history: {trouble}") from trouble
+
+
+def read_faults(run_dir: Path | str) -> list[FaultWindow]:
+    """The faults of a run, the last known state of each, in order of injection; none if there is no file."""
+    latest: dict[str, FaultWindow] = {}
+    for window in _read_events(Path(run_dir) / FAULTS_FILE, FaultWindow):
+        latest[window.id] = window
+    return sorted(latest.values(), key=lambda one: (one.injected is None, one.injected or 0))
+
+
+def read_cluster(run_dir: Path | str) -> list[ClusterObservation]:
+    """What was seen of the cluster, in order of time."""
+    return sorted(_read_events(Path(run_dir) / CLUSTER_FILE, ClusterObservation), key=lambda one: one.time)
+
+
+Event = TypeVar("Event", FaultWindow, ClusterObservation)
+
+
+def _read_events(path: Path, kind: type[Event]) -> list[Event]:
+    if not path.exists():
+        return []
+    decoder = msgspec.json.Decoder(kind)
+    events = []
+    for number, line in enumerate(complete_lines(path)[0], 1):
+        try:
+            events.append(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+            raise IllFormedHistory(path, number, f"is not a {kind.__name__}: {trouble}") from trouble
+    return events
