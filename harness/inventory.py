@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 
@@ -211,9 +212,7 @@ def read_inventory(source: YamlSource) -> Inventory:
     """The inventory a parsed file describes."""
     document = _mapping(source, (), source.data, ("all", "lab"))
     if len(document) != 1:
-        raise source.error(
-            (), "an inventory has either `all:` (hosts as in Ansible) or `lab:`, and one of them"
-        )
+        raise source.error((), "an inventory has either `all:` (hosts as in Ansible) or `lab:`, and one of them")
     if "lab" in document:
         shape = source.validated(LabShape, document["lab"] or {}, ("lab",))
         if len(shape.names()) > MOST_LAB_HOSTS:
@@ -221,9 +220,7 @@ def read_inventory(source: YamlSource) -> Inventory:
                 ("lab",), f"{len(shape.names())} hosts are more than the {MOST_LAB_HOSTS} a lab can have"
             )
         return Inventory(source.file, lab=shape)
-    return _Reader(source).inventory(
-        _mapping(source, ("all",), document["all"], ("vars", "hosts", "children"))
-    )
+    return _Reader(source).inventory(_mapping(source, ("all",), document["all"], ("vars", "hosts", "children")))
 
 
 def _mapping(source: YamlSource, path: KeyPath, data: Any, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
@@ -320,9 +317,7 @@ class _Reader:
                 mentions[name] = _Mention(here, own)
         return mentions
 
-    def _merge(
-        self, merged: dict[str, dict[str, Any]], name: str, variables: dict[str, Any], at: KeyPath
-    ) -> None:
+    def _merge(self, merged: dict[str, dict[str, Any]], name: str, variables: dict[str, Any], at: KeyPath) -> None:
         earlier = merged.setdefault(name, variables)
         for key in earlier.keys() | variables.keys():
             if earlier.get(key) != variables.get(key):
@@ -337,9 +332,7 @@ class _Reader:
         user = given.get("ansible_user") or getpass.getuser()
         key_file = given.get("ansible_ssh_private_key_file")
         options = dict(ssh_options(given.get("ansible_ssh_common_args", "")))
-        known_hosts = (
-            given.get("known_hosts") or options.get("UserKnownHostsFile") or str(DEFAULT_KNOWN_HOSTS)
-        )
+        known_hosts = given.get("known_hosts") or options.get("UserKnownHostsFile") or str(DEFAULT_KNOWN_HOSTS)
         return HostSpec(
             name=name,
             address=given.get("ansible_host", name),
@@ -377,9 +370,7 @@ def expand_range(pattern: str) -> list[str]:
     parts = match.group(1).split(":")
     step = int(parts[2]) if len(parts) == 3 and parts[2].isdigit() else 1
     if len(parts) not in (2, 3) or step < 1:
-        raise ValueError(
-            f"{shown(match.group())} is not a range; write [first:last], as in c[1:3].lab.example"
-        )
+        raise ValueError(f"{shown(match.group())} is not a range; write [first:last], as in c[1:3].lab.example")
     return [name for item in _items(parts[0], parts[1], step) for name in expand_range(before + item + after)]
 
 

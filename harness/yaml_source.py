@@ -26,6 +26,7 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+
 from squall.harness.errors import UsageError
 
 KeyPath = tuple[str | int, ...]

@@ -16,6 +16,7 @@ in threads; the callers' event loop never waits on a socket.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import threading
@@ -130,7 +131,9 @@ class _Link:
             await asyncio.to_thread(self._send, json.dumps(request).encode())
             return await future
         finally:
-            self._waiting.pop(operation, None)
+            del self._waiting[operation]
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # seen: the link may be lost while sending and while waiting
 
     def close(self) -> None:
         self._channel.close()
@@ -147,10 +150,8 @@ class _Link:
                 self._loop.call_soon_threadsafe(self._deliver, answer)
         except (ConnectionLost, ValueError) as trouble:
             lost = trouble if isinstance(trouble, ConnectionLost) else self._babble(trouble)
-        try:
+        with contextlib.suppress(RuntimeError):  # if the loop is closed, nobody waits any more
             self._loop.call_soon_threadsafe(self._give_up, lost)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
 
     def _babble(self, trouble: ValueError) -> ConnectionLost:
         self._channel.close()

@@ -364,7 +364,7 @@ def bind_system(root: Path) -> None:
     for name in ROOT_LINKS:
         there = Path("/", name)
         if there.is_symlink():
-            (root / name).symlink_to(os.readlink(there))
+            (root / name).symlink_to(there.readlink())
         elif there.is_dir():
             bind(f"/{name}", root / name, read_only=True)
 

@@ -1,0 +1,194 @@
+"""`squall inventory check`: what every host can do, found out before a run needs it.
+
+    report = check(inventory, network)
+    report.rows        one `HostReport` per host, each a list of `Finding`s in the order of `COLUMNS`
+    report.control     what the control node itself needs (Java for the checker)
+    report.ok          whether a run can start
+
+A finding says what was found, whether that is good enough, and, if not, what to do. Later findings of a host are
+left out where an earlier one makes them impossible: a host that is not reached has no disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from squall.harness.errors import UsageError
+from squall.harness.hosts.deploy import Probe, probe
+from squall.harness.hosts.network import Network
+from squall.harness.hosts.ssh import Remote, SshError, on_all
+from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT
+from squall.harness.inventory import HostSpec, Inventory
+
+COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "ports")
+LEAST_FREE_BYTES = 2 << 30
+OLDEST_JAVA = 17
+
+WORKING_FIREWALL = (
+    "PATH=$PATH:/usr/sbin:/sbin; nft list tables >/dev/null && echo nft || (iptables -w -S >/dev/null && echo iptables)"
+)
+
+BUSY_PORTS = """
+import json, socket, sys
+busy = []
+for port in map(int, sys.argv[1:]):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            busy.append(port)
+print(json.dumps(busy))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at, on one host."""
+
+    what: str
+    ok: bool
+    said: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """All that was found of one host."""
+
+    host: HostSpec
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+    def find(self, what: str) -> Finding | None:
+        return next((finding for finding in self.findings if finding.what == what), None)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole check."""
+
+    rows: tuple[HostReport, ...]
+    control: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(row.ok for row in self.rows) and all(one.ok for one in self.control)
+
+    def error(self) -> UsageError | None:
+        """Everything bad as one error, for a command that cannot go on; None if all is well."""
+        wrong = [_as_error(row.host.described(), one) for row in self.rows for one in row.findings]
+        wrong += [_as_error("control node", one) for one in self.control]
+        found = [error for error in wrong if error is not None]
+        return UsageError.joined(found) if found else None
+
+
+def check(inventory: Inventory, network: Network | None = None, *, least_free: int = LEAST_FREE_BYTES) -> Report:
+    """Look at all hosts at once, and at this machine."""
+    remotes = [Remote(host, network) for host in inventory.hosts]
+    try:
+        rows = on_all(remotes, lambda remote: check_host(remote, least_free=least_free))
+    finally:
+        for remote in remotes:
+            remote.close()
+    return Report(tuple(rows.values()), (check_java(),))
+
+
+def check_host(remote: Remote, *, least_free: int = LEAST_FREE_BYTES) -> HostReport:
+    """Everything about one host. Trouble becomes a finding, never an exception."""
+    findings: list[Finding] = []
+    try:
+        remote.connect()
+        findings.append(Finding("ssh", True, f"{remote.spec.user}@{remote.address()}:{remote.spec.port}"))
+        findings += _python_findings(remote, least_free)
+        findings += _root_findings(remote)
+        findings.append(_ports(remote))
+    except SshError as trouble:
+        missing = next(column for column in COLUMNS if column not in {one.what for one in findings})
+        findings.append(Finding(missing, False, trouble.problem.partition(": ")[2], trouble.remedy))
+    return HostReport(remote.spec, tuple(findings))
+
+
+def _python_findings(remote: Remote, least_free: int) -> Iterable[Finding]:
+    found = probe(remote)
+    yield Finding("python", True, ".".join(map(str, found.python)))
+    yield Finding("architecture", True, f"{found.machine} {found.libc}")
+    yield _disk(remote, found, least_free)
+
+
+def _disk(remote: Remote, found: Probe, least_free: int) -> Finding:
+    """Free space where nodes will write: the data directories, or the home directory."""
+    free = {found.home: found.free_bytes}
+    if remote.spec.data_dirs:
+        script = "import json, shutil, sys; print(json.dumps({p: shutil.disk_usage(p).free for p in sys.argv[1:]}))"
+        answer = remote.run([found.executable, "-c", script, *remote.spec.data_dirs])
+        if not answer.ok:
+            last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+            return Finding("disk", False, last, "make the directory, or mend `data_dirs`")
+        free = json.loads(answer.stdout)
+    where = min(free, key=lambda path: free[path])
+    said = f"{free[where] / 2**30:.1f} GiB free in {where}"
+    if free[where] < least_free:
+        return Finding("disk", False, said, f"at least {least_free / 2**30:.1f} GiB are needed; set `data_dirs`")
+    return Finding("disk", True, said)
+
+
+def _root_findings(remote: Remote) -> Iterable[Finding]:
+    """Root, by login or by sudo, and with it a firewall to cut networks with."""
+    remote.run(["true"], sudo=True, check=True)
+    yield Finding("root", True, "login" if remote.spec.user == "root" else "sudo")
+    answer = remote.run(WORKING_FIREWALL, sudo=True)
+    found = answer.stdout.strip()
+    if found:
+        yield Finding("firewall", True, found)
+    else:
+        last = (answer.stderr.strip().splitlines() or ["neither nft nor iptables works"])[-1]
+        yield Finding("firewall", False, last, "install it there: sudo apt-get install nftables")
+
+
+def _ports(remote: Remote) -> Finding:
+    wanted = [("brokers", BROKER_PORT), ("controllers", CONTROLLER_PORT)]
+    ports = [str(port) for group, port in wanted if group in remote.spec.groups]
+    answer = remote.run([remote.spec.python, "-c", BUSY_PORTS, *ports], check=True)
+    busy = json.loads(answer.stdout)
+    if busy:
+        said = f"port {', '.join(map(str, busy))} in use"
+        return Finding("ports", False, said, "end what listens there (`ss -ltnp` names it)")
+    return Finding("ports", True, f"{', '.join(ports)} free" if ports else "none needed")
+
+
+def check_java(
+    *, which: Callable[[str], str | None] = shutil.which, run: Callable[..., object] = subprocess.run
+) -> Finding:
+    """The checker runs on Spark, which needs Java on the control node."""
+    home = os.environ.get("JAVA_HOME")
+    java = which(f"{home}/bin/java") if home else which("java")
+    remedy = f"install a Java {OLDEST_JAVA} runtime: sudo apt-get install openjdk-17-jre-headless"
+    if java is None:
+        where = f"JAVA_HOME={home} has none" if home else "not found"
+        return Finding("java", False, where, remedy)
+    try:
+        done = run([java, "-version"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError) as trouble:
+        return Finding("java", False, f"{java} does not run: {trouble}", remedy)
+    said = str(getattr(done, "stderr", "")) + str(getattr(done, "stdout", ""))
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    if match is None or int(match.group(1)) < OLDEST_JAVA:
+        version = match.group(1) if match else "unknown"
+        return Finding("java", False, f"{java} is version {version}", remedy)
+    return Finding("java", True, f"{match.group(1)} ({java})")
+
+
+def _as_error(who: str, finding: Finding) -> UsageError | None:
+    if finding.ok:
+        return None
+    return UsageError(f"{who}: {finding.what}: {finding.said}", remedy=finding.remedy)
