@@ -236,7 +236,7 @@ async def start_local_workers(
             workload=dict(workload),
             topics=dict(topics),
             bootstrap=list(bootstrap),
-            history=str(directory / "history"),
+            directory=str(directory),
         )
         for index in range(count)
     ]

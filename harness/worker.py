@@ -1,0 +1,300 @@
+"""A load worker: one process that runs its shard of the workload and writes its own segment of the history.
+
+    python -m squall.harness.worker          # locally, inside the lab's network, or on a client host over SSH
+
+It speaks JSON lines with the control process, commands in on stdin, reports out on stdout:
+
+    {"do": "open", "spec": {…WorkerSpec…}}   → {"report": "ready", …}        clients are connected {"do":
+    "load"}                           → {"report": "loading", "now": …}; {"report": "progress", …} twice a
+    second {"do": "stop"}                           → {"report": "stopped", …}       no new operations, open
+    ones drained {"do": "final"}                          → {"report": "final", "reads": […], …} {"do":
+    "close"}                          → {"report": "closed", …}        and the process ends trouble at any
+    point                     → {"report": "failed", "error": …}
+
+A worker survives nothing: when stdin ends (the control process is gone, by whatever death) or on SIGTERM it
+stops, flushes its segment and ends. What it had recorded stays readable (HX-03).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.harness.interpreter import Interpreter
+from squall.harness.recording import Recorder
+from squall.workloads.clients.client import Client, ClientKit, ClientPlan
+from squall.workloads.clients.confluent import ConfluentKit
+from squall.workloads.log import LogOptions, LogWorkload, Shard, final_states
+from squall.workloads.operation import OK, SEND, Event
+
+PROGRESS_SECONDS = 0.5
+DRAIN_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """All a worker needs to know; travels as JSON."""
+
+    run_id: str
+    worker: int
+    workers: int
+    workload: dict[str, Any]
+    topics: dict[str, int]
+    bootstrap: list[tuple[str, int]]
+    directory: str
+    clock_id: int = 0
+    clock_offset: int = 0
+    clock_error: int = 0
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorkerSpec:
+        return cls(**{**data, "bootstrap": [(host, port) for host, port in data["bootstrap"]]})
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class MonotonicClock:
+    """CLOCK_MONOTONIC: shared by every process of one machine."""
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Progress:
+    """Counts for the control process's progress line: totals, and latencies since the last look."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.records = 0
+        self.latencies: list[int] = []
+
+    def note(self, event: Event) -> None:
+        completion = event.completion
+        if completion is None or event.completed is None:
+            return
+        self.counts[f"{event.operation.f}.{completion.type}"] += 1
+        self.records += len(completion.offsets)
+        if completion.error is not None:
+            self.errors[completion.error] += 1
+        if event.operation.f == SEND and completion.type == OK:
+            self.latencies.append(event.completed - event.operation.at)
+
+    def look(self) -> dict[str, Any]:
+        """The counts so far; the latencies (µs, a sample of at most 200) since the last look."""
+        latencies, self.latencies = sorted(self.latencies), []
+        step = max(1, len(latencies) // 200)
+        return {
+            "counts": dict(self.counts),
+            "errors": dict(self.errors.most_common(8)),
+            "records": self.records,
+            "latencies_us": [value // 1000 for value in latencies[::step]],
+        }
+
+
+class LoadWorker:
+    """The worker's life, one command at a time."""
+
+    def __init__(self, spec: WorkerSpec, kit: ClientKit, report: Callable[..., None]) -> None:
+        self.spec = spec
+        self.kit = kit
+        self.report = report
+        self.clock = MonotonicClock()
+        self.workload = LogWorkload(LogOptions.model_validate(spec.workload), spec.topics)
+        options = self.workload.options
+        self.recorder = Recorder.open(
+            Path(spec.directory),
+            spec.run_id,
+            spec.worker,
+            acks=options.acks,
+            idempotent=options.idempotent and options.acks == "all",
+            clock_id=spec.clock_id,
+            clock_offset=spec.clock_offset,
+            clock_error=spec.clock_error,
+        )
+        self.progress = Progress()
+        self.shard = self.workload.shard(spec.worker, spec.workers)
+        self.clients: list[Client] = []
+        self.interpreter: Interpreter | None = None
+        self.loading: asyncio.Task[Any] | None = None
+
+    async def open(self) -> None:
+        self.interpreter = await self._interpreter(self.shard)
+        self.report("ready", pid=os.getpid(), now=self.clock.now_ns(), threads=len(self.interpreter.clients))
+
+    async def load(self) -> None:
+        assert self.interpreter is not None, "open comes before load"
+        self.loading = asyncio.create_task(self.interpreter.run())
+        self.report("loading", now=self.clock.now_ns())
+
+    async def stop(self) -> None:
+        """End the load; open operations have their time to complete."""
+        if self.interpreter is not None and self.loading is not None:
+            self.interpreter.stop()
+            await self.loading
+            self.loading = None
+        await self._close_clients()
+        self.recorder.flush()
+        self.report("stopped", now=self.clock.now_ns(), **self.progress.look())
+
+    async def final(self) -> None:
+        """Markers and complete reads of every topic-partition."""
+        interpreter = await self._interpreter(self.workload.final_shard())
+        generator = await interpreter.run()
+        await self._close_clients()
+        self.recorder.flush()
+        reads = [asdict(state) for state in final_states(generator)]
+        self.report("final", reads=reads, now=self.clock.now_ns(), **self.progress.look())
+
+    async def close(self) -> None:
+        await self._close_clients()
+        self.recorder.close()
+        self.report("closed", rows=self.recorder.rows)
+
+    async def abandon(self) -> None:
+        """The control process is gone or wants us gone: keep what was recorded, at once."""
+        self.recorder.flush()
+        if self.interpreter is not None:
+            self.interpreter.drain = 0.0
+            self.interpreter.stop()
+        if self.loading is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.loading, 2.0)
+        self.recorder.close()
+
+    async def report_progress(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            self.recorder.flush()
+            self.report("progress", now=self.clock.now_ns(), **self.progress.look())
+
+    async def _interpreter(self, shard: Shard) -> Interpreter:
+        clients: dict[int, Client] = {}
+        numbers: dict[int, int] = {}
+        for plan in shard.clients:
+            client = await self._opened(plan)
+            for thread in plan.threads:
+                clients[thread], numbers[thread] = client, plan.client
+        return Interpreter(
+            shard.generator,
+            clients,
+            numbers,
+            clock=self.clock,
+            record=self._record,
+            total_threads=self.workload.total_threads,
+            drain=DRAIN_SECONDS,
+        )
+
+    async def _opened(self, plan: ClientPlan) -> Client:
+        client = self.kit.client(plan)
+        await client.open()
+        await client.setup()
+        self.clients.append(client)
+        return client
+
+    def _record(self, event: Event) -> None:
+        self.recorder.record(event)
+        self.progress.note(event)
+
+    async def _close_clients(self) -> None:
+        await asyncio.gather(*(client.close() for client in self.clients))
+        self.clients.clear()
+
+
+def report_on_stdout(kind: str, **fields: Any) -> None:
+    """One JSON line to the control process; if it no longer listens, stdin will tell."""
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps({"report": kind, **fields}) + "\n")
+        sys.stdout.flush()
+
+
+async def commands(ended: asyncio.Event) -> asyncio.Queue[dict[str, Any]]:
+    """Commands from stdin as they come; `ended` is set when stdin ends."""
+    queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+
+    async def pump() -> None:
+        while line := await reader.readline():
+            queue.put_nowait(json.loads(line))
+        ended.set()
+
+    queue.pump = asyncio.create_task(pump())  # type: ignore[attr-defined]  # kept from being collected
+    return queue
+
+
+async def serve(report: Callable[..., None] = report_on_stdout) -> int:
+    """Carry out commands until told to close, or until nobody is there to tell."""
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    queue = await commands(ended)
+    worker: LoadWorker | None = None
+    progress: asyncio.Task[None] | None = None
+    gone = asyncio.create_task(ended.wait())
+    try:
+        while True:
+            command = asyncio.create_task(queue.get())
+            await asyncio.wait({command, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not command.done():
+                command.cancel()
+                break
+            asked = command.result()
+            if asked["do"] == "open":
+                spec = WorkerSpec.from_json(asked["spec"])
+                worker = LoadWorker(spec, ConfluentKit(tuple(spec.bootstrap)), report)
+            if worker is None:
+                raise RuntimeError(f"{asked['do']} before open")
+            await _interruptible(getattr(worker, asked["do"])(), gone)
+            if gone.done():
+                break
+            if asked["do"] == "load":
+                progress = asyncio.create_task(worker.report_progress())
+            if asked["do"] in ("stop", "close") and progress is not None:
+                progress.cancel()
+            if asked["do"] == "close":
+                return 0
+    except Exception as trouble:
+        report("failed", error=f"{type(trouble).__name__}: {trouble}")
+        if worker is not None:
+            await worker.abandon()
+        return 1
+    if worker is not None:
+        await worker.abandon()
+    return 0
+
+
+async def _interruptible(work: Any, gone: asyncio.Task[Any]) -> None:
+    """Do the work, but not beyond the end of the control process."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        task.result()
+    else:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def main() -> None:
+    status = asyncio.run(serve())
+    sys.stdout.flush()
+    os._exit(status)  # client libraries may hold threads that wait for brokers; all is on disk by now
+
+
+if __name__ == "__main__":
+    main()
