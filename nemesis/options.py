@@ -150,6 +150,12 @@ class Clock(Timed):
     offset: Seconds = 3600.0
     rate: float = Field(default=1.0, gt=0, le=100)
 
+    @model_validator(mode="after")
+    def _changes_something(self) -> Clock:
+        if self.offset == 0 and self.rate == 1.0:
+            raise ValueError("an offset of 0 s at rate 1 leaves the clock as it is; give `offset` or `rate`")
+        return self
+
 
 class LeaderKillLagging(Timed):
     """Pauses the followers of a topic-partition for `lag`, kills its leader meanwhile, and keeps it down for `for`."""

@@ -36,7 +36,7 @@ def checked_sources(sources: object) -> list[str]:
     """Addresses, networks or `*`, in canonical form. Raises Trouble."""
     if not isinstance(sources, list) or not sources:
         raise Trouble("bad_argument", f"sources: {sources!r} must be a list of addresses")
-    networks = []
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
     for source in sources:
         try:
             if source != EVERYONE:
@@ -44,10 +44,10 @@ def checked_sources(sources: object) -> list[str]:
         except ValueError:
             raise Trouble("bad_argument", f"sources: {source!r} is not an IP address") from None
     checked = [EVERYONE] if EVERYONE in sources else []
-    for version in (4, 6):  # overlapping networks in one set are an error to nft
-        family = [network for network in networks if network.version == version]
-        checked += [str(network) for network in ipaddress.collapse_addresses(family)]
-    return checked
+    # Overlapping networks in one set are an error to nft.
+    four = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv4Network))
+    six = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv6Network))
+    return [*checked, *map(str, four), *map(str, six)]
 
 
 def sources_of(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:

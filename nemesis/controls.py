@@ -1,0 +1,40 @@
+"""A negative control: hosts whose fault verbs say "done" and do nothing (N16).
+
+Everything built on evidence must notice: with these hosts every fault stays unproven and the verdict is *unknown*.
+A testbed that says *valid* here would say so of any system whose faults never reached it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from squall.nemesis.ports import Host
+
+FAULT_VERBS = ("net.drop", "proc.kill", "proc.pause", "clock.set")
+
+
+class SilentHost:
+    """Passes on all but the fault verbs, which it only claims to carry out."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.claimed: list[tuple[str, dict[str, object]]] = []
+
+    @property
+    def name(self) -> str:
+        return self._host.name
+
+    @property
+    def address(self) -> str:
+        return self._host.address
+
+    async def call(self, verb: str, **arguments: object) -> dict[str, object]:
+        if verb not in FAULT_VERBS:
+            return await self._host.call(verb, **arguments)
+        self.claimed.append((verb, arguments))
+        return {"pid": 1, "sources": arguments.get("sources"), "offset_s": arguments.get("offset_s")}
+
+
+def silenced(hosts: Mapping[str, Host]) -> dict[str, Host]:
+    """The same hosts under a nemesis that does nothing."""
+    return {name: SilentHost(host) for name, host in hosts.items()}

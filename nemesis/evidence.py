@@ -1,0 +1,161 @@
+"""What was seen of a fault: before, during and after, by others than those who made it.
+
+A verb's own "ok" proves nothing. A network partition is seen by datagrams between the hosts, each direction by
+itself; a kill or a pause by a fresh look at the process table and, where the node's port is known, by a
+connection from another host; a skewed clock by a child process that tells the time. `FaultRecord` is the outcome:
+`proven` only if the observations show the fault, `healed` only if they show its end. A fault that is not proven
+makes the verdict *unknown*, never *valid* (HX-04).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from squall.nemesis.ports import Host, HostUnreachable, VerbFailed
+
+Facts = dict[str, Any]
+"""An observation, as JSON."""
+
+LISTEN_SECONDS = 0.3
+PORT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """One fault that happened, or was meant to. Times are the history's clock; None: it did not come to that."""
+
+    id: str
+    kind: str
+    targets: tuple[str, ...]
+    role: str
+    injected_at_ns: int | None
+    healed_at_ns: int | None
+    evidence_before: Facts
+    evidence_during: Facts
+    evidence_after: Facts
+    proven: bool
+    healed: bool
+    detail: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FaultRecord:
+        return cls(**{**data, "targets": tuple(data["targets"])})
+
+
+async def all_of(calls: Iterable[Awaitable[Any]]) -> list[Any]:
+    """All results; every call is awaited to its end before the first failure is raised."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return list(results)
+
+
+async def reach_matrix(
+    hosts: Mapping[str, Host], nodes: Sequence[str], nonce: str, *, expect_all: bool
+) -> dict[str, list[str]]:
+    """Whom each node heard. With `expect_all` it returns as soon as everybody was heard by everybody."""
+    others = {node: [other for other in nodes if other != node] for node in nodes}
+    await all_of(
+        hosts[node].call(
+            "probe.send",
+            targets={other: hosts[other].address for other in others[node]},
+            nonce=nonce,
+            source=node,
+        )
+        for node in nodes
+    )
+    answers = await all_of(
+        hosts[node].call("probe.heard", nonce=nonce, timeout=LISTEN_SECONDS, expect=others[node] if expect_all else [])
+        for node in nodes
+    )
+    return {
+        node: sorted(name for name in answer["heard"] if name in nodes)
+        for node, answer in zip(nodes, answers, strict=True)
+    }
+
+
+async def process_facts(
+    hosts: Mapping[str, Host], targets: Sequence[str], process: str, ports: Mapping[str, int]
+) -> Facts:
+    """State, pid and start of the process on each target; `port` as another host finds it, where it is known."""
+    answers = await all_of(hosts[target].call("proc.status", name=process) for target in targets)
+    facts = {
+        target: {key: answer.get(key) for key in ("state", "pid", "started")}
+        for target, answer in zip(targets, answers, strict=True)
+    }
+    for target in targets:
+        if target in ports:
+            facts[target]["port"] = await seen_from_elsewhere(hosts, target, ports[target])
+    return facts
+
+
+async def seen_from_elsewhere(hosts: Mapping[str, Host], target: str, port: int) -> str:
+    """What a TCP connection from another host finds: `open`, `refused`, `silent`, or `unknown` if none could try."""
+    observers = [name for name in sorted(hosts) if name != target]
+    for observer in observers[:2]:
+        try:
+            answer = await hosts[observer].call(
+                "probe.port", targets={target: f"{hosts[target].address}:{port}"}, timeout=PORT_SECONDS
+            )
+            return str(answer[target])
+        except (VerbFailed, HostUnreachable):
+            continue
+    return "unknown"
+
+
+async def clock_facts(hosts: Mapping[str, Host], targets: Sequence[str], process: str) -> Facts:
+    """How far the process's wall clock is from true time on each target, in seconds."""
+    answers = await all_of(hosts[target].call("probe.clock", name=process) for target in targets)
+    return {
+        target: {"offset_s": answer["offset_s"], "mapped": answer.get("mapped")}
+        for target, answer in zip(targets, answers, strict=True)
+    }
+
+
+@dataclass(frozen=True)
+class HealReport:
+    """What `heal_all` achieved: ids healed by host, and hosts that are not known to be whole, with the reason."""
+
+    healed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unhealed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        return not self.unhealed
+
+
+async def heal_all(hosts: Mapping[str, Host], attempts: int = 3) -> HealReport:
+    """Heals every fault on every host, and believes it only when the host's journal is empty."""
+    names = sorted(hosts)
+    outcomes = await asyncio.gather(*(_heal_one(hosts[name], attempts) for name in names))
+    healed = {name: ids for name, (ids, _) in zip(names, outcomes, strict=True) if ids}
+    unhealed = {name: reason for name, (_, reason) in zip(names, outcomes, strict=True) if reason}
+    return HealReport(healed, unhealed)
+
+
+async def _heal_one(host: Host, attempts: int) -> tuple[tuple[str, ...], str]:
+    healed: list[str] = []
+    reason = ""
+    for _ in range(attempts):
+        try:
+            answer = await host.call("heal")
+            healed += [str(id) for id in _listed(answer.get("healed"))]
+            left = _listed((await host.call("journal")).get("entries"))
+        except (VerbFailed, HostUnreachable) as trouble:
+            reason = str(trouble)
+            continue
+        if not left:
+            return tuple(healed), ""
+        reason = f"{host.name} still has open faults: {', '.join(str(entry['id']) for entry in left)}"
+    return tuple(healed), reason
+
+
+def _listed(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []

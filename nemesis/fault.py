@@ -1,0 +1,75 @@
+"""What a fault is: aim, observe, inject, observe, heal, observe.
+
+A fault object lives for one occurrence. `aim` resolves the selector and remembers whom it chose; `observe` tells
+what can be seen of it now (evidence.py); `shows_hold` and `shows_end` judge two observations and answer with the
+reason why they do not prove it, or None. The runner does the rest: times, retries, records.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from squall.nemesis.evidence import Facts
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.ports import NODE_PROCESS, ClusterView, Host, NowNs, Sleep
+from squall.nemesis.selector import Target
+
+
+def no_cuts() -> Grudge:
+    return {}
+
+
+@dataclass(frozen=True)
+class FaultContext:
+    """All that a fault may use. `rng` is its own; `cuts_by_others` are what other open faults cut right now."""
+
+    id: str
+    hosts: Mapping[str, Host]
+    cluster: ClusterView
+    now_ns: NowNs
+    sleep: Sleep
+    rng: random.Random
+    process: str = NODE_PROCESS
+    ports: Mapping[str, int] = field(default_factory=dict)
+    cuts_by_others: Callable[[], Grudge] = no_cuts
+
+
+class Fault(Protocol):
+    """One occurrence of a fault."""
+
+    kind: str
+
+    async def aim(self) -> Target:
+        """Whom it will hit; changes nothing. Raises NoTarget. Called once, before all else."""
+        ...
+
+    async def observe(self) -> Facts:
+        """What can be seen now. Raises VerbFailed or HostUnreachable."""
+        ...
+
+    async def inject(self, ttl: float) -> None:
+        """Every host involved ends it by itself `ttl` seconds later, if nobody else does."""
+        ...
+
+    async def heal(self) -> None:
+        """Ends it everywhere; harmless if it has ended."""
+        ...
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        """Why these observations do not prove that it took hold; None if they do."""
+        ...
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        """Why these observations do not prove that it is over; None if they do."""
+        ...
+
+    def told(self, during: Facts) -> str:
+        """The proof in a few words, such as `deaf to 5 of 5`."""
+        ...
+
+    def cuts(self) -> Grudge:
+        """Whom it keeps from hearing whom while it is open."""
+        ...

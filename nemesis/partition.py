@@ -1,0 +1,130 @@
+"""Network partitions: a grudge is chosen when the fault starts, and every listener in it drops its sources.
+
+Evidence is a reach matrix of datagrams among all nodes, direction by direction: every pair of the grudge must have
+been heard before and must be silent during; a one-way partition must also still be heard the other way. Pairs that
+another open fault cuts are left out of the judgement.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis import grudge as grudges
+from squall.nemesis.evidence import Facts, all_of, reach_matrix
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge, pairs_of
+from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay
+from squall.nemesis.ports import EVERYONE
+from squall.nemesis.selector import Group, Target, members, parse_selector, resolve
+
+PartitionOptions = Isolate | Halves | OneWay | MajoritiesRing | Bridge
+
+
+class NetworkPartition:
+    """All kinds of network partitions; they differ only in how the grudge is made."""
+
+    def __init__(self, options: PartitionOptions, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        self._options = options
+        self._context = context
+        self._nodes = members("nodes", context.cluster)
+        self._grudge: Grudge = {}
+        self._from_everyone: tuple[str, ...] = ()
+        self._open = False
+        self._observations = 0
+
+    async def aim(self) -> Target:
+        options = self._options
+        if isinstance(options, Isolate):
+            target = await self._resolved(options.target)
+            self._grudge = grudges.isolated(target.hosts, self._nodes)
+            self._from_everyone = target.hosts if options.cut_from == "everyone" else ()
+            return target
+        if isinstance(options, OneWay):
+            target = await self._resolved(options.target)
+            cut = grudges.deaf if options.direction == "deaf" else grudges.mute
+            self._grudge = cut(target.hosts, self._nodes)
+            return target
+        if isinstance(options, Halves) and options.target is not None:
+            target = await self._resolved(options.target)
+            rest = [node for node in self._group(options.among) if node not in target.hosts]
+            self._grudge = grudges.components(target.hosts, rest)
+            return target
+        return self._drawn(options)
+
+    def _drawn(self, options: PartitionOptions) -> Target:
+        """The kinds that need no target but a lot."""
+        assert isinstance(options, Halves | MajoritiesRing | Bridge)
+        group = self._group(options.among)
+        makers = {"halves": grudges.halves, "bridge": grudges.bridge, "majorities-ring": grudges.majorities_ring}
+        self._grudge = makers[options.fault](group, self._context.rng)
+        return Target(tuple(group), f"all {options.among}")
+
+    async def _resolved(self, target: str) -> Target:
+        return await resolve(parse_selector(target), self._context.cluster, self._context.rng)
+
+    def _group(self, among: Group) -> list[str]:
+        return members(among, self._context.cluster)
+
+    async def observe(self) -> Facts:
+        self._observations += 1
+        nonce = f"{self._context.id}/{self._observations}/{self._context.now_ns()}"
+        # Silence needs the whole time to show; while nothing should be silent, hearing all is enough.
+        heard = await reach_matrix(self._context.hosts, self._nodes, nonce, expect_all=not self._open)
+        return {"heard": heard}
+
+    async def inject(self, ttl: float) -> None:
+        self._open = True
+        hosts = self._context.hosts
+        await all_of(
+            hosts[listener].call("net.drop", id=self._context.id, sources=self._sources(listener), ttl=ttl)
+            for listener in sorted(self._grudge)
+        )
+
+    def _sources(self, listener: str) -> list[str]:
+        if listener in self._from_everyone:
+            return [EVERYONE]
+        return [self._context.hosts[source].address for source in self._grudge[listener]]
+
+    async def heal(self) -> None:
+        self._open = False
+        await all_of(
+            self._context.hosts[listener].call("net.allow", id=self._context.id) for listener in sorted(self._grudge)
+        )
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        elsewhere = set(pairs_of(self._context.cuts_by_others()))
+        for listener, source in pairs_of(self._grudge):
+            if source in during["heard"][listener]:
+                return f"{listener} still heard {self._still_heard(listener, during)}"
+            if source not in before["heard"][listener] and (listener, source) not in elsewhere:
+                return f"{listener} did not hear {source} before it either (are UDP probes blocked?)"
+        if self.kind == "one-way":
+            return self._still_one_way(during, elsewhere)
+        return None if self._grudge else "nobody was cut from anybody"
+
+    def _still_heard(self, listener: str, during: Facts) -> str:
+        sources = self._grudge[listener]
+        heard = [source for source in sources if source in during["heard"][listener]]
+        return f"{len(heard)} of {len(sources)} it should be deaf to: {', '.join(heard)}"
+
+    def _still_one_way(self, during: Facts, elsewhere: set[tuple[str, str]]) -> str | None:
+        for listener, source in pairs_of(self._grudge):
+            if listener not in during["heard"][source] and (source, listener) not in elsewhere:
+                return f"{source} did not hear {listener} either: the cut was not one-way"
+        return None
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        elsewhere = set(pairs_of(self._context.cuts_by_others()))
+        for listener, source in pairs_of(self._grudge):
+            if source not in after["heard"][listener] and (listener, source) not in elsewhere:
+                return f"{listener} does not hear {source} again"
+        return None
+
+    def told(self, during: Facts) -> str:
+        sides = [
+            f"{listener} deaf to {len(sources)} of {len(self._nodes) - 1}"
+            for listener, sources in sorted(self._grudge.items())
+        ]
+        return "; ".join(sides[:3]) + (f"; … {len(sides)} hosts in all" if len(sides) > 3 else "")
+
+    def cuts(self) -> Grudge:
+        return self._grudge

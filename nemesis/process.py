@@ -1,0 +1,189 @@
+"""Process faults: kill -9 and restart, pause and resume, and the leader killed while its followers lag.
+
+Evidence is a fresh look at the process table (`proc.status`: state, pid, start time), not the reply of the verb
+that sent the signal, and where the node's port is known a connection from another host, which a dead process
+refuses. A killed process has come back only when it runs under another pid and start time.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.evidence import Facts, all_of, process_facts
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.options import Kill, LeaderKillLagging, Pause
+from squall.nemesis.selector import (
+    NoTarget,
+    Target,
+    led_topic_partition,
+    parse_selector,
+    parse_topic_partition,
+    resolve,
+)
+
+MARGIN_SECONDS = 5.0
+
+
+def same_process(one: Facts, other: Facts) -> bool:
+    return (one["pid"], one["started"]) == (other["pid"], other["started"])
+
+
+def why_not_killed(host: str, before: Facts, during: Facts) -> str | None:
+    """Why these two looks do not show that the process was killed; None if they do."""
+    if before["state"] == "absent":
+        return f"{host}: the process was not running before"
+    if during["state"] != "absent":
+        return f"{host}: the process is {during['state']}, pid {during['pid']}"
+    if during.get("port") == "open":
+        return f"{host}: its port still accepts connections"
+    return None
+
+
+def why_not_back(host: str, before: Facts, after: Facts) -> str | None:
+    """Why these two looks do not show that a killed process is back; None if they do."""
+    if after["state"] != "running":
+        return f"{host}: the process is {after['state']}"
+    if same_process(before, after):
+        return f"{host}: it is still the process of before, pid {after['pid']}"
+    if after.get("port") in ("refused", "silent"):
+        return f"{host}: its port does not accept connections yet"
+    return None
+
+
+def first_reason(reasons: list[str | None]) -> str | None:
+    return next((reason for reason in reasons if reason), None)
+
+
+class _ProcessFault:
+    """Aim and look, the same for kill and pause."""
+
+    def __init__(self, options: Kill | Pause, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        self._selector = parse_selector(options.target)
+        self._context = context
+        self._targets: tuple[str, ...] = ()
+
+    async def aim(self) -> Target:
+        target = await resolve(self._selector, self._context.cluster, self._context.rng)
+        self._targets = target.hosts
+        return target
+
+    async def observe(self) -> Facts:
+        context = self._context
+        return await process_facts(context.hosts, self._targets, context.process, context.ports)
+
+    async def inject(self, ttl: float) -> None:
+        context = self._context
+        await all_of(
+            context.hosts[target].call(f"proc.{self.kind}", id=context.id, name=context.process, ttl=ttl)
+            for target in self._targets
+        )
+
+    async def heal(self) -> None:
+        await all_of(self._context.hosts[target].call("heal", id=self._context.id) for target in self._targets)
+
+    def cuts(self) -> Grudge:
+        return {}
+
+
+class KillProcess(_ProcessFault):
+    """SIGKILL; healing starts the process again."""
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        return first_reason([why_not_back(host, before[host], after[host]) for host in self._targets])
+
+    def told(self, during: Facts) -> str:
+        return "process gone"
+
+
+class PauseProcess(_ProcessFault):
+    """SIGSTOP; healing sends SIGCONT."""
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        return first_reason([self._why_not_paused(host, before, during) for host in self._targets])
+
+    def _why_not_paused(self, host: str, before: Facts, during: Facts) -> str | None:
+        if during[host]["state"] != "stopped":
+            return f"{host}: the process is {during[host]['state']}"
+        if not same_process(before[host], during[host]):
+            return f"{host}: another process than before is stopped"
+        return None
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        waiting = [host for host in self._targets if after[host]["state"] != "running"]
+        return f"{waiting[0]}: the process is {after[waiting[0]]['state']}" if waiting else None
+
+    def told(self, during: Facts) -> str:
+        return "process stopped"
+
+
+class KillLaggingLeader:
+    """The followers of a topic-partition sleep, its leader goes on alone for a moment, and dies; they wake.
+
+    Whatever the leader acknowledged meanwhile, it acknowledged alone: a system that waits for its in-sync replicas
+    loses nothing, one that does not loses those records for good once a follower leads.
+    """
+
+    kind = "leader-kill-lagging"
+
+    def __init__(self, options: LeaderKillLagging, context: FaultContext) -> None:
+        self._pattern = parse_topic_partition(options.target)
+        self._lag = options.lag
+        self._context = context
+        self._leader = ""
+        self._followers: tuple[str, ...] = ()
+        self._while_lagging: Facts = {}
+
+    async def aim(self) -> Target:
+        context = self._context
+        topic, partition, self._leader = await led_topic_partition(self._pattern, context.cluster, context.rng)
+        in_sync = await context.cluster.in_sync(topic, partition)
+        self._followers = tuple(sorted(set(in_sync) - {self._leader}))
+        if not self._followers:
+            raise NoTarget(f"{topic}/{partition} has no followers in sync")
+        return Target((self._leader,), f"leader of {topic}/{partition}, lagging {', '.join(self._followers)}")
+
+    async def observe(self) -> Facts:
+        facts = await self._look((self._leader, *self._followers))
+        return {"processes": facts, "while_lagging": self._while_lagging}
+
+    async def _look(self, hosts: tuple[str, ...]) -> Facts:
+        context = self._context
+        return await process_facts(context.hosts, hosts, context.process, {})
+
+    async def inject(self, ttl: float) -> None:
+        context = self._context
+        began = context.now_ns()
+        await self._call_each(self._followers, "proc.pause", name=context.process, ttl=self._lag + MARGIN_SECONDS)
+        self._while_lagging = await self._look(self._followers)
+        await context.sleep(max(0.0, self._lag - (context.now_ns() - began) / 1e9))
+        await self._call_each((self._leader,), "proc.kill", name=context.process, ttl=ttl)
+        await self._call_each(self._followers, "proc.resume")
+
+    async def heal(self) -> None:
+        await self._call_each((self._leader, *self._followers), "heal")
+
+    async def _call_each(self, hosts: tuple[str, ...], verb: str, **arguments: object) -> None:
+        context = self._context
+        await all_of(context.hosts[host].call(verb, id=context.id, **arguments) for host in hosts)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        for follower in self._followers:
+            seen = during["while_lagging"].get(follower, {"state": "not observed"})
+            if seen["state"] != "stopped":
+                return f"{follower}: the follower was {seen['state']} while it should have been paused"
+        return why_not_killed(self._leader, before["processes"][self._leader], during["processes"][self._leader])
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        asleep = [name for name in self._followers if after["processes"][name]["state"] != "running"]
+        if asleep:
+            return f"{asleep[0]}: the process is {after['processes'][asleep[0]]['state']}"
+        return why_not_back(self._leader, before["processes"][self._leader], after["processes"][self._leader])
+
+    def told(self, during: Facts) -> str:
+        return f"{', '.join(self._followers)} paused {self._lag:g} s, then the leader's process gone"
+
+    def cuts(self) -> Grudge:
+        return {}

@@ -1,0 +1,275 @@
+"""Carries out a schedule: each fault in its time, with evidence before, during and after, and always healed.
+
+One occurrence: aim (waiting a little for a leader, if there is none) → observe → inject → observe until it is
+proven → wait → heal → observe until it is over → `FaultRecord`. Occurrences run side by side as tasks; a step of a
+sequence waits for the one before it. Whatever goes wrong with one fault is told in its record and stops nothing
+else. When the runner is cancelled, it heals every host before it lets go; should even that fail, the hosts end
+every fault by themselves at its time to live.
+
+Runs in both worlds: time comes from `now_ns` and `sleep`, and only primitives that the simulated loop knows are
+used (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from squall.nemesis.evidence import Facts, FaultRecord, HealReport, heal_all
+from squall.nemesis.fault import Fault, FaultContext
+from squall.nemesis.grudge import Grudge, grudge_of, pairs_of
+from squall.nemesis.ports import NODE_PROCESS, ClusterView, Host, HostUnreachable, NowNs, Sleep, VerbFailed
+from squall.nemesis.registry import build_fault
+from squall.nemesis.schedule import Schedule, ScheduledFault
+from squall.nemesis.selector import NoTarget, Target
+
+Phase = Literal["started", "proven", "unproven", "healed", "unhealed"]
+
+
+@dataclass(frozen=True)
+class NemesisEvent:
+    """What happens to a fault, for the screen and the history. `record` comes with the last event of a fault."""
+
+    at_ns: int
+    phase: Phase
+    id: str
+    kind: str
+    targets: tuple[str, ...]
+    role: str
+    text: str
+    record: FaultRecord | None = None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the runner waits for what. In seconds."""
+
+    aim: float = 5.0
+    hold: float = 2.0
+    end: float = 15.0
+    between_looks: float = 0.1
+    ttl_margin: float = 5.0
+
+
+@dataclass
+class _Occurrence:
+    """A fault under way, and what is known of it so far."""
+
+    scheduled: ScheduledFault
+    fault: Fault
+    target: Target = field(default_factory=lambda: Target((), "nobody"))
+    injected_at_ns: int | None = None
+    healed_at_ns: int | None = None
+    before: Facts = field(default_factory=dict)
+    during: Facts = field(default_factory=dict)
+    after: Facts = field(default_factory=dict)
+    proven: bool = False
+    healed: bool = False
+    detail: list[str] = field(default_factory=list)
+
+    def record(self) -> FaultRecord:
+        return FaultRecord(
+            id=self.scheduled.id,
+            kind=self.fault.kind,
+            targets=self.target.hosts,
+            role=self.target.role,
+            injected_at_ns=self.injected_at_ns,
+            healed_at_ns=self.healed_at_ns,
+            evidence_before=self.before,
+            evidence_during=self.during,
+            evidence_after=self.after,
+            proven=self.proven,
+            healed=self.healed,
+            detail="; ".join(self.detail),
+        )
+
+
+class NemesisRunner:
+    """Runs one schedule once. `report` is called for every event, in order of time."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        hosts: Mapping[str, Host],
+        cluster: ClusterView,
+        *,
+        now_ns: NowNs,
+        sleep: Sleep,
+        report: Callable[[NemesisEvent], None],
+        process: str = NODE_PROCESS,
+        ports: Mapping[str, int] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._schedule = schedule
+        self._hosts = hosts
+        self._cluster = cluster
+        self._now_ns = now_ns
+        self._sleep = sleep
+        self._report = report
+        self._process = process
+        self._ports = dict(ports or {})
+        self._patience = patience or Patience()
+        self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
+        self._open: dict[str, _Occurrence] = {}
+        self.records: list[FaultRecord] = []
+        self.heal_report: HealReport | None = None
+
+    async def run(self, started_ns: int | None = None) -> list[FaultRecord]:
+        """Runs all faults, their times counted from `started_ns` (now, unless given); returns their records.
+
+        Cancelled, it heals all hosts and completes the records of the faults that were open, then raises.
+        """
+        started = self._now_ns() if started_ns is None else started_ns
+        tasks = [
+            asyncio.get_running_loop().create_task(self._in_its_time(fault, started)) for fault in self._schedule.faults
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._heal_what_is_open()
+            raise
+        return self.records
+
+    async def _in_its_time(self, scheduled: ScheduledFault, started: int) -> None:
+        if scheduled.follows is not None:
+            await self._done[scheduled.follows].wait()
+        await self._sleep(max(0.0, scheduled.at_s - (self._now_ns() - started) / 1e9))
+        occurrence = _Occurrence(scheduled, build_fault(scheduled.options, self._context(scheduled)))
+        try:
+            await self._happen(occurrence)
+        except Exception as trouble:
+            # Whatever it was, one fault must not end the others; without proof the verdict is unknown anyway.
+            occurrence.detail.append(f"{type(trouble).__name__}: {trouble}")
+            await self._end(occurrence)
+        self._done[scheduled.id].set()
+
+    def _context(self, scheduled: ScheduledFault) -> FaultContext:
+        return FaultContext(
+            id=scheduled.id,
+            hosts=self._hosts,
+            cluster=self._cluster,
+            now_ns=self._now_ns,
+            sleep=self._sleep,
+            rng=random.Random(scheduled.seed),
+            process=self._process,
+            ports=self._ports,
+            cuts_by_others=lambda: self._cuts_except(scheduled.id),
+        )
+
+    def _cuts_except(self, id: str) -> Grudge:
+        return grudge_of(
+            pair
+            for other, occurrence in self._open.items()
+            if other != id
+            for pair in pairs_of(occurrence.fault.cuts())
+        )
+
+    async def _happen(self, occurrence: _Occurrence) -> None:
+        scheduled = occurrence.scheduled
+        if not await self._aim(occurrence):
+            self._conclude(occurrence)
+            return
+        occurrence.before = await occurrence.fault.observe()
+        self._open[scheduled.id] = occurrence
+        occurrence.injected_at_ns = self._now_ns()
+        self._tell("started", occurrence, f"for {scheduled.for_s:g} s")
+        await occurrence.fault.inject(scheduled.for_s + self._patience.ttl_margin)
+        holds_since = self._now_ns()
+        await self._prove(occurrence)
+        await self._sleep(max(0.0, scheduled.for_s - (self._now_ns() - holds_since) / 1e9))
+        await self._end(occurrence)
+
+    async def _aim(self, occurrence: _Occurrence) -> bool:
+        """Whether somebody answers to the selector before patience ends."""
+        deadline = self._now_ns() + round(self._patience.aim * 1e9)
+        while True:
+            try:
+                occurrence.target = await occurrence.fault.aim()
+                return True
+            except Exception as trouble:  # a view of the cluster fails in its own ways; ask again either way
+                if self._now_ns() >= deadline:
+                    reason = str(trouble) if isinstance(trouble, NoTarget) else repr(trouble)
+                    occurrence.detail.append(f"no target: {reason}")
+                    return False
+            await self._sleep(self._patience.between_looks)
+
+    async def _prove(self, occurrence: _Occurrence) -> None:
+        """Looks until the fault shows; the last look is the evidence."""
+        deadline = self._now_ns() + round(min(self._patience.hold, occurrence.scheduled.for_s) * 1e9)
+        while True:
+            occurrence.during = await occurrence.fault.observe()
+            reason = occurrence.fault.shows_hold(occurrence.before, occurrence.during)
+            if reason is None or self._now_ns() >= deadline:
+                break
+            await self._sleep(self._patience.between_looks)
+        occurrence.proven = reason is None
+        text = reason or occurrence.fault.told(occurrence.during)
+        occurrence.detail.append(text)
+        self._tell("proven" if occurrence.proven else "unproven", occurrence, text)
+
+    async def _end(self, occurrence: _Occurrence) -> None:
+        """Heals, looks until it shows, and concludes. Nothing that fails here is raised."""
+        if occurrence.injected_at_ns is None:
+            self._conclude(occurrence)
+            return
+        deadline = self._now_ns() + round(self._patience.end * 1e9)
+        reason: str | None = "not observed after healing"
+        while reason is not None:
+            try:
+                await occurrence.fault.heal()
+                occurrence.healed_at_ns = occurrence.healed_at_ns or self._now_ns()
+                occurrence.after = await occurrence.fault.observe()
+                reason = occurrence.fault.shows_end(occurrence.before, occurrence.after)
+            except (VerbFailed, HostUnreachable) as trouble:
+                reason = str(trouble)
+            if reason is not None:
+                if self._now_ns() >= deadline:
+                    break
+                await self._sleep(self._patience.between_looks)
+        occurrence.healed = reason is None
+        if reason is not None:
+            occurrence.detail.append(f"not healed: {reason}")
+        self._conclude(occurrence)
+
+    def _conclude(self, occurrence: _Occurrence) -> None:
+        self._open.pop(occurrence.scheduled.id, None)
+        record = occurrence.record()
+        self.records.append(record)
+        never = occurrence.injected_at_ns is None
+        phase: Phase = "unproven" if never else "healed" if record.healed else "unhealed"
+        self._tell(phase, occurrence, record.detail, record)
+
+    def _tell(self, phase: Phase, occurrence: _Occurrence, text: str, record: FaultRecord | None = None) -> None:
+        target = occurrence.target
+        self._report(
+            NemesisEvent(
+                at_ns=self._now_ns(),
+                phase=phase,
+                id=occurrence.scheduled.id,
+                kind=occurrence.fault.kind,
+                targets=target.hosts,
+                role=target.role,
+                text=text,
+                record=record,
+            )
+        )
+
+    async def _heal_what_is_open(self) -> None:
+        """After a cancellation: every host is healed, and the faults that were open are put on record."""
+        self.heal_report = await heal_all(self._hosts)
+        for occurrence in list(self._open.values()):
+            occurrence.healed_at_ns = occurrence.healed_at_ns or self._now_ns()
+            occurrence.healed = self.heal_report.whole
+            occurrence.detail.append("interrupted")
+            self._conclude(occurrence)
+
+
+def unproven(records: list[FaultRecord]) -> list[FaultRecord]:
+    """The faults of which nothing can be concluded: their verdict is unknown."""
+    return [record for record in records if not record.proven]

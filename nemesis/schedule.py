@@ -1,0 +1,159 @@
+"""When which fault happens: a suite's entries and a seed, worked out beforehand into plain data.
+
+The same entries, load time and seed give the same schedule, to the millisecond; it is stored as `schedule.json`
+and replays in either world. What only the running cluster can tell (who leads) is not in it: each fault carries a
+seed of its own for such choices, derived from its place, so that taking one fault out changes no other.
+
+Windows lie within the load: a fault is healed before the load ends. An entry that cannot fit is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from squall.nemesis import options as suite
+from squall.nemesis.durations import drawn, longest_of, write_seconds
+
+SCHEDULE_VERSION = 1
+_TIMING = ("at", "for", "repeat", "after")
+_FAULT_OPTIONS: TypeAdapter[suite.FaultOptions] = TypeAdapter(suite.AnyFault)
+
+
+@dataclass(frozen=True)
+class ScheduledFault:
+    """One occurrence. `at_s` counts from the start of the load; `follows` names the fault that must have healed
+    before (steps of a sequence)."""
+
+    id: str
+    at_s: float
+    for_s: float
+    options: suite.FaultOptions
+    seed: str
+    follows: str | None = None
+
+    @property
+    def ends_at_s(self) -> float:
+        return round(self.at_s + occupied(self.options, self.for_s), 3)
+
+    def to_json(self) -> dict[str, Any]:
+        written = self.options.model_dump(mode="json", by_alias=True, exclude_none=True)
+        options = {key: value for key, value in written.items() if key not in _TIMING}
+        return {
+            "id": self.id,
+            "at_s": self.at_s,
+            "for_s": self.for_s,
+            "options": options,
+            "seed": self.seed,
+            "follows": self.follows,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ScheduledFault:
+        options = _FAULT_OPTIONS.validate_python(data["options"])
+        return cls(data["id"], data["at_s"], data["for_s"], options, data["seed"], data.get("follows"))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All faults of a run, in order of their time."""
+
+    seed: int
+    faults: tuple[ScheduledFault, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        faults = [fault.to_json() for fault in self.faults]
+        return {"version": SCHEDULE_VERSION, "seed": self.seed, "faults": faults}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Schedule:
+        """Raises ValueError for a version this program does not know."""
+        if data.get("version") != SCHEDULE_VERSION:
+            raise ValueError(f"version: {data.get('version')!r} is not {SCHEDULE_VERSION}")
+        return cls(data["seed"], tuple(ScheduledFault.from_json(fault) for fault in data["faults"]))
+
+    def content_hash(self) -> str:
+        """Equal for equal schedules; recorded in the run's manifest."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def ends_at_s(self) -> float:
+        return max((fault.ends_at_s for fault in self.faults), default=0.0)
+
+
+def occupied(options: suite.FaultOptions, for_s: float) -> float:
+    """How long an occurrence keeps the cluster busy: `for`, and what the fault does before that."""
+    return options.lag + for_s if isinstance(options, suite.LeaderKillLagging) else for_s
+
+
+def build_schedule(entries: Sequence[suite.NemesisEntry], load_s: float, seed: int) -> Schedule:
+    """The schedule of these entries. Raises ValueError, naming the entry, for one that does not fit the load."""
+    faults: list[ScheduledFault] = []
+    for index, entry in enumerate(entries):
+        starts = list(_starts(entry, index, load_s))
+        for turn, start in enumerate(starts):
+            name = f"{index + 1}-{entry.fault}" if len(starts) == 1 else f"{index + 1}.{turn + 1}-{entry.fault}"
+            faults += _occurrence(entry, name, start, seed)
+    return Schedule(seed, tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.id))))
+
+
+def _starts(entry: suite.Timed, index: int, load_s: float) -> Iterator[float]:
+    """The times at which an entry happens, given the longest that each may take."""
+    longest = _longest(entry)
+    if entry.repeat is None:
+        at = entry.at or 0.0
+        if at + longest > load_s:
+            lasts = f"at {write_seconds(at)} for up to {write_seconds(longest)}"
+            raise ValueError(
+                f"nemesis[{index}]: {lasts} ends after the load, which lasts {write_seconds(load_s)}; "
+                "start it earlier, shorten it, or lengthen `time.load`"
+            )
+        yield at
+        return
+    every = entry.repeat.every
+    if longest > every:
+        raise ValueError(
+            f"nemesis[{index}]: takes up to {write_seconds(longest)}, longer than its period of "
+            f"{write_seconds(every)}; raise `repeat.every`"
+        )
+    first = entry.at if entry.at is not None else every - longest
+    turn = 0
+    while first + turn * every + longest <= load_s and turn != entry.repeat.times:
+        yield first + turn * every
+        turn += 1
+    if turn == 0:
+        raise ValueError(f"nemesis[{index}]: not even one turn fits the load of {write_seconds(load_s)}")
+
+
+def _longest(entry: suite.Timed) -> float:
+    if isinstance(entry, suite.Sequence):
+        return sum(step.after + _longest(step) for step in entry.steps)
+    assert not isinstance(entry, suite.Sequence)
+    length = longest_of(entry.length())
+    return entry.lag + length if isinstance(entry, suite.LeaderKillLagging) else length
+
+
+def _occurrence(entry: suite.NemesisEntry, name: str, start: float, seed: int) -> Iterator[ScheduledFault]:
+    if not isinstance(entry, suite.Sequence):
+        yield _scheduled(entry, name, start, seed, follows=None)
+        return
+    at, follows = start, None
+    for number, step in enumerate(entry.steps, start=1):
+        at += step.after
+        scheduled = _scheduled(step, f"{name}-{number}-{step.fault}", at, seed, follows)
+        yield scheduled
+        at, follows = scheduled.ends_at_s, scheduled.id
+
+
+def _scheduled(options: suite.FaultOptions, name: str, at: float, seed: int, follows: str | None) -> ScheduledFault:
+    own_seed = f"{seed}/nemesis/{name}"
+    for_s = drawn(options.length(), random.Random(f"{own_seed}/duration"))
+    bare = options.model_copy(update={"at": None, "duration": None, "repeat": None, "after": 0.0})
+    return ScheduledFault(name, round(at, 3), for_s, bare, own_seed, follows)
