@@ -1,0 +1,122 @@
+"""Every message of the wire protocol that Squall speaks: one module per API, and the table of APIs.
+
+Classes whose name serves in both directions carry `Request` or `Response` at the end. `APIS` maps an API key to its
+request, its response and the versions there are; which of them a listener offers is `node/dispatch.py`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from squall.nodes.protocol.messages import (
+    allocate_producer_ids,
+    alter_partition,
+    api_versions,
+    begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_quorum,
+    end_quorum_epoch,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    vote,
+)
+from squall.nodes.protocol.schema import Message
+
+
+class ApiKey(IntEnum):
+    """Kafka's API keys, as far as they are spoken here."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    DESCRIBE_CLUSTER = 60
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row of the table of APIs; `versions` are inclusive."""
+
+    key: ApiKey
+    request: type[Message]
+    response: type[Message]
+    versions: tuple[int, int]
+
+
+def _api(key: ApiKey, request: type[Message], response: type[Message]) -> Api:
+    return Api(key, request, response, request.VERSIONS)
+
+
+_TABLE = (
+    _api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceResponse),
+    _api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchResponse),
+    _api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
+    _api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
+    _api(ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest, find_coordinator.FindCoordinatorResponse),
+    _api(ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
+    _api(ApiKey.CREATE_TOPICS, create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse),
+    _api(ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse),
+    _api(ApiKey.INIT_PRODUCER_ID, init_producer_id.InitProducerIdRequest, init_producer_id.InitProducerIdResponse),
+    _api(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        offset_for_leader_epoch.OffsetForLeaderEpochRequest,
+        offset_for_leader_epoch.OffsetForLeaderEpochResponse,
+    ),
+    _api(ApiKey.DESCRIBE_CONFIGS, describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse),
+    _api(
+        ApiKey.CREATE_PARTITIONS, create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse
+    ),
+    _api(ApiKey.VOTE, vote.VoteRequest, vote.VoteResponse),
+    _api(
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        begin_quorum_epoch.BeginQuorumEpochRequest,
+        begin_quorum_epoch.BeginQuorumEpochResponse,
+    ),
+    _api(ApiKey.END_QUORUM_EPOCH, end_quorum_epoch.EndQuorumEpochRequest, end_quorum_epoch.EndQuorumEpochResponse),
+    _api(ApiKey.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest, describe_quorum.DescribeQuorumResponse),
+    _api(ApiKey.ALTER_PARTITION, alter_partition.AlterPartitionRequest, alter_partition.AlterPartitionResponse),
+    _api(ApiKey.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse),
+    _api(
+        ApiKey.BROKER_REGISTRATION,
+        broker_registration.BrokerRegistrationRequest,
+        broker_registration.BrokerRegistrationResponse,
+    ),
+    _api(ApiKey.BROKER_HEARTBEAT, broker_heartbeat.BrokerHeartbeatRequest, broker_heartbeat.BrokerHeartbeatResponse),
+    _api(
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        allocate_producer_ids.AllocateProducerIdsRequest,
+        allocate_producer_ids.AllocateProducerIdsResponse,
+    ),
+)
+
+APIS: dict[int, Api] = {int(api.key): api for api in _TABLE}
+FLEXIBLE_FROM: dict[int, int] = {int(api.key): api.request.FLEXIBLE_FROM for api in _TABLE}
+API_VERSIONS = int(ApiKey.API_VERSIONS)

@@ -1,0 +1,307 @@
+"""Requests as components see them, and the pure halves of a connection: no sockets, no clocks.
+
+A component on the serving side is handed a `ServerRequest` and answers it once, now or later. A component that asks
+somebody else appends an `OutboundRequest` to its list; who resolves the destination and carries it is
+`node/links.py`'s business. `ClientSession` and `ServerSession` hold what one connection has to remember: correlation
+ids and deadlines on the asking side, versions on the answering side. `FrameReader` cuts a byte stream into frames.
+
+Time is `now`, integer microseconds, always passed in. Whatever a peer may send wrongly is a `ProtocolError`; whoever
+catches it closes the connection (HX: the node lives on).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from squall.nodes.protocol import headers
+from squall.nodes.protocol.compiler import Buffer
+from squall.nodes.protocol.errors import ErrorCode, ProtocolError
+from squall.nodes.protocol.messages import API_TABLE, Api, ApiKey
+from squall.nodes.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from squall.nodes.protocol.schema import Message
+
+MAX_FRAME = 100 << 20
+"""Kafka's `socket.request.max.bytes`: a longer frame is refused before it is read."""
+
+
+# -- destinations and requests of components -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToBroker:
+    """A broker, by id, on its inter-broker listener."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToVoter:
+    """A controller of the quorum, by id."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToActiveController:
+    """Whoever leads the metadata quorum when the request is sent."""
+
+
+Destination = ToBroker | ToVoter | ToActiveController
+
+
+@dataclass(slots=True, eq=False)
+class OutboundRequest:
+    """What a component asks of another node.
+
+    `complete(now, response)` is called exactly once, with None on timeout or disconnect. `timeout` is in microseconds
+    from the moment the node drains the request.
+    """
+
+    destination: Destination
+    message: Message
+    timeout: int
+    complete: Callable[[int, Message | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a request ended: with a response, with silence (acks=0), or with the end of its connection."""
+
+    response: Message | None = None
+    close: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ServerRequest:
+    """One request from a peer, to be answered once by one of the three methods below.
+
+    `closed` is set when the connection is gone; whoever parked the request drops it then. An answer to a closed
+    request is ignored, a second answer is a bug and raises. `on_answer` is set by whoever keeps the connection, which
+    sends responses in request order.
+    """
+
+    api_key: int
+    api_version: int
+    body: Message
+    client_id: str | None
+    listener: str
+    connection: int
+    received_at: int
+    correlation_id: int = 0
+    closed: bool = False
+    answer: Answer | None = None
+    on_answer: Callable[[ServerRequest], None] | None = field(default=None, repr=False)
+
+    def respond(self, response: Message) -> None:
+        self._settle(Answer(response=response))
+
+    def respond_nothing(self) -> None:
+        """The peer expects no response (acks=0)."""
+        self._settle(Answer())
+
+    def close_connection(self) -> None:
+        self._settle(Answer(close=True))
+
+    def _settle(self, answer: Answer) -> None:
+        if self.answer is not None:
+            raise RuntimeError(f"request {self.correlation_id} of connection {self.connection} is answered twice")
+        self.answer = answer
+        if not self.closed and self.on_answer is not None:
+            self.on_answer(self)
+
+    def chunks(self) -> list[Buffer]:
+        """The response as a frame; empty if there is none to send."""
+        if self.answer is None or self.answer.response is None:
+            return []
+        return headers.encode_response(self.api_key, self.api_version, self.correlation_id, self.answer.response)
+
+
+# -- the answering half --------------------------------------------------------------------------------------------
+
+Versions = Mapping[int, tuple[int, int]]
+"""Which API keys a listener serves, and which versions of each."""
+
+
+class ServerSession:
+    """What the answering end of one connection knows: whose it is, and which versions it speaks.
+
+    `received` gives a request for a component, or settles the frame itself: an ApiVersions request of a version we do
+    not know is answered in version 0 with error 35 and our table, as Kafka does, so that any client can find common
+    ground. Anything else we do not serve is a ProtocolError, which ends the connection.
+    """
+
+    def __init__(self, connection: int, listener: str, versions: Versions) -> None:
+        self.connection = connection
+        self.listener = listener
+        self.versions = versions
+
+    def received(self, now: int, frame: Buffer) -> ServerRequest:
+        """The request in a frame; already answered (`request.answer` is set) if we had to refuse its version."""
+        header, body = headers.parse_request_header(frame)
+        first, last = self._served(header.api_key)
+        if header.api_key == ApiKey.API_VERSIONS and not first <= header.api_version <= last:
+            return self._downgraded(now, header)
+        if not first <= header.api_version <= last:
+            raise ProtocolError(
+                f"{API_TABLE[header.api_key].name} v{header.api_version} is not served on listener {self.listener}, "
+                f"which serves v{first} to v{last}"
+            )
+        message = headers.decode_request_body(header, body)
+        return self._request(now, header, header.api_version, message)
+
+    def _served(self, api_key: int) -> tuple[int, int]:
+        try:
+            return self.versions[api_key]
+        except KeyError:
+            raise ProtocolError(f"API key {api_key} is not served on listener {self.listener}") from None
+
+    def _downgraded(self, now: int, header: headers.RequestHeader) -> ServerRequest:
+        request = self._request(now, header, 0, Message())
+        request.respond(api_versions_response(self.versions, ErrorCode.UNSUPPORTED_VERSION))
+        return request
+
+    def _request(self, now: int, header: headers.RequestHeader, version: int, body: Message) -> ServerRequest:
+        return ServerRequest(
+            header.api_key,
+            version,
+            body,
+            header.client_id,
+            self.listener,
+            self.connection,
+            now,
+            header.correlation_id,
+        )
+
+
+def api_versions_response(versions: Versions, error: int = 0) -> ApiVersionsResponse:
+    """The table of a listener, by API key."""
+    table = [
+        ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in sorted(versions.items())
+    ]
+    return ApiVersionsResponse(error_code=int(error), api_keys=table)
+
+
+# -- the asking half -----------------------------------------------------------------------------------------------
+
+Complete = Callable[[int, Message | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    correlation_id: int
+    api: Api
+    version: int
+    deadline: int
+    complete: Complete
+
+
+class ClientSession:
+    """What the asking end of one connection remembers.
+
+    Responses come in the order of requests; one out of order is a ProtocolError. Every `complete` is called exactly
+    once: with the response, or with None when its deadline passes or the connection ends. A request whose deadline
+    passes ends the connection (`expired` says so), because its response may still come and block the others.
+    """
+
+    def __init__(self, client_id: str | None) -> None:
+        self.client_id = client_id
+        self._next_id = 0
+        self._sent: deque[_Sent] = deque()
+
+    def __len__(self) -> int:
+        """Requests on their way."""
+        return len(self._sent)
+
+    def send(self, message: Message, version: int, now: int, deadline: int, complete: Complete) -> list[Buffer]:
+        """The frame of a request whose response `complete(now, response)` will get. Raises ProtocolError."""
+        api = API_TABLE[message.API_KEY]
+        chunks = self._encode(message, version)
+        self._sent.append(_Sent(self._next_id, api, version, deadline, complete))
+        self._advance()
+        return chunks
+
+    def send_only(self, message: Message, version: int) -> list[Buffer]:
+        """The frame of a request that has no response (acks=0)."""
+        chunks = self._encode(message, version)
+        self._advance()
+        return chunks
+
+    def _encode(self, message: Message, version: int) -> list[Buffer]:
+        return headers.encode_request(message.API_KEY, version, self._next_id, self.client_id, message)
+
+    def _advance(self) -> None:
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+
+    def received(self, now: int, frame: Buffer) -> None:
+        """Hand a response to its owner. Raises ProtocolError; then the caller closes the connection."""
+        correlation_id = headers.correlation_id_of(frame)
+        if not self._sent:
+            raise ProtocolError(f"a response with correlation id {correlation_id} to no request")
+        sent = self._sent[0]
+        if sent.correlation_id != correlation_id:
+            raise ProtocolError(f"a response with correlation id {correlation_id}, expected {sent.correlation_id}")
+        _, response = headers.decode_response(sent.api.key, sent.version, frame)
+        self._sent.popleft()
+        sent.complete(now, response)
+
+    def expired(self, now: int) -> bool:
+        """Whether some request has waited past its deadline; then the caller calls `closed` and closes."""
+        return any(sent.deadline <= now for sent in self._sent)
+
+    def deadline(self) -> int:
+        """When the next request expires; 2**63-1 if nothing is on its way."""
+        return min((sent.deadline for sent in self._sent), default=2**63 - 1)
+
+    def closed(self, now: int) -> None:
+        """The connection is gone: nobody will answer."""
+        while self._sent:
+            self._sent.popleft().complete(now, None)
+
+
+# -- framing -------------------------------------------------------------------------------------------------------
+
+
+def frame_length(prefix: Buffer, limit: int = MAX_FRAME) -> int:
+    """The length of a frame from its four-byte prefix. Raises ProtocolError if it is negative or above the limit."""
+    length = int.from_bytes(prefix[:4], "big", signed=True)
+    if not 0 <= length <= limit:
+        raise ProtocolError(f"a frame of {length} bytes; the limit is {limit}")
+    return length
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, for hosts that read whole chunks. Memory is bounded by limit plus one chunk.
+
+    `feed` yields the frames a chunk completes. A frame within one chunk is a view of it, so the chunk must not be
+    changed as long as the frame is in use.
+    """
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._needed = 4
+
+    def feed(self, chunk: Buffer) -> Iterator[memoryview]:
+        """The frames that are complete now. Raises ProtocolError; the reader is of no use afterwards."""
+        view = memoryview(chunk)
+        position = 0
+        while self._pending:
+            taken = min(self._needed - len(self._pending), len(view) - position)
+            self._pending += view[position : position + taken]
+            position += taken
+            if len(self._pending) < self._needed:
+                return
+            self._needed = 4 + frame_length(self._pending, self._limit)
+            if len(self._pending) == self._needed:
+                frame, self._pending, self._needed = self._pending, bytearray(), 4
+                yield memoryview(frame)[4:]
+        while len(view) - position >= 4:
+            end = position + 4 + frame_length(view[position : position + 4], self._limit)
+            if end > len(view):
+                self._needed = end - position
+                break
+            yield view[position + 4 : end]
+            position = end
+        self._pending += view[position:]
