@@ -1,0 +1,124 @@
+"""The real disk: `nodes.ports.Disk` on one directory of the host's file system.
+
+A node has one thread and owns its directory alone, so a file's size is kept here instead of asked for, and appends go
+to that position by one vectored call. Durability is fdatasync for content (it covers a changed size) and fsync of the
+directory for names. Paths are checked: nothing outside the root can be named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+IOV_MAX = 1024
+"""The most chunks one vectored write takes on Linux."""
+
+_sync_content = getattr(os, "fdatasync", os.fsync)
+
+
+class RealFile:
+    """An open file; see `nodes.ports.File`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+        data = os.pread(self._descriptor, length, offset)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        missing, position = length - len(data), offset + len(data)
+        while missing and (more := os.pread(self._descriptor, missing, position)):
+            parts.append(more)
+            missing -= len(more)
+            position += len(more)
+        return b"".join(parts)
+
+    def append(self, *chunks: bytes | bytearray | memoryview) -> None:
+        """Write the chunks at the end. After an OSError a part may be there, beyond the size this file admits to."""
+        if len(chunks) == 1:
+            size = len(chunks[0])
+            written = os.pwrite(self._descriptor, chunks[0], self._size)
+            if written != size:
+                self._write_rest([memoryview(chunks[0])[written:]], self._size + written)
+            self._size += size
+            return
+        self._size = self._write_rest([memoryview(chunk) for chunk in chunks if len(chunk)], self._size)
+
+    def _write_rest(self, views: list[memoryview], position: int) -> int:
+        """Write all of the views from a position, however often the host has to be asked; the position after them."""
+        while views:
+            written = os.pwritev(self._descriptor, views[:IOV_MAX], position)
+            position += written
+            while views and written >= len(views[0]):
+                written -= len(views.pop(0))
+            if views and written:
+                views[0] = views[0][written:]
+        return position
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        _sync_content(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """Everything below one directory, which is created if it is not there; see `nodes.ports.Disk`."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root).resolve()
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    def _path(self, path: str) -> str:
+        """The real path. Raises ValueError for one that could lead out of the root."""
+        if not path:
+            return str(self._root)
+        if path.startswith("/") or any(part in {"", ".", ".."} for part in path.split("/")):
+            raise ValueError(f"path {path!r} must be relative, without '.', '..' or empty parts")
+        return f"{self._root}/{path}"
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._path(path)))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._path(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(self._path(path), exist_ok=True)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(os.open(self._path(path), flags, 0o644))
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self._path(old), self._path(new))
+
+    def remove(self, path: str) -> None:
+        os.unlink(self._path(path))
+
+    def remove_tree(self, path: str) -> None:
+        if path and os.path.isdir(self._path(path)):
+            shutil.rmtree(self._path(path))
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

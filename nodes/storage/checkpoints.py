@@ -1,0 +1,142 @@
+"""Kafka's small text files beside the logs, written so that a crash leaves the old file or the new one, whole.
+
+    replication-offset-checkpoint, recovery-point-offset-checkpoint    high watermarks and recovery points
+    leader-epoch-checkpoint                                            one per log directory
+    meta.properties                                                    who owns this directory
+    .kafka_cleanshutdown                                               the last stop was a clean one
+
+A checkpoint file is a version, a count, and so many lines of space-separated fields. Writing is: a temporary file,
+fsync, rename, fsync of the directory. What cannot be read is reported with its file and line, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from squall.nodes.ports import Disk
+from squall.nodes.storage.errors import CorruptFile
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+TopicPartition = tuple[str, int]
+
+
+def join(directory: str, name: str) -> str:
+    """A path below a directory; the root of the disk is the empty string."""
+    return f"{directory}/{name}" if directory else name
+
+
+def write_atomically(disk: Disk, path: str, *chunks: bytes | bytearray | memoryview) -> None:
+    """Replace a file in one step that survives a crash at any point."""
+    temporary = f"{path}.tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.append(*chunks)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.rpartition("/")[0])
+
+
+def read_whole(disk: Disk, path: str) -> bytes | None:
+    """The content of a file, None if there is no such file."""
+    if not disk.exists(path):
+        return None
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    if disk.exists(path):
+        disk.remove(path)
+
+
+# -- checkpoint files ----------------------------------------------------------------------------------------------
+
+
+def write_lines(disk: Disk, path: str, lines: Iterable[str]) -> None:
+    """Write a version 0 checkpoint file."""
+    entries = list(lines)
+    write_atomically(disk, path, "\n".join(["0", str(len(entries)), *entries, ""]).encode())
+
+
+def read_lines(disk: Disk, path: str, fields: int) -> list[list[str]]:
+    """The entries of a checkpoint file, empty if there is none. Raises CorruptFile."""
+    content = read_whole(disk, path)
+    if content is None:
+        return []
+    lines = content.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
+        raise CorruptFile(f"{path}: line 1 must be the version 0 and line 2 a count; remove the file to rebuild it")
+    entries = [line.split(" ") for line in lines[2:]]
+    if len(entries) != int(lines[1]):
+        raise CorruptFile(f"{path}: line 2 promises {lines[1]} entries, there are {len(entries)}; remove the file")
+    for number, entry in enumerate(entries, start=3):
+        if len(entry) != fields:
+            raise CorruptFile(f"{path}: line {number} has {len(entry)} fields, expected {fields}; remove the file")
+    return entries
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Write an offset per topic-partition: high watermarks or recovery points."""
+    write_lines(disk, path, (f"{topic} {number} {offsets[topic, number]}" for topic, number in sorted(offsets)))
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint file, empty if there is none. Raises CorruptFile."""
+    offsets: dict[TopicPartition, int] = {}
+    for topic, number, offset in read_lines(disk, path, 3):
+        try:
+            offsets[topic, int(number)] = int(offset)
+        except ValueError:
+            raise CorruptFile(f"{path}: {topic} {number} {offset!r} is not an offset; remove the file") from None
+    return offsets
+
+
+# -- properties and the clean-shutdown marker ----------------------------------------------------------------------
+
+
+def write_properties(disk: Disk, path: str, properties: Mapping[str, str]) -> None:
+    write_atomically(disk, path, "".join(f"{name}={properties[name]}\n" for name in sorted(properties)).encode())
+
+
+def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
+    """The properties of a file, None if there is none. Raises CorruptFile."""
+    content = read_whole(disk, path)
+    if content is None:
+        return None
+    properties: dict[str, str] = {}
+    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise CorruptFile(f"{path}: line {number} {text!r} has no '='; write name=value")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def mark_clean_shutdown(disk: Disk, directory: str, content: str = "") -> None:
+    """Say that every log below the directory was closed. `content` may carry the broker's last epoch."""
+    write_atomically(disk, join(directory, CLEAN_SHUTDOWN), content.encode())
+
+
+def take_clean_shutdown(disk: Disk, directory: str) -> str | None:
+    """The marker's content if the last stop was clean, None if not; the marker is consumed, durably."""
+    path = join(directory, CLEAN_SHUTDOWN)
+    content = read_whole(disk, path)
+    if content is None:
+        return None
+    disk.remove(path)
+    disk.sync_directory(directory)
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,122 @@
+"""The leader epoch cache: at which offset each leader epoch began in this log (KIP-101, KIP-279, KIP-320).
+
+It is what makes truncation after a leader change exact (DP-13): two logs that agree on (epoch, offset) agree on all
+before it, so the place to cut is where the common epochs end, and never merely the high watermark.
+
+Invariant: epochs and start offsets both increase strictly from entry to entry, so that an entry's end is the next
+one's start. An assignment that would break this removes what contradicts it: later entries are wrong the moment an
+earlier epoch is known to start at or before them.
+
+An assignment is durable when `assign` returns (rules 9 and 14): a leader that forgot its own epoch could hand out
+the same (epoch, offset) twice. Removals may be lost in a crash, because opening a log truncates the cache again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from squall.nodes.ports import Disk
+from squall.nodes.storage.checkpoints import LEADER_EPOCHS, join, read_lines, write_lines
+from squall.nodes.storage.errors import CorruptFile
+
+UNKNOWN = (-1, -1)
+
+
+class LeaderEpochCache:
+    """(epoch, start offset) entries of one log, kept in `leader-epoch-checkpoint`."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = join(directory, LEADER_EPOCHS)
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in self._read():
+            self._push(epoch, start)
+
+    def _read(self) -> list[tuple[int, int]]:
+        try:
+            entries = [(int(epoch), int(start)) for epoch, start in read_lines(self._disk, self._path, 2)]
+        except ValueError:
+            raise CorruptFile(f"{self._path}: entries must be two integers; remove the file to rebuild it") from None
+        return entries
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int | None:
+        """The largest epoch known, None if none is."""
+        return self._epochs[-1] if self._epochs else None
+
+    def start_of(self, epoch: int) -> int | None:
+        """Where an epoch began, None if it is not known here."""
+        at = bisect_left(self._epochs, epoch)
+        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The epoch that wrote (or would write) an offset, None if it lies before all entries."""
+        at = bisect_right(self._starts, offset) - 1
+        return self._epochs[at] if at >= 0 else None
+
+    def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
+        """The largest known epoch not above `epoch`, and where it ends (rule 13).
+
+        The latest epoch ends at the log's end. An epoch older than all entries ends where the first entry starts;
+        it is returned as asked for, since nothing here contradicts it. Without any entry: (-1, -1).
+        """
+        if epoch < 0 or not self._epochs:
+            return UNKNOWN
+        above = bisect_right(self._epochs, epoch)
+        end = self._starts[above] if above < len(self._epochs) else log_end
+        return (self._epochs[above - 1] if above > 0 else epoch), end
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Record where an epoch begins, durably. False if it had begun already; then nothing is written."""
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        self._push(epoch, start_offset)
+        self.save()
+        return True
+
+    def _push(self, epoch: int, start_offset: int) -> None:
+        """Remove what contradicts the entry, then append it unless its epoch had begun earlier."""
+        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        if not self._epochs or self._epochs[-1] < epoch:
+            self._epochs.append(epoch)
+            self._starts.append(start_offset)
+
+    def observe(self, epoch: int, start_offset: int) -> None:
+        """Record an epoch met in the log during recovery; the caller saves."""
+        if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
+            self._push(epoch, start_offset)
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Forget epochs that begin at or after `offset` (rule 14), whether or not records were cut."""
+        keep = bisect_left(self._starts, offset)
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self.save()
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Forget epochs that end at or before `offset`; the one that spans it begins there from now on."""
+        last = bisect_right(self._starts, offset) - 1
+        if last > 0 or (last == 0 and self._starts[0] < offset):
+            del self._epochs[:last], self._starts[:last]
+            self._starts[0] = offset
+            self.save()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self.save()
+
+    def save(self) -> None:
+        write_lines(self._disk, self._path, (f"{epoch} {start}" for epoch, start in self.entries))

@@ -1,0 +1,189 @@
+"""What a log knows of idempotent producers: enough to tell a retry from a new batch (KIP-98, rules 5 to 7).
+
+Per producer id: its epoch and its last five batches, as many as a client may have in flight. The state is a function
+of the log's content alone, so followers and restarted replicas build the same from the batches they hold; the
+snapshot files only spare replaying the whole log. A snapshot named N holds the state before offset N.
+
+`check` judges a batch before a leader appends it, `update` follows what was appended. Producer ids do not expire:
+expiry by a clock that faults may set would break the promise for a producer that is alive.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from squall.nodes.ports import Disk
+from squall.nodes.storage.checkpoints import join, read_whole, remove_if_there, write_atomically
+from squall.nodes.storage.errors import LogError
+
+BATCHES_KEPT = 5
+SEQUENCES = 1 << 31
+"""Sequence numbers wrap from 2^31-1 to 0."""
+
+_HEAD = struct.Struct(">HIQ")
+_PRODUCER = struct.Struct(">qhB")
+_BATCH = struct.Struct(">iiqqq")
+_VERSION = 1
+
+
+def next_sequence(sequence: int) -> int:
+    return (sequence + 1) % SEQUENCES
+
+
+def advance_sequence(sequence: int, by: int) -> int:
+    return (sequence + by) % SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedBatch:
+    """One batch of a producer as it stands in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerState:
+    """One producer id: its epoch and last batches, oldest first. An epoch may have no batch yet."""
+
+    __slots__ = ("batches", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[ProducedBatch] = []
+
+
+class ProducerStates:
+    """All producers of one log."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._states: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def state_of(self, producer_id: int) -> ProducerState | None:
+        return self._states.get(producer_id)
+
+    # -- the rules ------------------------------------------------------------------------------------------------
+
+    def check(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> ProducedBatch | None:
+        """The earlier append that this batch repeats, or None if it is new and in order. Raises LogError."""
+        state = self._states.get(producer_id)
+        if state is None:
+            return None
+        if epoch < state.epoch:
+            raise LogError(
+                "INVALID_PRODUCER_EPOCH", f"producer {producer_id} came with epoch {epoch}, it has {state.epoch}"
+            )
+        if epoch > state.epoch:
+            if first_sequence != 0:
+                raise LogError(
+                    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+                    f"producer {producer_id} began epoch {epoch} at sequence {first_sequence}, expected 0",
+                )
+            return None
+        if not state.batches:
+            return None
+        last_sequence = advance_sequence(first_sequence, count - 1)
+        for batch in state.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        expected = next_sequence(state.batches[-1].last_sequence)
+        if first_sequence != expected:
+            raise LogError(
+                "OUT_OF_ORDER_SEQUENCE_NUMBER",
+                f"producer {producer_id} epoch {epoch} came with sequence {first_sequence}, expected {expected}",
+            )
+        return None
+
+    def update(
+        self, producer_id: int, epoch: int, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
+    ) -> None:
+        """Follow a batch that is in the log. Never refuses: the leader has judged it."""
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(epoch)
+        elif epoch != state.epoch:
+            state.epoch = epoch
+            state.batches.clear()
+        last_sequence = advance_sequence(first_sequence, last_offset - first_offset)
+        batches = state.batches
+        batches.append(ProducedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+
+    def clear(self) -> None:
+        self._states.clear()
+
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def _path(self, offset: int) -> str:
+        return join(self._directory, f"{offset:020d}.snapshot")
+
+    def snapshots(self) -> list[int]:
+        """Offsets of the snapshot files, ascending."""
+        names = self._disk.list(self._directory)
+        return [int(name[:20]) for name in names if name.endswith(".snapshot") and name[:20].isdigit()]
+
+    def take_snapshot(self, offset: int) -> None:
+        """Write the state before `offset`."""
+        body = self._encode()
+        write_atomically(self._disk, self._path(offset), _HEAD.pack(_VERSION, zlib.crc32(body), len(body)), body)
+
+    def restore(self, offset: int) -> int | None:
+        """Load the newest sound snapshot at or below `offset` and return its offset, None if there is none.
+
+        Snapshots above `offset` describe records that are gone and are deleted; corrupt ones are passed over.
+        """
+        self._states.clear()
+        for at in reversed(self.snapshots()):
+            if at > offset:
+                remove_if_there(self._disk, self._path(at))
+                continue
+            content = read_whole(self._disk, self._path(at))
+            if content is not None and self._decode(content):
+                return at
+            remove_if_there(self._disk, self._path(at))
+        return None
+
+    def remove_snapshots_below(self, offset: int) -> None:
+        """Keep only what a rebuild may still need: the snapshots at or above `offset`."""
+        for at in self.snapshots():
+            if at < offset:
+                remove_if_there(self._disk, self._path(at))
+
+    def _encode(self) -> bytes:
+        out = bytearray()
+        for producer_id in sorted(self._states):
+            state = self._states[producer_id]
+            out += _PRODUCER.pack(producer_id, state.epoch, len(state.batches))
+            for batch in state.batches:
+                out += _BATCH.pack(
+                    batch.first_sequence, batch.last_sequence, batch.first_offset, batch.last_offset, batch.timestamp
+                )
+        return bytes(out)
+
+    def _decode(self, content: bytes) -> bool:
+        """Replace the state by a snapshot's; False, and an empty state, if the snapshot is damaged."""
+        if len(content) < _HEAD.size:
+            return False
+        version, crc, length = _HEAD.unpack_from(content)
+        body = memoryview(content)[_HEAD.size :]
+        if version != _VERSION or len(body) != length or zlib.crc32(body) != crc:
+            return False
+        at = 0
+        while at < length:
+            producer_id, epoch, count = _PRODUCER.unpack_from(body, at)
+            at += _PRODUCER.size
+            state = self._states[producer_id] = ProducerState(epoch)
+            for _ in range(count):
+                state.batches.append(ProducedBatch(*_BATCH.unpack_from(body, at)))
+                at += _BATCH.size
+        return True
