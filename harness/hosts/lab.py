@@ -56,12 +56,16 @@ LAB_USER_ID = 1000
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NEEDED_TOOLS = {"sshd": "openssh-server", "ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
 
-# Of the machine's /etc, what programs on a host need; accounts, names and sshd's own files are written afresh.
-SHARED_ETC = (
-    "alternatives", "bash.bashrc", "debian_version", "environment", "inputrc", "iproute2", "ld.so.cache",
-    "ld.so.conf", "ld.so.conf.d", "localtime", "login.defs", "lsb-release", "magic", "mime.types", "nsswitch.conf",
-    "os-release", "pam.conf", "pam.d", "profile", "protocols", "python3", "python3.11", "python3.12", "python3.13",
-    "rpc", "security", "services", "shells", "sudo.conf", "terminfo", "timezone", "xattr.conf",
+# Of the machine's /etc, what programs on a host need: these files as copies, these directories as read-only views
+# (copying their hundreds of links for every host would take longer than all the rest). Accounts, names and sshd's
+# own files are written afresh.
+SHARED_ETC_FILES = (
+    "bash.bashrc", "debian_version", "environment", "inputrc", "ld.so.cache", "ld.so.conf", "localtime", "login.defs",
+    "lsb-release", "magic", "mime.types", "nsswitch.conf", "os-release", "pam.conf", "profile", "protocols", "rpc",
+    "services", "shells", "sudo.conf", "timezone", "xattr.conf",
+)  # fmt: skip
+SHARED_ETC_DIRECTORIES = (
+    "alternatives", "iproute2", "java-*", "ld.so.conf.d", "pam.d", "python3*", "security", "terminfo",
 )  # fmt: skip
 
 SSHD_CONFIG = """\
@@ -282,7 +286,7 @@ def _plan(
         "mount_point": str(directory / "root"),
         "switch_address": SWITCH_ADDRESS,
         "prefix_length": PREFIX_LENGTH,
-        "read_only": [*_interpreter_directories(), *read_only],
+        "read_only": [*_shared_etc_directories(), *_interpreter_directories(), *read_only],
         "hosts": [
             {
                 "name": host.name,
@@ -294,6 +298,11 @@ def _plan(
             for host in hosts
         ],
     }
+
+
+def _shared_etc_directories() -> list[str]:
+    found = (path for pattern in SHARED_ETC_DIRECTORIES for path in Path("/etc").glob(pattern))
+    return sorted(str(path) for path in found if path.is_dir() and not path.is_symlink())
 
 
 def _interpreter_directories() -> list[str]:
@@ -317,16 +326,9 @@ def _make_key(path: Path) -> str:
 def _make_etc(template: Path, hosts: tuple[HostSpec, ...]) -> None:
     """/etc as all hosts have it; made once and copied."""
     template.mkdir(mode=0o755)
-    for name in SHARED_ETC:
-        source, target = Path("/etc", name), template / name
-        if source.is_symlink() and not source.is_dir():
-            target.write_bytes(source.read_bytes()) if source.exists() else None
-        elif source.is_dir():
-            shutil.copytree(source, target, symlinks=True)
-        elif source.exists():
-            shutil.copy2(source, target)
-    for java in Path("/etc").glob("java-*"):
-        shutil.copytree(java, template / java.name, symlinks=True)
+    for name in SHARED_ETC_FILES:
+        if Path("/etc", name).is_file():
+            shutil.copy2(Path("/etc", name), template / name)
     _write_accounts(template)
     names = "".join(f"{host.address}\t{host.name}\n" for host in hosts)
     (template / "hosts").write_text(f"127.0.0.1\tlocalhost\n{SWITCH_ADDRESS}\tcontrol\n{names}")
