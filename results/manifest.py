@@ -1,0 +1,118 @@
+"""`run.json`: everything about a run that a checker, a report or a person needs and the history does not hold.
+
+Knowledge travels in the manifest, not by import: `results` never asks the harness, the workloads or the
+cluster. It is written when a run starts, with `completed` false, and again when it ends, so that a run whose
+control process was killed still has one and can be judged for what it recorded. It holds no secrets.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from squall.results.segments import IllFormedHistory
+
+MANIFEST_FILE: Final = "run.json"
+
+
+class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic under test. `topic_id` as Kafka prints it, in base64."""
+
+    partitions: int
+    topic_id: str = ""
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+
+
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A host of the run, in words for people; `facts` are name and value."""
+
+    name: str
+    address: str = ""
+    roles: tuple[str, ...] = ()
+    facts: dict[str, str] = {}
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scenario says must come of it."""
+
+    verdict: Literal["valid", "invalid", "unknown"] = "valid"
+    anomalies: tuple[str, ...] = ()
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one run.
+
+    Times in nanoseconds are on the history's clock: `load_started` is second 0 of every report. `profile` is
+    the consistency model: `kafka`, or `lin` where reads must be linearizable. `faults_planned` counts the
+    fault windows of the schedule; fewer in `nemesis.parquet` means that some were never injected. `trouble`
+    lists what went wrong outside the system under test (a host that went away, an interrupted run): each
+    makes the verdict unknown. `command` repeats the run.
+    """
+
+    run_id: str
+    scenario: str
+    seed: int
+    topics: dict[str, TopicFacts]
+    suite: str = ""
+    description: str = ""
+    covers: tuple[str, ...] = ()
+    started: str = ""
+    command: str = ""
+    load_started: int | None = None
+    load_ended: int | None = None
+    completed: bool = False
+    profile: Literal["kafka", "lin"] = "kafka"
+    checks: tuple[str, ...] = ("log", "availability")
+    fault_free: bool = False
+    faults_planned: int = 0
+    min_acknowledged: int = 1000
+    expect: Expected = Expected()
+    mutants: tuple[str, ...] = ()
+    final_read: str = ""
+    trouble: tuple[str, ...] = ()
+    workload: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    node_config: dict[str, str] = {}
+    schedule_hash: str = ""
+    trace_hash: str = ""
+    versions: dict[str, str] = {}
+    machine: dict[str, str] = {}
+    hosts: tuple[HostFacts, ...] = ()
+    world: Literal["hosts", "simulation"] = "hosts"
+
+    def save(self, run_dir: Path | str) -> Path:
+        """Write it whole or not at all: a killed control process leaves the old one."""
+        target = Path(run_dir) / MANIFEST_FILE
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_suffix(".json.new")
+        with draft.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+        return target
+
+    def with_changes(self, **changes: Any) -> Manifest:
+        """The same manifest with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+    @classmethod
+    def load(cls, run_dir: Path | str) -> Manifest:
+        """Raises IllFormedHistory naming the file and the field."""
+        path = Path(run_dir) / MANIFEST_FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except OSError as trouble:
+            raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
+        except msgspec.ValidationError as trouble:
+            raise IllFormedHistory(path, None, f"is not a manifest: {trouble}") from trouble
+        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+            raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
+
+    @property
+    def topic_partitions(self) -> list[tuple[str, int]]:
+        return [(name, number) for name, facts in sorted(self.topics.items()) for number in range(facts.partitions)]
