@@ -1,0 +1,181 @@
+"""What a person sees of a run: one line per stage, a moving line under load, one line per fault.
+
+    lab        6 hosts up in 0.6 s                      controllers c1 c2 c3 · brokers b1 b2 b3
+    load   ━━━━━━━━━━━━━━━━━━━━ 60/60 s   sends 61 204 ok · 37 info · 0 fail   polls 58 911   2 034 op/s   p99 41 ms
+    fault   05 s  isolate   b2 (leader of events/3)    ✔ deaf to 5 of 5   healed 15 s ✔
+
+Every line answers what is happening, to whom, did it take, how long yet. On a terminal the load line moves and
+faults change in place; elsewhere (a file, CI) each line is printed once, when it is final, and the load line every
+ten seconds. Colours and marks never carry meaning alone: ✔ and ✘ stand beside words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from squall.harness.load import LoadTotals
+from squall.results.segments import FaultWindow
+
+LABEL_WIDTH = 11
+DETAIL_COLUMN = 52
+BAR_WIDTH = 26
+QUIET_SECONDS = 10.0
+THIN_SPACE = "\u2009"
+CHECK, CROSS = "✔", "✘"
+
+
+def grouped(number: int) -> str:
+    """61204 as `61 204`."""
+    return f"{number:,}".replace(",", " ")
+
+
+def stage_line(label: str, text: str, detail: str = "") -> Text:
+    """A stage's line: label, what happened, and beside it what it concerns."""
+    line = Text(f"{label:<{LABEL_WIDTH}}", style="bold")
+    line.append(f"{text:<{DETAIL_COLUMN - LABEL_WIDTH}}" if detail else text, style="not bold")
+    if detail:
+        line.append(detail, style="dim not bold")
+    return line
+
+
+def load_line(elapsed: float, total: float, totals: LoadTotals, per_second: float) -> Text:
+    """Progress of the load, with what it has done so far."""
+    share = min(1.0, elapsed / total) if total else 1.0
+    filled = round(share * BAR_WIDTH)
+    line = Text(f"{'load':<7}", style="bold")
+    line.append("━" * filled, style="green not bold")
+    line.append("━" * (BAR_WIDTH - filled), style="bright_black not bold")
+    line.append(f" {min(elapsed, total):.0f}/{total:.0f} s   ", style="not bold")
+    sends = " · ".join(
+        [
+            f"sends {grouped(totals.of('send', 'ok'))} ok",
+            f"{grouped(totals.of('send', 'info'))} info",
+            f"{grouped(totals.of('send', 'fail'))} fail",
+        ]
+    )
+    line.append(
+        f"{sends}   polls {grouped(totals.of('poll', 'ok'))}   {grouped(round(per_second))} op/s", style="not bold"
+    )
+    p99 = totals.latency_ms(0.99)
+    if p99 is not None:
+        line.append(f"   p99 {p99:.0f} ms", style="not bold")
+    return line
+
+
+def fault_line(window: FaultWindow, load_began: int) -> Text:
+    """One fault: when, what, to whom; whether it was seen to take hold, and to end."""
+    line = Text(f"{'fault':<7}", style="bold")
+    at = "  --  " if window.injected is None else f"{seconds_since(load_began, window.injected):02.0f} s  "
+    line.append(f" {at}{window.fault:<9} ", style="not bold")
+    line.append(f"{window.summary:<32} ", style="not bold")
+    line.append_text(_took(window))
+    line.append_text(_ended(window, load_began))
+    if window.trouble:
+        line.append(f"   {window.trouble}", style="yellow not bold")
+    return line
+
+
+def _took(window: FaultWindow) -> Text:
+    if window.took is None:
+        return Text("…", style="dim not bold") if not window.trouble else Text("")
+    if window.took:
+        return Text(f"{CHECK} {window.during}", style="green not bold")
+    return Text(f"{CROSS} no evidence: {window.during or 'nothing was seen of it'}", style="yellow not bold")
+
+
+def _ended(window: FaultWindow, load_began: int) -> Text:
+    if window.healed is None:
+        return Text("")
+    mark = CHECK if window.undone else (CROSS if window.undone is False else "…")
+    text = f"   healed {seconds_since(load_began, window.healed):.0f} s {mark}"
+    if window.after:
+        text += f"  {window.after}"
+    return Text(text, style="not bold" if window.undone is not False else "yellow not bold")
+
+
+def seconds_since(origin: int, moment: int) -> float:
+    return max(0.0, (moment - origin) / 1e9)
+
+
+class Display:
+    """Prints a run as it goes."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.live: Live | None = None
+        self.load: Text | None = None
+        self.faults: dict[str, tuple[FaultWindow, int]] = {}
+        self.printed: set[str] = set()
+        self.last_quiet = -QUIET_SECONDS
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end_load()
+
+    def stage(self, label: str, text: str, detail: str = "") -> None:
+        """A stage is over: say so."""
+        self.console.print(stage_line(label, text, detail), soft_wrap=True, highlight=False)
+
+    def blank(self) -> None:
+        self.console.print()
+
+    def say(self, text: str, style: str = "") -> None:
+        self.console.print(Text(text, style=style), soft_wrap=True, highlight=False)
+
+    def begin_load(self) -> None:
+        """From here on the load line and the faults move, until `end_load`."""
+        self.blank()
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, refresh_per_second=4, transient=False)
+            self.live.start()
+
+    def load_progress(self, elapsed: float, total: float, totals: LoadTotals, per_second: float) -> None:
+        self.load = load_line(elapsed, total, totals, per_second)
+        if self.live is not None:
+            self._refresh()
+        elif elapsed - self.last_quiet >= QUIET_SECONDS and elapsed < total:
+            self.last_quiet = elapsed
+            self.console.print(self.load, soft_wrap=True, highlight=False)
+
+    def fault(self, window: FaultWindow, load_began: int) -> None:
+        """News of a fault."""
+        self.faults[window.id] = (window, load_began)
+        if self.live is not None:
+            self._refresh()
+        elif window.id not in self.printed and (window.undone is not None or window.trouble):
+            self.printed.add(window.id)
+            self.console.print(fault_line(window, load_began), soft_wrap=True, highlight=False)
+
+    def end_load(self) -> None:
+        """The load is over; what the lines say now stays."""
+        if self.live is not None:
+            self._refresh()
+            self.live.stop()
+            self.live = None
+        elif self.load is not None:
+            for window, began in self.faults.values():
+                if window.id not in self.printed:
+                    self.console.print(fault_line(window, began), soft_wrap=True, highlight=False)
+            self.console.print(self.load, soft_wrap=True, highlight=False)
+        self.load, self.faults, self.printed = None, {}, set()
+        self.last_quiet = -QUIET_SECONDS
+
+    def _refresh(self) -> None:
+        assert self.live is not None
+        lines: list[RenderableType] = [] if self.load is None else [self.load]
+        lines += [fault_line(window, began) for window, began in self.faults.values()]
+        self.live.update(Group(*lines))
+
+
+def table_of(names: Sequence[str]) -> str:
+    """Names side by side, for a detail column."""
+    return " ".join(names)

@@ -1,0 +1,59 @@
+"""Connections of the native client in the hosts' world: Kafka frames over TCP, from the network hosts live in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+from squall.harness.hosts.network import Network
+
+CONNECT_SECONDS = 3.0
+LARGEST_FRAME = 128 << 20
+LENGTH_BYTES = 4
+
+
+class TcpStream:
+    """One connection that carries frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, frame: bytes) -> None:
+        self.writer.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+        await self.writer.drain()
+
+    async def receive(self) -> bytes:
+        try:
+            length = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES), "big", signed=True)
+            if not 0 <= length <= LARGEST_FRAME:
+                raise ConnectionError(f"the peer announced a frame of {length} bytes")
+            return await self.reader.readexactly(length)
+        except asyncio.IncompleteReadError:
+            raise ConnectionError("the peer closed the connection") from None
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError, OSError):
+            self.writer.close()
+
+
+class TcpConnector:
+    """Fulfils `workloads.ports.Connector`."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    async def connect(self, host: str, port: int) -> TcpStream:
+        """Raises OSError if nobody answers in time."""
+        made = await asyncio.to_thread(self.network.socket)
+        made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await asyncio.get_running_loop().sock_connect(made, (host, port))
+        except BaseException:
+            made.close()
+            raise
+        reader, writer = await asyncio.open_connection(sock=made)
+        return TcpStream(reader, writer)

@@ -1,0 +1,170 @@
+"""The world of real hosts, rented or in the lab: from an inventory to running nodes, and back to nothing.
+
+    testbed = await Testbed.connect(inventory, network)
+    await testbed.deploy(SquallNodes(), ClusterSettings(run_id, config=…, mutants=…))
+    await testbed.start()
+    …                                    # a `World`: hosts, cluster, clock, connector, bootstrap
+    await testbed.stop(); await testbed.collect(directory); await testbed.close()
+
+Blocking SSH work runs in threads; agents are spoken to directly. Nodes are started through the agents' own `proc`
+verbs, so that a fault's time to live can start a killed node again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from squall.harness.cluster import KafkaClusterView, NodeNames
+from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.deploy import Deployed
+from squall.harness.hosts.network import Network
+from squall.harness.hosts.ssh import Remote, SshError, on_all
+from squall.harness.hosts.system import (
+    BROKER_PORT,
+    CONTROLLER_PORT,
+    ClusterSettings,
+    NodePlan,
+    System,
+    agent_command,
+    collect_logs,
+    deploy_all,
+    remove_run,
+    write_files,
+)
+from squall.harness.inventory import Inventory
+from squall.harness.tcp import TcpConnector
+from squall.nemesis.ports import NODE_PROCESS, Host, HostUnreachable, VerbFailed
+from squall.workloads.clients.admin import NativeAdmin
+from squall.workloads.clients.client import Admin
+
+
+class Testbed:
+    """Hosts with nodes on them; fulfils `World`."""
+
+    def __init__(self, inventory: Inventory, network: Network, topics: Mapping[str, int]) -> None:
+        self.inventory = inventory
+        self.network = network
+        self.remotes = {spec.name: Remote(spec, network) for spec in inventory.hosts}
+        self.deployed: dict[str, Deployed] = {}
+        self.plans: dict[str, NodePlan] = {}
+        self.agents: dict[str, AgentHost] = {}
+        self.topics = topics
+        self._admin: NativeAdmin | None = None
+        self._cluster: KafkaClusterView | None = None
+
+    # --- what a World is ---------------------------------------------------------------------------------------
+
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        """Hosts that run a node; faults aim at these."""
+        return {name: self.agents[name] for name in self.plans}
+
+    @property
+    def cluster(self) -> KafkaClusterView:
+        assert self._cluster is not None, "deploy comes before cluster"
+        return self._cluster
+
+    @property
+    def admin(self) -> Admin:
+        assert self._admin is not None, "deploy comes before admin"
+        return self._admin
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def connector(self) -> TcpConnector:
+        return TcpConnector(self.network)
+
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return [(plan.address, BROKER_PORT) for plan in self.plans.values() if plan.is_broker]
+
+    def controller_addresses(self) -> list[tuple[str, int]]:
+        """Addresses of the controllers' listeners."""
+        return [(plan.address, CONTROLLER_PORT) for plan in self.plans.values() if "controller" in plan.roles]
+
+    def ports(self) -> dict[str, int]:
+        """A port each node listens on, by host: where its life can be seen from outside."""
+        return {name: BROKER_PORT if plan.is_broker else CONTROLLER_PORT for name, plan in self.plans.items()}
+
+    # --- its life ----------------------------------------------------------------------------------------------
+
+    async def deploy(self, system: System, settings: ClusterSettings) -> None:
+        """Bundles onto hosts, agents up, nodes configured. Raises UsageError for what the hosts lack."""
+        self.deployed = await asyncio.to_thread(deploy_all, self.remotes.values(), system)
+        places = {name: deployed.place for name, deployed in self.deployed.items()}
+        self.plans = system.configure(self.inventory, places, settings)
+        remotes = [self.remotes[name] for name in self.plans]
+        await asyncio.to_thread(on_all, remotes, lambda remote: write_files(remote, self.plans[remote.name]))
+        for spec in self.inventory.hosts:
+            if spec.name in self.plans:
+                command = agent_command(places[spec.name], spec)
+                self.agents[spec.name] = AgentHost(self.remotes[spec.name], command, sudo=spec.sudo)
+        await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
+        self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses())
+        names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
+        brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
+        controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
+        self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
+
+    async def start(self) -> None:
+        """Define and start every node."""
+
+        async def start_one(name: str) -> None:
+            await self.agents[name].call("proc.define", **self.plans[name].process.arguments())
+            await self.agents[name].call("proc.start", name=NODE_PROCESS)
+
+        await asyncio.gather(*(start_one(name) for name in self.plans))
+
+    async def heal(self) -> list[str]:
+        """End every fault on every host; the hosts that could not be asked (their time to live will do it)."""
+        names = list(self.agents)
+        results = await asyncio.gather(*(self.agents[name].call("heal") for name in names), return_exceptions=True)
+        return [name for name, result in zip(names, results, strict=True) if isinstance(result, Exception)]
+
+    async def statuses(self) -> dict[str, str]:
+        """The state of every node's process, by host."""
+
+        async def one(name: str) -> str:
+            try:
+                return str((await self.agents[name].call("proc.status", name=NODE_PROCESS))["state"])
+            except (VerbFailed, HostUnreachable) as trouble:
+                return str(trouble)
+
+        return dict(zip(self.plans, await asyncio.gather(*(one(name) for name in self.plans)), strict=True))
+
+    async def stop(self) -> None:
+        """Stop every node that can be reached."""
+        calls = (self.agents[name].call("proc.stop", name=NODE_PROCESS) for name in self.agents)
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    async def collect(self, into: Path) -> None:
+        """Fetch what the nodes left: logs and configurations, into one directory per host."""
+
+        def one(remote: Remote) -> None:
+            try:
+                collect_logs(remote, self.plans[remote.name], into)
+            except SshError:
+                (into / remote.name).mkdir(parents=True, exist_ok=True)
+
+        await asyncio.to_thread(on_all, [self.remotes[name] for name in self.plans], one)
+
+    async def remove(self) -> None:
+        """Remove the run's files from the hosts; nodes must have been stopped."""
+
+        def one(remote: Remote) -> None:
+            remove_run(remote, self.plans[remote.name])
+
+        await asyncio.to_thread(on_all, [self.remotes[name] for name in self.plans], one)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._admin is not None:
+            await self._admin.close()
+        await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
+        await asyncio.to_thread(lambda: [remote.close() for remote in self.remotes.values()])

@@ -1,0 +1,91 @@
+"""One Kafka connection of the native client: requests out, responses back, over whatever the Connector gives.
+
+The pure half, correlation and codecs, is `nodes.protocol.session.ClientSession`; here is only what waits. Several
+requests may be on their way at once; responses come in order. Trouble of any kind (refused, closed, a frame that is
+none) is an OSError, and no answer in time is a TimeoutError, which is an OSError too; in both cases the connection is
+closed, because a response that comes later would be taken for another one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import ClientSession
+from squall.workloads.ports import Connector, Stream
+
+NEVER = 2**63 - 1
+CONNECT_SECONDS = 3.0
+
+Response = TypeVar("Response", bound=Message)
+
+
+class KafkaConnection:
+    """A connection to one broker or controller; opened by `connect`."""
+
+    def __init__(self, stream: Stream, client_id: str) -> None:
+        self.stream = stream
+        self.session = ClientSession(client_id)
+        self.gone: str | None = None
+        self.reader = asyncio.get_running_loop().create_task(self._read())
+
+    @classmethod
+    async def connect(cls, connector: Connector, host: str, port: int, client_id: str) -> KafkaConnection:
+        """Raises OSError if nobody answers."""
+        stream = await asyncio.wait_for(connector.connect(host, port), CONNECT_SECONDS)
+        return cls(stream, client_id)
+
+    async def request(self, message: Message, version: int, answer: type[Response], seconds: float) -> Response:
+        """Send a request and wait for its response. Raises OSError."""
+        waiting: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        frame = self._frame(lambda: self.session.send(message, version, 0, NEVER, _settles(waiting)))
+        try:
+            await self.stream.send(frame)
+            response = await asyncio.wait_for(waiting, seconds)
+        except TimeoutError:
+            self.close("no answer in time")
+            raise TimeoutError(f"no answer to {type(message).__name__} within {seconds:g} s") from None
+        except OSError as trouble:
+            self.close(str(trouble))
+            raise
+        if response is None:
+            raise ConnectionError(self.gone or "the connection is gone")
+        if not isinstance(response, answer):
+            raise ConnectionError(f"{type(response).__name__} came instead of {answer.__name__}")
+        return response
+
+    async def send_only(self, message: Message, version: int) -> None:
+        """Send a request that has no response. Raises OSError."""
+        await self.stream.send(self._frame(lambda: self.session.send_only(message, version)))
+
+    def close(self, reason: str = "closed by us") -> None:
+        """Everybody who still waits gets ConnectionError."""
+        if self.gone is None:
+            self.gone = reason
+            self.stream.close()
+            self.session.closed(0)
+            if self.reader is not asyncio.current_task():
+                self.reader.cancel()
+
+    def _frame(self, make: Callable[[], list[bytes | bytearray | memoryview]]) -> bytes:
+        if self.gone is not None:
+            raise ConnectionError(self.gone)
+        return b"".join(make())
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                self.session.received(0, memoryview(await self.stream.receive()))
+        except (OSError, ProtocolError) as trouble:
+            self.close(str(trouble) or type(trouble).__name__)
+
+
+def _settles(waiting: asyncio.Future[Message | None]) -> Callable[[int, Message | None], None]:
+    def settle(now: int, response: Message | None) -> None:
+        if not waiting.done():
+            waiting.set_result(response)
+
+    return settle
