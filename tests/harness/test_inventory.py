@@ -94,7 +94,7 @@ def test_the_key_file_is_found_beside_the_inventory(tmp_path: Path) -> None:
 
 
 def test_asking_for_an_unknown_host_suggests_the_nearest() -> None:
-    with pytest.raises(UsageError, match="did you mean `b2.lab.example`"):
+    with pytest.raises(UsageError, match=r"did you mean `b2\.lab\.example`"):
         read(CLUSTER).host("b2.lab.exmaple")
 
 
@@ -162,7 +162,7 @@ BROKERS = "all:\n  children:\n    controllers: {hosts: {c1: }}\n    brokers:\n  
         ),
         (
             BROKERS + "        c1: {rack: r1}\n",
-            "inventory.yaml:6: hosts.c1: host c1 has rack null in one group and \"r1\" in another; give it once, "
+            'inventory.yaml:6: hosts.c1: host c1 has rack null in one group and "r1" in another; give it once, '
             "under all.hosts",
         ),
         (
@@ -173,12 +173,18 @@ BROKERS = "all:\n  children:\n    controllers: {hosts: {c1: }}\n    brokers:\n  
             "all:\n  children:\n    controllers: {hosts: {c1: }}\n",
             "inventory.yaml:2: all.children: group brokers has no hosts; a cluster needs at least one",
         ),
-        ("all:\n  children:\n    brokers: {hosts: [b1]}\n", 'inventory.yaml:3: all.children.brokers.hosts: ["b1"] must'),
+        (
+            "all:\n  children:\n    brokers: {hosts: [b1]}\n",
+            'inventory.yaml:3: all.children.brokers.hosts: ["b1"] must',
+        ),
         ("al: {}\n", "inventory.yaml:1: al: unknown key; did you mean `all`?"),
         ("lab: {}\nall: {}\n", "inventory.yaml:1: an inventory has either"),
         ("lab: {controllers: 0}\n", "inventory.yaml:1: lab.controllers: 0 is not right: should be greater than or"),
         ("lab: {controlers: 3}\n", "inventory.yaml:1: lab.controlers: unknown key; did you mean `controllers`?"),
-        ("lab: {brokers: 150, clients: 150}\n", "inventory.yaml:1: lab: 303 hosts are more than the 200 a lab can have"),
+        (
+            "lab: {brokers: 150, clients: 150}\n",
+            "inventory.yaml:1: lab: 303 hosts are more than the 200 a lab can have",
+        ),
     ],
 )
 def test_a_wrong_inventory_says_where_and_what_would_be_right(text: str, message: str) -> None:

@@ -94,7 +94,7 @@ def test_merge_keys_are_no_repetition() -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere.yaml: no such file"):
+    with pytest.raises(UsageError, match=r"nowhere\.yaml: no such file"):
         load_yaml(tmp_path / "nowhere.yaml")
 
 
