@@ -1,0 +1,448 @@
+"""A node's configuration: a Java-style `.properties` text with Kafka's names, checked once, then frozen.
+
+Every field of `NodeConfig` is the key of the same name with dots for underscores (`log_dirs` is `log.dirs`), so the
+class is the table of what may be configured; `describe()` prints it. Keys that Kafka has and this node has not are
+refused, never ignored: a setting that silently does nothing would make a test lie. An error names the file, the
+line, the key, the value and what to do (QC-01, CL-24).
+
+Kafka's rules on how keys agree with each other are kept: a controller must be among `controller.quorum.voters` and a
+broker-only node must not (QC-01); controller listeners are separate from broker listeners, which is how KRaft keeps
+control requests away from data (CL-24); what is advertised must be listened on and reachable (CL-10). Only the
+security protocol PLAINTEXT exists.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+INT_MAX = 2**31 - 1
+
+REFUSED = {
+    "control.plane.listener.name": "it belongs to the ZooKeeper era; with KRaft the control plane has a listener of "
+    "its own: name it in controller.listener.names instead",
+    "zookeeper.connect": "these nodes form a KRaft quorum; set controller.quorum.voters instead",
+    "broker.id": "it belongs to the ZooKeeper era; set node.id instead",
+    "log.dir": "set log.dirs, to one directory",
+    "security.inter.broker.protocol": "every listener speaks PLAINTEXT; set inter.broker.listener.name instead",
+}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. The message names source, key, value and remedy."""
+
+    def __init__(self, source: str, key: str, value: str | None, problem: str, line: int | None = None) -> None:
+        place = source if line is None else f"{source}:{line}"
+        shown = key if value is None else f"{key}={value}"
+        super().__init__(f"{place}: {shown}: {problem}")
+        self.source = source
+        self.key = key
+        self.value = value
+        self.problem = problem
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One entry of `listeners` or `advertised.listeners`."""
+
+    listener: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.listener}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One entry of `controller.quorum.voters`."""
+
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.id}@{self.host}:{self.port}"
+
+
+# -- values: each parser takes the text and raises ValueError saying what is wrong and what would be right ----------
+
+
+def text(value: str) -> str:
+    if not value:
+        raise ValueError("must not be empty")
+    return value
+
+
+def boolean(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return value.lower() == "true"
+
+
+def integer(low: int, high: int = INT_MAX) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        if not re.fullmatch(r"-?\d{1,19}", value) or not low <= int(value) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(value)
+
+    return parse
+
+
+def names(value: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not found:
+        raise ValueError("must name at least one")
+    for name in found:
+        if found.count(name) > 1:
+            raise ValueError(f"names {name} twice; leave one out")
+    return found
+
+
+def roles(value: str) -> tuple[str, ...]:
+    found = names(value)
+    for name in found:
+        if name not in ("broker", "controller"):
+            raise ValueError(f"{name!r} is not a role; use broker, controller or broker,controller")
+    return tuple(sorted(found))
+
+
+def _address(value: str) -> tuple[str, int]:
+    matched = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:/@\s]*):(\d{1,5})", value)
+    if matched is None or not 0 <= int(matched[2]) <= 65535:
+        raise ValueError(f"{value!r} is not host:port with a port from 0 to 65535")
+    return matched[1].strip("[]"), int(matched[2])
+
+
+def endpoints(value: str) -> tuple[Endpoint, ...]:
+    found: list[Endpoint] = []
+    for part in names(value):
+        listener, separator, address = part.partition("://")
+        if not separator or not re.fullmatch(r"[A-Za-z0-9_-]+", listener):
+            raise ValueError(f"{part!r} is not NAME://host:port")
+        host, port = _address(address)
+        if any(other.listener == listener for other in found):
+            raise ValueError(f"listener {listener} appears twice; give each listener a name of its own")
+        if port and any(other.port == port and other.host == host for other in found):
+            raise ValueError(f"{host}:{port} appears twice; give each listener a port of its own")
+        found.append(Endpoint(listener, host, port))
+    return tuple(found)
+
+
+def voters(value: str) -> tuple[Voter, ...]:
+    found: list[Voter] = []
+    for part in names(value):
+        number, separator, address = part.partition("@")
+        if not separator or not number.isdigit() or int(number) > INT_MAX:
+            raise ValueError(f"{part!r} is not id@host:port")
+        host, port = _address(address)
+        if not host or not port:
+            raise ValueError(f"{part!r} needs a host and a port from 1 to 65535")
+        for other in found:
+            if other.id == int(number):
+                raise ValueError(f"voter {number} appears twice; ids must differ")
+            if (other.host, other.port) == (host, port):
+                raise ValueError(f"voters {other.id} and {number} have the same address {host}:{port}")
+        found.append(Voter(int(number), host, port))
+    return tuple(found)
+
+
+def protocol_map(value: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for part in names(value):
+        listener, separator, protocol = part.partition(":")
+        if not separator or not listener:
+            raise ValueError(f"{part!r} is not NAME:PROTOCOL")
+        if protocol != "PLAINTEXT":
+            raise ValueError(f"{protocol!r} is not supported; the only security protocol here is PLAINTEXT")
+        found.append((listener, protocol))
+    return tuple(found)
+
+
+def one_directory(value: str) -> str:
+    directories = names(value)
+    if len(directories) > 1:
+        raise ValueError("names several directories; this node keeps all its logs in one")
+    return directories[0]
+
+
+def cluster_id_text(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value):
+        raise ValueError("must be 1 to 64 letters, digits, - or _ (Kafka's are 22 characters of base64)")
+    return value
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+
+def required(parse: Callable[[str], Any], about: str) -> Any:
+    return field(metadata={"parse": parse, "about": about})
+
+
+def setting(default: Any, parse: Callable[[str], Any], about: str) -> Any:
+    return field(default=default, metadata={"parse": parse, "about": about})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """All settings of one node. Make one with `parse`; the constructor does not check how fields agree."""
+
+    process_roles: tuple[str, ...] = required(roles, "what this node is: broker, controller, or both")
+    node_id: int = required(integer(0), "this node's number, unique among brokers and controllers")
+    controller_quorum_voters: tuple[Voter, ...] = required(voters, "the quorum, as id@host:port,…")
+    controller_listener_names: tuple[str, ...] = required(names, "listeners of the control plane; the first is used")
+    listeners: tuple[Endpoint, ...] = required(endpoints, "where to listen, as NAME://host:port,…")
+    log_dirs: str = required(one_directory, "the directory of all logs")
+    advertised_listeners: tuple[Endpoint, ...] = setting((), endpoints, "what clients are told; from listeners")
+    inter_broker_listener_name: str = setting("", text, "the listener brokers use; the first of the brokers'")
+    listener_security_protocol_map: tuple[tuple[str, str], ...] = setting((), protocol_map, "NAME:PLAINTEXT,…")
+    metadata_log_dir: str = setting("", one_directory, "the directory of the metadata log; must equal log.dirs")
+    cluster_id: str = setting("squall-cluster-00000-A", cluster_id_text, "the cluster's id, equal on all its nodes")
+    broker_rack: str | None = setting(None, text, "the rack of this broker")
+
+    num_partitions: int = setting(1, integer(1), "partitions of a topic created without a number")
+    default_replication_factor: int = setting(1, integer(1, 32767), "replicas of a topic created without a number")
+    min_insync_replicas: int = setting(1, integer(1), "topics' default of min.insync.replicas")
+    unclean_leader_election_enable: bool = setting(False, boolean, "topics' default")
+    auto_create_topics_enable: bool = setting(False, boolean, "create a topic when a client asks for it")
+    message_max_bytes: int = setting(1_048_588, integer(0), "topics' default of max.message.bytes")
+    log_segment_bytes: int = setting(1 << 30, integer(1024), "topics' default of segment.bytes")
+    log_index_interval_bytes: int = setting(4096, integer(0), "bytes between two entries of an index")
+    producer_id_expiration_ms: int = setting(86_400_000, integer(1), "when an idle producer is forgotten")
+
+    replica_lag_time_max_ms: int = setting(30_000, integer(1), "a follower behind for so long leaves the ISR")
+    replica_fetch_wait_max_ms: int = setting(500, integer(0), "how long a leader may hold a follower's fetch")
+    replica_fetch_min_bytes: int = setting(1, integer(0), "a follower's fetch waits for so much")
+    replica_fetch_max_bytes: int = setting(1 << 20, integer(0), "a follower's fetch: bytes per topic-partition")
+    replica_fetch_response_max_bytes: int = setting(10 << 20, integer(0), "a follower's fetch: bytes in all")
+    replica_fetch_backoff_ms: int = setting(1000, integer(0), "rest of a topic-partition after an error")
+    replica_socket_timeout_ms: int = setting(30_000, integer(1), "a follower's fetch is given up after so long")
+    replica_high_watermark_checkpoint_interval_ms: int = setting(5000, integer(1), "how often they are written down")
+
+    broker_heartbeat_interval_ms: int = setting(2000, integer(1), "broker to controller")
+    broker_session_timeout_ms: int = setting(9000, integer(1), "a broker silent for so long is fenced")
+    initial_broker_registration_timeout_ms: int = setting(60_000, integer(1), "how long one registration may take")
+    controller_quorum_election_timeout_ms: int = setting(1000, integer(1), "a vote takes from one to two of these")
+    controller_quorum_fetch_timeout_ms: int = setting(2000, integer(1), "without a leader for so long, stand")
+    controller_quorum_election_backoff_max_ms: int = setting(1000, integer(0), "pause after a lost vote, at most")
+    controller_quorum_request_timeout_ms: int = setting(2000, integer(1), "requests between voters")
+    controller_quorum_append_linger_ms: int = setting(25, integer(0), "how long the leader gathers records")
+    controller_quorum_retry_backoff_ms: int = setting(20, integer(0), "pause before a request is repeated")
+    metadata_max_idle_interval_ms: int = setting(500, integer(0), "a record at least this often; 0 is never")
+
+    queued_max_requests: int = setting(500, integer(1), "data requests waiting before connections are paused")
+    turn_requests_max: int = setting(64, integer(1), "data requests handled before timers and control come again")
+    socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
+    request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
+    fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one answer to a fetch")
+    connections_max_idle_ms: int = setting(600_000, integer(1), "an idle client connection is closed after so long")
+
+    @classmethod
+    def parse(cls, content: str, source: str = "node.properties") -> NodeConfig:
+        """From the text of a properties file. Raises ConfigError."""
+        return cls._checked(parse_properties(content), source)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], source: str = "configuration") -> NodeConfig:
+        """From keys and values, for hosts that have no file. Raises ConfigError."""
+        return cls._checked({key: (str(value), None) for key, value in properties.items()}, source)
+
+    @classmethod
+    def _checked(cls, given: Mapping[str, tuple[str, int | None]], source: str) -> NodeConfig:
+        known = {item.name.replace("_", "."): item for item in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, (value, line) in given.items():
+            if key not in known:
+                raise ConfigError(source, key, value, _unknown(key, list(known)), line)
+            item = known[key]
+            try:
+                values[item.name] = item.metadata["parse"](value)
+            except ValueError as error:
+                raise ConfigError(source, key, value, str(error), line) from None
+        for key, item in known.items():
+            if key not in given and item.default is _MISSING:
+                raise ConfigError(source, key, None, f"missing; add it: {item.metadata['about']}")
+        return _Agreement(cls(**values), given, source).settle()
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def broker_listeners(self) -> tuple[Endpoint, ...]:
+        return tuple(one for one in self.listeners if one.listener not in self.controller_listener_names)
+
+    @property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        return tuple(one for one in self.listeners if one.listener in self.controller_listener_names)
+
+    @classmethod
+    def describe(cls) -> str:
+        """The table of keys for people: one per line, with default and meaning."""
+        lines = []
+        for item in fields(cls):
+            default = "required" if item.default is _MISSING else _shown(item.default)
+            lines.append(f"  {item.name.replace('_', '.'):<46} {default:<24} {item.metadata['about']}")
+        return "\n".join(lines)
+
+
+_MISSING = next(item for item in fields(NodeConfig) if item.name == "node_id").default
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default) if default not in (None, "", ()) else "-"
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    if key in REFUSED:
+        return f"refused: {REFUSED[key]}"
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+    return f"unknown key; did you mean {close[0]}?" if close else "unknown key; remove it (--help lists all keys)"
+
+
+class _Agreement:
+    """The rules between keys, and the defaults that follow from other keys."""
+
+    def __init__(self, config: NodeConfig, given: Mapping[str, tuple[str, int | None]], source: str) -> None:
+        self._config = config
+        self._given = given
+        self._source = source
+
+    def settle(self) -> NodeConfig:
+        self._check_quorum()
+        self._check_listeners()
+        self._check_limits()
+        config = self._config
+        derived: dict[str, Any] = {}
+        if not config.metadata_log_dir:
+            derived["metadata_log_dir"] = config.log_dirs
+        if config.is_broker:
+            derived["advertised_listeners"] = self._advertised()
+            derived["inter_broker_listener_name"] = self._inter_broker()
+        values = {item.name: getattr(config, item.name) for item in fields(config)}
+        return NodeConfig(**(values | derived))
+
+    def _refuse(self, key: str, problem: str) -> ConfigError:
+        value, line = self._given.get(key, (None, None))
+        return ConfigError(self._source, key, value, problem, line)
+
+    def _check_quorum(self) -> None:
+        config = self._config
+        among = any(voter.id == config.node_id for voter in config.controller_quorum_voters)
+        if config.is_controller and not among:
+            raise self._refuse(
+                "controller.quorum.voters", f"node.id {config.node_id} is a controller and must be in it; add it"
+            )
+        if not config.is_controller and among:
+            raise self._refuse(
+                "controller.quorum.voters",
+                f"node.id {config.node_id} is a voter here but process.roles has no controller; "
+                "give the broker another node.id or the role controller",
+            )
+
+    def _check_listeners(self) -> None:
+        config = self._config
+        if config.is_controller and not config.controller_listeners:
+            wanted = config.controller_listener_names[0]
+            raise self._refuse("listeners", f"a controller must listen on {wanted}; add {wanted}://host:port")
+        if not config.is_controller and config.controller_listeners:
+            name = config.controller_listeners[0].listener
+            raise self._refuse(
+                "listeners", f"{name} is a controller listener but this node is no controller; remove it"
+            )
+        if config.is_broker and not config.broker_listeners:
+            raise self._refuse("listeners", "a broker needs a listener not named in controller.listener.names; add one")
+        if not config.is_broker and config.broker_listeners:
+            name = config.broker_listeners[0].listener
+            raise self._refuse("listeners", f"{name} is for brokers but this node is no broker; remove it")
+        mapped = dict(config.listener_security_protocol_map)
+        for one in config.listeners if mapped else ():
+            if one.listener not in mapped:
+                raise self._refuse(
+                    "listener.security.protocol.map",
+                    f"listener {one.listener} is not in it; add {one.listener}:PLAINTEXT",
+                )
+
+    def _advertised(self) -> tuple[Endpoint, ...]:
+        config = self._config
+        key = "advertised.listeners" if config.advertised_listeners else "listeners"
+        advertised = config.advertised_listeners or config.broker_listeners
+        known = [one.listener for one in config.broker_listeners]
+        for one in advertised:
+            if one.listener not in known:
+                raise self._refuse(key, f"{one.listener} is not among this broker's listeners ({', '.join(known)})")
+            if one.host in ("", "0.0.0.0", "::"):
+                raise self._refuse(key, f"{one} cannot be reached; advertise an address that clients can connect to")
+        return advertised
+
+    def _inter_broker(self) -> str:
+        config = self._config
+        key = "inter.broker.listener.name"
+        known = [one.listener for one in self._advertised()]
+        name = config.inter_broker_listener_name
+        if name and name in config.controller_listener_names:
+            raise self._refuse(key, "is a controller listener; brokers need one of their own")
+        if name and name not in known:
+            raise self._refuse(key, f"is not advertised; choose one of {', '.join(known)}")
+        return name or ("PLAINTEXT" if "PLAINTEXT" in known else known[0])
+
+    def _check_limits(self) -> None:
+        config = self._config
+        if config.broker_heartbeat_interval_ms >= config.broker_session_timeout_ms:
+            raise self._refuse(
+                "broker.heartbeat.interval.ms",
+                f"must be below broker.session.timeout.ms ({config.broker_session_timeout_ms})",
+            )
+        if config.metadata_log_dir and config.metadata_log_dir != config.log_dirs:
+            raise self._refuse("metadata.log.dir", "must equal log.dirs: this node keeps all its logs in one directory")
+
+
+# -- Java's properties format ---------------------------------------------------------------------------------------
+
+
+def parse_properties(content: str) -> dict[str, tuple[str, int | None]]:
+    """Keys to (value, line number). Comments, continued lines and escapes as in Java; the last of equal keys wins."""
+    found: dict[str, tuple[str, int | None]] = {}
+    lines = content.splitlines()
+    index = 0
+    while index < len(lines):
+        first = index + 1
+        line = lines[index].lstrip()
+        index += 1
+        if not line or line[0] in "#!":
+            continue
+        while _continued(line) and index < len(lines):
+            line = line[:-1] + lines[index].lstrip()
+            index += 1
+        key, value = _split(line)
+        found[_unescape(key)] = (_unescape(value).rstrip(), first)
+    return found
+
+
+def _continued(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    matched = re.match(r"((?:\\.|[^\\:=\s])*)\s*[:=]?\s*(.*)", line, re.DOTALL)
+    assert matched is not None
+    return matched[1], matched[2]
+
+
+def _unescape(value: str) -> str:
+    plain = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+    def replace(matched: re.Match[str]) -> str:
+        return chr(int(matched[1], 16)) if matched[1] else plain.get(matched[2], matched[2])
+
+    return re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", replace, value)
