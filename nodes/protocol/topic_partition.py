@@ -1,7 +1,7 @@
 """Names of things: topic-partitions, and the 16-byte ids of topics, clusters, directories and incarnations.
 
-An id is 16 plain bytes everywhere in the nodes (DA-02: no `uuid` module, whose time- and random-based makers have no
-place in a deterministic core) and is printed as Kafka prints it, URL-safe base64 without padding.
+An id is 16 plain bytes everywhere in the nodes and is printed as Kafka prints it, URL-safe base64 without padding.
+Fresh ones come from the node's own random numbers, so that a seed replays them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 
 ZERO_ID = bytes(16)
 """The id that means "none" on the wire."""
+
+METADATA_TOPIC = "__cluster_metadata"
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 """Kafka's reserved id of `__cluster_metadata`."""
@@ -34,7 +36,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
 
 def format_id(identifier: bytes) -> str:

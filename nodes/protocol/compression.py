@@ -1,0 +1,134 @@
+"""The codecs a record batch may be compressed with.
+
+A broker never needs them: compressed batches are stored and served as they came (rule 1 of Kafka's log). Clients and
+tools do. Only gzip is in the standard library; the others work where their package is importable, and say which one is
+missing where it is not. Decompression is bounded, so that a small batch cannot ask for all memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from enum import IntEnum
+from types import ModuleType
+from typing import Any
+
+from squall.nodes.protocol.errors import ProtocolError
+
+Buffer = bytes | bytearray | memoryview
+
+MAX_DECOMPRESSED = 256 << 20
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK = 32 << 10
+
+
+class Compression(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CodecMissing(ProtocolError):
+    """The batch is fine, but this host lacks the package to read it."""
+
+
+def _package(name: str, codec: Compression) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as trouble:
+        needed = name.partition(".")[0]
+        raise CodecMissing(f"{codec.name.lower()} needs the package {needed}, which is not installed") from trouble
+
+
+def compress(codec: Compression, content: bytes) -> bytes:
+    """The content in the form Kafka's clients give that codec."""
+    result: Any
+    if codec is Compression.NONE:
+        result = content
+    elif codec is Compression.GZIP:
+        worker = zlib.compressobj(wbits=31)
+        result = worker.compress(content) + worker.flush()
+    elif codec is Compression.LZ4:
+        result = _package("lz4.frame", codec).compress(content)
+    elif codec is Compression.ZSTD:
+        result = _package("zstandard", codec).ZstdCompressor().compress(content)
+    else:
+        result = _snappy_blocks(content)
+    return bytes(result)
+
+
+def _snappy_blocks(content: bytes) -> bytes:
+    """Snappy in the framing of xerial's stream, which Java clients read and write."""
+    snappy: Any = _package("cramjam", Compression.SNAPPY).snappy
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(content), _XERIAL_BLOCK):
+        block = bytes(snappy.compress_raw(content[start : start + _XERIAL_BLOCK]))
+        out += len(block).to_bytes(4, "big") + block
+    return bytes(out)
+
+
+def decompress(codec: Compression, content: Buffer, limit: int = MAX_DECOMPRESSED) -> bytes:
+    """The content again. Raises ProtocolError if it is malformed or larger than the limit."""
+    if codec is Compression.NONE:
+        return bytes(content)
+    try:
+        if codec is Compression.GZIP:
+            return _bounded(zlib.decompressobj(wbits=31), bytes(content), limit)
+        if codec is Compression.LZ4:
+            return _bounded(_package("lz4.frame", codec).LZ4FrameDecompressor(), bytes(content), limit)
+        if codec is Compression.ZSTD:
+            return _unzstd(bytes(content), limit)
+        return _unsnappy(bytes(content), limit)
+    except ProtocolError:
+        raise
+    except Exception as trouble:
+        # Each codec has exceptions of its own; all of them mean that the bytes are not what they claim to be.
+        raise ProtocolError(f"a batch that is not {codec.name.lower()}: {trouble}") from trouble
+
+
+def _bounded(worker: Any, content: bytes, limit: int) -> bytes:
+    out: bytes = worker.decompress(content, limit)
+    if not worker.eof:
+        raise ProtocolError(f"a compressed batch is cut off, or holds more than {limit} bytes")
+    return out
+
+
+def _unzstd(content: bytes, limit: int) -> bytes:
+    zstandard: Any = _package("zstandard", Compression.ZSTD)
+    reader = zstandard.ZstdDecompressor().stream_reader(content)
+    out: bytes = reader.read(limit + 1)
+    return _within(out, limit)
+
+
+def _unsnappy(content: bytes, limit: int) -> bytes:
+    """Plain snappy or xerial's blocks of it: clients send either."""
+    snappy: Any = _package("cramjam", Compression.SNAPPY).snappy
+    if not content.startswith(_XERIAL):
+        return _raw_snappy(snappy, content, limit)
+    out = bytearray()
+    position = len(_XERIAL_HEADER)
+    while position < len(content):
+        size = int.from_bytes(content[position : position + 4], "big")
+        position += 4
+        if position + size > len(content):
+            raise ProtocolError("a snappy block reaches beyond the batch")
+        out += _raw_snappy(snappy, content[position : position + size], limit - len(out))
+        position += size
+    return bytes(out)
+
+
+def _raw_snappy(snappy: Any, block: bytes, limit: int) -> bytes:
+    if snappy.decompress_raw_len(block) > limit:
+        raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
+    return bytes(snappy.decompress_raw(block))
+
+
+def _within(out: bytes, limit: int) -> bytes:
+    if len(out) > limit:
+        raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
+    return out
