@@ -1,93 +1,140 @@
 """Request and response headers, and whole frames: header plus message.
 
-Header versions follow from the message: flexible requests have header 2, others 1; flexible responses have header 1,
-others 0, except that the response of ApiVersions always has header 0, so that any client can read it.
+Header versions follow from the message. A flexible request has header 2, any other header 1 (version 0, without a
+client id, belonged to requests that no longer exist). A flexible response has header 1, any other header 0; but the
+response of ApiVersions always has header 0, so that a client can read it before it knows what the node speaks.
+
+A frame here is without its four-byte length; hosts do the framing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import TypeVar
 
-from squall.nodes.protocol.compiler import Buffer, decode_from, encode, is_flexible, skip_tags
+from squall.nodes.protocol.compiler import Buffer, decode, decode_from, encode, is_flexible, skip_tags
 from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.messages import APIS, Api, ApiKey
 from squall.nodes.protocol.schema import Message
 
 _REQUEST = Struct(">hhih")
 _CORRELATION = Struct(">i")
-_API_VERSIONS = 18
-
-AnyMessage = TypeVar("AnyMessage", bound=Message)
+_NO_TAGS = b"\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
+    """Who asks what: API, version, the number the response must repeat, and the client's name for itself."""
+
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
 
 
-def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-    """A request frame, without its length."""
-    name = client_id.encode() if client_id is not None else b""
-    length = len(name) if client_id is not None else -1
-    head = _REQUEST.pack(message.API_KEY, version, correlation_id, length) + name
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: Message
+) -> list[Buffer]:
+    """A request frame as a list of buffers."""
+    body = encode(message, version)
+    name = b"" if client_id is None else client_id.encode()
+    head = _REQUEST.pack(api_key, version, correlation_id, -1 if client_id is None else len(name)) + name
     if is_flexible(type(message), version):
-        head += b"\x00"
-    return [head, *encode(message, version)]
+        head += _NO_TAGS
+    return [head, *body]
 
 
-def decode_request_header(frame: memoryview, flexible_from: dict[int, int]) -> tuple[RequestHeader, int]:
-    """The header and where the message begins. `flexible_from` maps API keys to their first flexible version."""
-    if len(frame) < _REQUEST.size:
-        raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a request header")
-    api_key, version, correlation_id, length = _REQUEST.unpack_from(frame)
+def parse_request_header(frame: Buffer) -> tuple[RequestHeader, memoryview]:
+    """The header, whatever API and version it names, and the rest of the frame.
+
+    The rest begins with the header's tagged fields if the request is flexible: that is known only to whoever knows
+    the API, so `decode_request_body` steps over them.
+    """
+    view = memoryview(frame)
+    if len(view) < _REQUEST.size:
+        raise ProtocolError(f"a frame of {len(view)} bytes is too short for a request header")
+    api_key, version, correlation_id, length = _REQUEST.unpack_from(view)
     position = _REQUEST.size
-    client_id = None
-    if length >= 0:
-        if position + length > len(frame):
-            raise ProtocolError("the client id reaches beyond the frame")
-        try:
-            client_id = str(frame[position : position + length], "utf-8")
-        except UnicodeDecodeError as trouble:
-            raise ProtocolError(f"the client id is not UTF-8: {trouble}") from trouble
-        position += length
-    elif length != -1:
-        raise ProtocolError(f"a client id of length {length}")
-    if version >= flexible_from.get(api_key, 1 << 15):
-        try:
-            position = skip_tags(frame, position, len(frame))
-        except IndexError as trouble:
-            raise ProtocolError("the request header is cut off") from trouble
-    return RequestHeader(api_key, version, correlation_id, client_id), position
+    if length < 0:
+        if length != -1:
+            raise ProtocolError(f"a client id of length {length}")
+        return RequestHeader(api_key, version, correlation_id, None), view[position:]
+    end = position + length
+    if end > len(view):
+        raise ProtocolError(f"a client id of length {length} where {len(view) - position} bytes are left")
+    try:
+        client_id = str(view[position:end], "utf-8")
+    except UnicodeDecodeError as trouble:
+        raise ProtocolError(f"the client id is not UTF-8: {trouble}") from trouble
+    return RequestHeader(api_key, version, correlation_id, client_id), view[end:]
 
 
-def encode_response(message: Message, version: int, correlation_id: int) -> list[Buffer]:
-    """A response frame, without its length."""
+def decode_request_body(header: RequestHeader, body: memoryview) -> Message:
+    """The message after a header; record fields are views of the frame."""
+    api = _api(header.api_key, header.api_version)
+    if is_flexible(api.request, header.api_version):
+        position = _after_header_tags(body, 0)
+        body = body[position:]
+    return decode(api.request, header.api_version, body)
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
+    """Header and message of a request frame of any API and version in the table."""
+    header, body = parse_request_header(frame)
+    return header, decode_request_body(header, body)
+
+
+# -- responses -----------------------------------------------------------------------------------------------------
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, message: Message) -> list[Buffer]:
+    """A response frame as a list of buffers."""
     head = _CORRELATION.pack(correlation_id)
-    if message.API_KEY != _API_VERSIONS and is_flexible(type(message), version):
-        head += b"\x00"
+    if _response_is_flexible(api_key, type(message), version):
+        head += _NO_TAGS
     return [head, *encode(message, version)]
 
 
-def correlation_of(frame: Buffer) -> int:
-    """The correlation id of a response frame."""
+def correlation_id_of(frame: Buffer) -> int:
+    """The number of the request that a response frame answers."""
     if len(frame) < _CORRELATION.size:
         raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a response")
-    correlation_id: int = _CORRELATION.unpack_from(frame)[0]
-    return correlation_id
+    return int(_CORRELATION.unpack_from(frame)[0])
 
 
-def decode_response(cls: type[AnyMessage], version: int, frame: Buffer) -> AnyMessage:
-    """The message of a response frame; record fields are views of it."""
+def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Message]:
+    """Correlation id and message of a response frame; record fields are views of the frame."""
+    correlation_id = correlation_id_of(frame)
+    api = _api(api_key, version)
     view = memoryview(frame)
     position = _CORRELATION.size
+    if _response_is_flexible(api_key, api.response, version):
+        position = _after_header_tags(view, position)
+    message, end = decode_from(api.response, version, view, position)
+    if end != len(view):
+        raise ProtocolError(f"{api.response.__name__} v{version}: {len(view) - end} bytes too many")
+    return correlation_id, message
+
+
+def _response_is_flexible(api_key: int, response: type[Message], version: int) -> bool:
+    return api_key != ApiKey.API_VERSIONS and is_flexible(response, version)
+
+
+def _api(api_key: int, version: int) -> Api:
+    api = APIS.get(api_key)
+    if api is None:
+        raise ProtocolError(f"API key {api_key} is not spoken here")
+    if not api.versions[0] <= version <= api.versions[1]:
+        first, last = api.versions
+        raise ProtocolError(f"{api.key.name} v{version} is not spoken here, only v{first} to v{last}")
+    return api
+
+
+def _after_header_tags(view: memoryview, position: int) -> int:
     try:
-        if cls.API_KEY != _API_VERSIONS and is_flexible(cls, version):
-            position = skip_tags(view, position, len(view))
+        return skip_tags(view, position, len(view))
     except IndexError as trouble:
-        raise ProtocolError("the response header is cut off") from trouble
-    message, _ = decode_from(cls, version, view, position)
-    return message
+        raise ProtocolError("the header is cut off") from trouble

@@ -6,7 +6,7 @@ somebody else appends an `OutboundRequest` to its list; who resolves the destina
 ids and deadlines on the asking side, versions on the answering side. `FrameReader` cuts a byte stream into frames.
 
 Time is `now`, integer microseconds, always passed in. Whatever a peer may send wrongly is a `ProtocolError`; whoever
-catches it closes the connection (HX: the node lives on).
+catches it closes the connection; the node lives on.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from dataclasses import dataclass, field
 from squall.nodes.protocol import headers
 from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
-from squall.nodes.protocol.messages import API_TABLE, Api, ApiKey
+from squall.nodes.protocol.messages import APIS, Api, ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from squall.nodes.protocol.schema import Message
 
 MAX_FRAME = 100 << 20
 """Kafka's `socket.request.max.bytes`: a longer frame is refused before it is read."""
+
+
+Complete = Callable[[int, Message | None], None]
+"""Called once with (now, response); None if none came."""
 
 
 # -- destinations and requests of components -----------------------------------------------------------------------
@@ -62,7 +66,7 @@ class OutboundRequest:
     destination: Destination
     message: Message
     timeout: int
-    complete: Callable[[int, Message | None], None]
+    complete: Complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ class ServerSession:
             return self._downgraded(now, header)
         if not first <= header.api_version <= last:
             raise ProtocolError(
-                f"{API_TABLE[header.api_key].name} v{header.api_version} is not served on listener {self.listener}, "
+                f"{ApiKey(header.api_key).name} v{header.api_version} is not served on listener {self.listener}, "
                 f"which serves v{first} to v{last}"
             )
         message = headers.decode_request_body(header, body)
@@ -185,8 +189,6 @@ def api_versions_response(versions: Versions, error: int = 0) -> ApiVersionsResp
 
 # -- the asking half -----------------------------------------------------------------------------------------------
 
-Complete = Callable[[int, Message | None], None]
-
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
@@ -216,7 +218,7 @@ class ClientSession:
 
     def send(self, message: Message, version: int, now: int, deadline: int, complete: Complete) -> list[Buffer]:
         """The frame of a request whose response `complete(now, response)` will get. Raises ProtocolError."""
-        api = API_TABLE[message.API_KEY]
+        api = APIS[message.API_KEY]
         chunks = self._encode(message, version)
         self._sent.append(_Sent(self._next_id, api, version, deadline, complete))
         self._advance()

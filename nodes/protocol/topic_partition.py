@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
+
+from squall.nodes.ports import Rng
 
 ZERO_ID = bytes(16)
 """The id that means "none" on the wire."""
@@ -17,12 +19,6 @@ METADATA_TOPIC = "__cluster_metadata"
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 """Kafka's reserved id of `__cluster_metadata`."""
-
-
-class Bits(Protocol):
-    """The part of `nodes.ports.Rng` that makes an id."""
-
-    def getrandbits(self, k: int) -> int: ...
 
 
 class TopicPartition(NamedTuple):
@@ -55,7 +51,7 @@ def parse_id(text: str) -> bytes:
     return identifier
 
 
-def random_id(rng: Bits) -> bytes:
+def random_id(rng: Rng) -> bytes:
     """A version 4 id that is none of Kafka's reserved ones and does not print with a leading dash."""
     while True:
         bits = rng.getrandbits(128)

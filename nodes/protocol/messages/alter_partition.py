@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.nodes.protocol.schema import Message, array, int16, int32, int64, int8, message, uuid
+from squall.nodes.protocol.schema import Message, array, int8, int16, int32, int64, message, uuid
 
 
 @message()

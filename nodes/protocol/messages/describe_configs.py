@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.nodes.protocol.schema import Message, array, boolean, int16, int32, int8, message, string
+from squall.nodes.protocol.schema import Message, array, boolean, int8, int16, int32, message, string
 
 
 @message()

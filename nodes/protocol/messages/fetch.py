@@ -6,10 +6,10 @@ from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.schema import (
     Message,
     array,
+    int8,
     int16,
     int32,
     int64,
-    int8,
     message,
     records,
     string,
