@@ -1,0 +1,70 @@
+"""From the nemesis's events to the history's fault windows: the one translation between `nemesis` and `results`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from squall.nemesis.runner import NemesisEvent
+from squall.results.segments import EventWriter, FaultWindow
+
+KIND_NAMES = {"kill": "kill -9"}
+
+
+class FaultLog:
+    """Keeps the window of every fault, writes each change to the run's fault file, and tells a listener."""
+
+    def __init__(self, writer: EventWriter, tell: Callable[[FaultWindow], None]) -> None:
+        self.writer = writer
+        self.tell = tell
+        self.windows: dict[str, FaultWindow] = {}
+
+    def note(self, event: NemesisEvent) -> None:
+        """What happened to a fault, as the window now stands."""
+        before = self.windows.get(event.id) or opened(event)
+        after = changed(before, event)
+        self.windows[event.id] = after
+        self.writer.write(after)
+        self.tell(after)
+
+    @property
+    def all_undone(self) -> bool:
+        """Whether every fault that began was seen to end."""
+        return all(window.undone for window in self.windows.values() if window.injected is not None)
+
+
+def opened(event: NemesisEvent) -> FaultWindow:
+    """The window of a fault nobody has heard of yet."""
+    return FaultWindow(
+        id=event.id,
+        fault=KIND_NAMES.get(event.kind, event.kind),
+        targets=event.targets,
+        summary=summary(event),
+    )
+
+
+def summary(event: NemesisEvent) -> str:
+    """`b2 (leader of events/3)`; the role is left out where it says nothing more."""
+    names = ", ".join(event.targets) or "nobody"
+    return names if event.role in ("by name", "nobody", "") else f"{names} ({event.role})"
+
+
+def changed(window: FaultWindow, event: NemesisEvent) -> FaultWindow:
+    """A window after one more event."""
+    changes: dict[str, object] = {"targets": event.targets, "summary": summary(event)}
+    record = event.record
+    if event.phase == "started":
+        changes["injected"] = event.at_ns
+    elif event.phase in ("proven", "unproven") and record is None:
+        changes |= {"took": event.phase == "proven", "during": event.text}
+    if record is not None:
+        changes |= {
+            "injected": record.injected_at_ns,
+            "healed": record.healed_at_ns,
+            "took": record.proven,
+            "undone": record.healed if record.injected_at_ns is not None else None,
+        }
+        if record.injected_at_ns is None or not record.healed:
+            changes["trouble"] = record.detail
+    return msgspec.structs.replace(window, **changes)

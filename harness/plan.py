@@ -1,0 +1,121 @@
+"""From a suite and a seed to what exactly will be done: before anything is started, and for `squall plan` to print.
+
+The seed decides the schedule of faults to the millisecond, and whom a fault hits where a choice is left. It is
+printed with every run and repeats it (HX-09).
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from squall.harness.errors import UsageError
+from squall.harness.suite import Scenario, Suite
+from squall.nemesis.durations import write_seconds
+from squall.nemesis.schedule import Schedule, build_schedule
+from squall.workloads.log import LogWorkload
+
+LARGEST_CHOSEN_SEED = 9999
+MOST_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """One scenario with one seed."""
+
+    suite: Path
+    scenario: Scenario
+    seed: int
+    schedule: Schedule
+    run_id: str
+    directory: Path
+    idle_nemesis: bool = False
+
+    @property
+    def workload(self) -> LogWorkload:
+        return LogWorkload(self.scenario.workload, self.scenario.topics)
+
+    @property
+    def workers(self) -> int:
+        """How many processes make the load: no more than there are producers to share out."""
+        return min(MOST_WORKERS, self.scenario.workload.producers)
+
+    def command(self, several: bool = True) -> str:
+        """What repeats exactly this run."""
+        words = ["squall", "run", str(self.suite), "--seed", str(self.seed)]
+        if several:
+            words += ["--only", self.scenario.scenario]
+        if self.idle_nemesis and not self.scenario.idle_nemesis:
+            words.append("--idle-nemesis")
+        return shlex.join(words)
+
+
+def choose_seed(given: int | None) -> int:
+    """The seed asked for, or a new one, short enough to be typed again."""
+    return given if given is not None else random.SystemRandom().randint(1, LARGEST_CHOSEN_SEED)
+
+
+def schedule_of(suite: Path, scenario: Scenario, seed: int) -> Schedule:
+    """The faults of a scenario, to the millisecond. Raises UsageError for one that does not fit the load."""
+    try:
+        return build_schedule(scenario.nemesis, scenario.time.load, seed)
+    except ValueError as wrong:
+        raise UsageError(f"{suite}: scenario {scenario.scenario}: {wrong}") from None
+
+
+def plan_suite(
+    suite: Suite, seed: int, runs_directory: Path, *, idle_nemesis: bool = False, now: datetime | None = None
+) -> Iterator[RunPlan]:
+    """Every run of a suite, in order."""
+    started = (now or datetime.now()).strftime("%Y-%m-%dT%H-%M-%S")
+    for scenario in suite.scenarios:
+        seeds = scenario.seeds_from(seed)
+        for one in seeds:
+            name = started if len(seeds) == 1 else f"{started}-seed-{one}"
+            yield RunPlan(
+                suite=suite.path,
+                scenario=scenario,
+                seed=one,
+                schedule=schedule_of(suite.path, scenario, one),
+                run_id=str(uuid.uuid4()),
+                directory=runs_directory / scenario.scenario / name,
+                idle_nemesis=idle_nemesis or scenario.idle_nemesis,
+            )
+
+
+def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str]]:
+    """What would be done, as (label, text) lines."""
+    cluster, load = scenario.cluster, scenario.workload
+    yield "scenario", scenario.scenario
+    if scenario.description:
+        yield "", scenario.description
+    yield "cluster", f"{cluster.controllers} controllers · {cluster.brokers} brokers"
+    for name, topic in cluster.topics.items():
+        yield (
+            "topic",
+            f"{name}: {topic.partitions} topic-partitions, RF {topic.replication_factor},"
+            f" min ISR {topic.min_insync_replicas}",
+        )
+    for key, value in cluster.config.items():
+        yield "config", f"{key}={value}"
+    for mutant in cluster.mutants:
+        yield "mutant", mutant
+    yield (
+        "load",
+        f"{write_seconds(scenario.time.load)}: {load.producers} producers, {load.consumers} consumers,"
+        f" {load.rate:g} sends/s, acks={load.acks}",
+    )
+    for fault in schedule.faults:
+        after = f" (once {fault.follows} has healed)" if fault.follows else ""
+        target = getattr(fault.options, "target", None) or getattr(fault.options, "among", "")
+        yield (
+            "fault",
+            f"{fault.at_s:6.1f} s  {fault.options.fault:<12} {target}  for {write_seconds(fault.for_s)}{after}",
+        )
+    yield "checks", ", ".join(scenario.checks)
+    yield "expect", str(scenario.expect)

@@ -1,0 +1,402 @@
+"""One run, from nothing to a history that can be judged:
+
+    hosts up → deploy → cluster whole → load under faults → heal → final reads → nodes stopped, logs fetched
+
+Judging is not done here: a run leaves a directory that `squall check` reads, now or in a year.
+
+    runs/SCENARIO/TIME/
+      run.json            the manifest: written at the start, and again at the end
+      schedule.json       the faults, to the millisecond
+      history/            one segment per load worker       faults.jsonl, cluster.jsonl
+      nodes/HOST/         logs and configuration of every node
+      worker-N.log        what the load workers had to say
+
+What can go wrong. Trouble outside the system under test (a host that went away, a cluster that never came up, an
+interrupted run) is written into the manifest and makes the verdict unknown; the history up to there is kept.
+Ctrl-C and SIGTERM cancel the run: the nemesis heals, workers flush, and everything ends in order. After a
+`kill -9` of the control process the workers see their stdin end and flush, and the hosts end every fault at its
+time to live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import confluent_kafka
+
+from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create_topics
+from squall.harness.display import Display, seconds_since
+from squall.harness.errors import UsageError
+from squall.harness.faults import FaultLog
+from squall.harness.hosts.lab import Lab, lab_down, lab_up
+from squall.harness.hosts.network import MachineNetwork, Network
+from squall.harness.hosts.system import ClusterSettings, SquallNodes
+from squall.harness.inventory import Inventory
+from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
+from squall.harness.plan import RunPlan
+from squall.harness.testbed import Testbed
+from squall.nemesis.controls import silenced
+from squall.nemesis.runner import NemesisRunner
+from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
+from squall.results.segments import EventWriter
+from squall.workloads.clients.client import Topic
+
+READY_SECONDS = 30.0
+NEMESIS_GRACE_SECONDS = 40.0
+LOOK_SECONDS = 0.25
+SCHEDULE_FILE = "schedule.json"
+
+
+class Interrupted(Exception):
+    """Somebody ended the run; what was recorded is kept."""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Where a run takes place."""
+
+    inventory: Inventory
+    network: Network
+    lab: Lab | None = None
+
+
+@dataclass
+class Facts:
+    """What becomes known while a run goes on, and ends up in its manifest."""
+
+    load_started: int | None = None
+    load_ended: int | None = None
+    final_read: str = ""
+    completed: bool = False
+    trouble: list[str] = field(default_factory=list)
+    bundles: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, object] = field(default_factory=dict)
+
+
+@contextlib.asynccontextmanager
+async def hosts_of(plan: RunPlan, inventory: Inventory | None, display: Display) -> AsyncIterator[Hosts]:
+    """The hosts of an inventory, or a private lab that ends with the run, by whatever death."""
+    if inventory is not None and inventory.lab is None:
+        yield Hosts(inventory, MachineNetwork())
+        return
+    cluster = plan.scenario.cluster
+    shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
+    name = f"run-{plan.run_id[:8]}"
+    lab = await asyncio.to_thread(lambda: lab_up(shape.controllers, shape.brokers, name=name, owner=os.getpid()))
+    try:
+        names = [host.name for host in lab.hosts]
+        controllers = " ".join(name for name in names if name.startswith("c"))
+        brokers = " ".join(name for name in names if name.startswith("b"))
+        display.stage(
+            "lab",
+            f"{len(names)} hosts up in {lab.up_seconds:.1f} s",
+            f"controllers {controllers} · brokers {brokers}",
+        )
+        yield Hosts(lab.inventory(), lab.network, lab)
+    finally:
+        await asyncio.shield(asyncio.to_thread(lab_down, name))
+
+
+class ScenarioRun:
+    """Carries out one plan on some hosts."""
+
+    def __init__(self, plan: RunPlan, hosts: Hosts, display: Display, *, command: str) -> None:
+        self.plan = plan
+        self.scenario = plan.scenario
+        self.hosts = hosts
+        self.display = display
+        self.command = command
+        self.directory = plan.directory
+        self.facts = Facts()
+        self.started = datetime.now(UTC)
+        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.topics)
+        self.workers: LoadWorkers | None = None
+        self.fault_log: FaultLog | None = None
+        self.watching: asyncio.Task[None] | None = None
+        self.watcher: Watcher | None = None
+
+    async def run(self) -> Path:
+        """Carry it out and return the run's directory. Raises UsageError for what a person must mend first."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        point_latest_at(self.directory)
+        (self.directory / SCHEDULE_FILE).write_text(json.dumps(self.plan.schedule.to_json(), indent=2) + "\n")
+        self._save_manifest()
+        try:
+            await self._bring_up()
+            await self._load_under_faults()
+            await self._final_reads()
+            self.facts.completed = True
+        except (ClusterNotReady, WorkerFailed) as trouble:
+            self.facts.trouble.append(str(trouble))
+            self.display.say(f"trouble    {trouble}", style="yellow")
+        except asyncio.CancelledError:
+            self.facts.trouble.append("the run was interrupted")
+            raise
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self._wind_up()))
+        return self.directory
+
+    # --- stages ------------------------------------------------------------------------------------------------
+
+    async def _bring_up(self) -> None:
+        began = time.monotonic()
+        settings = ClusterSettings(self.plan.run_id, self.scenario.cluster.config, self.scenario.cluster.mutants)
+        await self.testbed.deploy(SquallNodes(), settings)
+        bundle = next(iter(self.testbed.deployed.values())).bundle
+        self.facts.bundles = {name: one.bundle.name for name, one in self.testbed.deployed.items()}
+        self.display.stage(
+            "deploy",
+            f"node {bundle.name[:14]}… ({len(bundle.archive) / 1024:.0f} kB)",
+            f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
+        )
+        began = time.monotonic()
+        await self.testbed.start()
+        await self._await_cluster(began)
+        self.display.stage("seed", str(self.plan.seed), f"repeat with: {self.command}")
+        if self.scenario.cluster.mutants:
+            self.display.say(f"mutants    {', '.join(self.scenario.cluster.mutants)}: the nodes are broken on purpose")
+
+    async def _await_cluster(self, began: float) -> None:
+        topics = tuple(
+            Topic(
+                name,
+                topic.partitions,
+                topic.replication_factor,
+                (("min.insync.replicas", str(topic.min_insync_replicas)), *_texts(topic.config)),
+            )
+            for name, topic in self.scenario.cluster.topics.items()
+        )
+        try:
+            await create_topics(self.testbed.admin, topics, READY_SECONDS)
+            state = await await_whole(
+                self.testbed.admin, len(self.testbed.bootstrap()), self.scenario.topics, READY_SECONDS
+            )
+        except ClusterNotReady as trouble:
+            statuses = await self.testbed.statuses()
+            down = ", ".join(f"{name} {state}" for name, state in statuses.items() if state != "running")
+            raise ClusterNotReady(
+                f"the cluster did not become ready: {trouble}" + (f"; {down}" if down else "")
+            ) from None
+        controller = self.testbed.cluster.names.name(state.controller)
+        first = next(iter(self.scenario.cluster.topics.values()))
+        self.display.stage(
+            "cluster",
+            f"ready in {time.monotonic() - began:.1f} s",
+            f"controller {controller} epoch {state.controller_epoch} · {sum(self.scenario.topics.values())}"
+            f" topic-partitions, RF {first.replication_factor}, min ISR {first.min_insync_replicas}",
+        )
+
+    async def _load_under_faults(self) -> None:
+        self.workers = await start_local_workers(
+            self.plan.workers,
+            prefix=self.hosts.network.command_prefix(),
+            directory=self.directory,
+            run_id=self.plan.run_id,
+            workload=self.scenario.workload.model_dump(),
+            topics=self.scenario.topics,
+            bootstrap=self.testbed.bootstrap(),
+        )
+        await self.workers.open()
+        self._watch()
+        self.display.begin_load()
+        began = await self.workers.load()
+        self.facts.load_started = began
+        self._save_manifest()
+        nemesis = asyncio.create_task(self._nemesis(began))
+        try:
+            await self._show_load(began, nemesis)
+            if not nemesis.done():
+                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS)
+        finally:
+            await _cancelled(nemesis)
+            self._show_progress(began)
+            self.display.end_load()
+        if nemesis.done() and not nemesis.cancelled():
+            nemesis.result()
+
+    async def _nemesis(self, began: int) -> None:
+        """The faults in their time; each change is written and shown."""
+        self.fault_log = FaultLog(EventWriter.faults(self.directory), lambda window: self.display.fault(window, began))
+        hosts = self.testbed.hosts
+        runner = NemesisRunner(
+            self.plan.schedule,
+            silenced(hosts) if self.plan.idle_nemesis else hosts,
+            self.testbed.cluster,
+            now_ns=self.testbed.now_ns,
+            sleep=self.testbed.sleep,
+            report=self.fault_log.note,
+            ports=self.testbed.ports(),
+        )
+        await runner.run(began)
+
+    async def _show_load(self, began: int, nemesis: asyncio.Task[None]) -> None:
+        """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""
+        assert self.workers is not None
+        end = began + int(self.scenario.time.load * 1e9)
+        while (now := self.testbed.now_ns()) < end:
+            self._show_progress(began)
+            await asyncio.wait({self.workers.failure}, timeout=min(LOOK_SECONDS, (end - now) / 1e9))
+            if self.workers.failure.done():
+                self.workers.failure.result()
+            if nemesis.done():
+                nemesis.result()
+        await self.workers.stop()
+        self.facts.load_ended = self.testbed.now_ns()
+
+    def _show_progress(self, began: int) -> None:
+        assert self.workers is not None
+        elapsed = seconds_since(began, self.testbed.now_ns())
+        totals = self.workers.totals()
+        lasted = min(elapsed, self.scenario.time.load)
+        per_second = totals.of("send", "ok") / lasted if lasted > 0 else 0.0
+        self.display.load_progress(elapsed, self.scenario.time.load, totals, per_second)
+
+    async def _final_reads(self) -> None:
+        assert self.workers is not None
+        silent = await self.testbed.heal()
+        said = ["all faults healed" if not silent else f"not healed yet: {', '.join(silent)} did not answer"]
+        try:
+            await await_whole(
+                self.testbed.admin, len(self.testbed.bootstrap()), self.scenario.topics, self.scenario.time.settle
+            )
+        except ClusterNotReady as trouble:
+            self.facts.notes["recovery"] = str(trouble)
+            said.append(f"not whole {trouble}")
+        reads = await self.workers.final(self.scenario.workload.final_timeout)
+        marked = sum(read["marker_offset"] is not None for read in reads)
+        missing = [f"{read['topic']}/{read['partition']}" for read in reads if not read["complete"]]
+        self.facts.final_read = "complete" if not missing else f"incomplete: {', '.join(missing)}"
+        said.append(f"markers acknowledged on {marked}/{len(reads)}")
+        said.append("final reads complete" if not missing else f"final reads incomplete: {', '.join(missing)}")
+        self.display.say(f"{'final':<7}" + " · ".join(said))
+        await self.workers.close()
+
+    async def _wind_up(self) -> None:
+        """Whatever happened: no fault stays, workers end, logs are fetched, the manifest tells the truth."""
+        self.display.end_load()
+        if self.watching is not None:
+            await _cancelled(self.watching)
+        if self.watcher is not None:
+            self.facts.notes |= {
+                "leader_changes": self.watcher.leader_changes,
+                "controller_elections": self.watcher.elections,
+            }
+        if self.workers is not None:
+            await self.workers.end()
+        if self.testbed.agents:
+            with contextlib.suppress(Exception):
+                await self.testbed.heal()
+            await self.testbed.stop()
+            try:
+                await self.testbed.collect(self.directory / "nodes")
+                if self.hosts.lab is None:
+                    await self.testbed.remove()
+            except UsageError as trouble:
+                self.facts.notes["collecting"] = str(trouble)
+        await self.testbed.close()
+        self._save_manifest()
+
+    def _watch(self) -> None:
+        writer = EventWriter.cluster(self.directory)
+        self.watcher = Watcher(self.testbed.cluster, self.testbed.now_ns, self.testbed.sleep, writer.write)
+        self.watching = asyncio.create_task(self.watcher.run())
+
+    # --- the manifest ------------------------------------------------------------------------------------------
+
+    def _save_manifest(self) -> None:
+        scenario, facts = self.scenario, self.facts
+        Manifest(
+            run_id=self.plan.run_id,
+            scenario=scenario.scenario,
+            seed=self.plan.seed,
+            topics={
+                name: TopicFacts(
+                    partitions=topic.partitions,
+                    replication_factor=topic.replication_factor,
+                    min_insync_replicas=topic.min_insync_replicas,
+                )
+                for name, topic in scenario.cluster.topics.items()
+            },
+            suite=str(self.plan.suite),
+            description=scenario.description,
+            covers=scenario.covers,
+            started=self.started.isoformat(timespec="seconds"),
+            command=self.command,
+            load_started=facts.load_started,
+            load_ended=facts.load_ended,
+            completed=facts.completed,
+            checks=scenario.checks,
+            fault_free=scenario.fault_free,
+            faults_planned=len(self.plan.schedule.faults),
+            min_acknowledged=scenario.min_acknowledged,
+            expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
+            mutants=scenario.cluster.mutants,
+            final_read=facts.final_read,
+            trouble=tuple(facts.trouble),
+            workload=scenario.workload.model_dump(),
+            options={**facts.notes, "idle_nemesis": self.plan.idle_nemesis},
+            node_config=dict(_texts(scenario.cluster.config)),
+            schedule_hash=self.plan.schedule.content_hash(),
+            versions=versions(),
+            machine=machine(),
+            hosts=tuple(
+                HostFacts(
+                    name=plan.host,
+                    address=plan.address,
+                    roles=plan.roles,
+                    facts={"node id": str(plan.node_id), "bundle": facts.bundles.get(plan.host, "")},
+                )
+                for plan in self.testbed.plans.values()
+            ),
+        ).save(self.directory)
+
+
+def point_latest_at(directory: Path) -> None:
+    """`runs/latest`, where `runs` is two levels above a run."""
+    link = directory.parent.parent / "latest"
+    draft = link.with_name(f".latest-{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(directory.relative_to(link.parent))
+    draft.replace(link)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; what it raises then was already told."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _texts(config: Mapping[str, str | int | float | bool]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in config.items()
+    )
+
+
+def versions() -> dict[str, str]:
+    """The programs a verdict depends on."""
+    return {
+        "squall": metadata.version("squall"),
+        "python": platform.python_version(),
+        "confluent-kafka": metadata.version("confluent-kafka"),
+        "librdkafka": confluent_kafka.libversion()[0],
+    }
+
+
+def machine() -> dict[str, str]:
+    """The control node, as far as it explains figures."""
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+    }
