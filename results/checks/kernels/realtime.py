@@ -1,0 +1,75 @@
+"""R1: real time. No operation may show less of the log than one that had ended before it began.
+
+Every operation has a `low` and a `high` key of the log state it is compatible with: an append at offset o
+exactly 2·o, a read that saw offset m at least 2·m + 1, an answer "the log ends at h" exactly 2·(h-1) + 1. The
+history violates real time if and only if some x ended before some y began and low(x) > high(y). Sort the ends
+of the x, keep the running maximum of their low keys, look up each y: n log n, no search.
+
+The class of a violation follows from the two kinds: a later append below an earlier one (`rt_order`), an append
+below what had already been read (`future_read`), a stated log end below an acknowledged append (`stale_read`)
+or below an earlier log end (`hw_regress`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from squall.results.checks.kernels.operations import NEVER, Ints, Operations
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Operations with their keys and their times, widened by the error of their clock."""
+
+    index: Ints
+    low: Ints
+    high: Ints
+    began: Ints
+    ended: Ints
+
+    @classmethod
+    def of(cls, operations: Operations, index: Ints, low: Ints, high: Ints, ended: Ints) -> Bounds:
+        error = operations.clock_error[index]
+        end = ended[index]
+        return cls(
+            index=index,
+            low=low,
+            high=high,
+            began=operations.invoked[index] - error,
+            ended=np.where(end == NEVER, NEVER, np.where(end == NEVER, 0, end) + error),
+        )
+
+
+Violation = tuple[int, int, int, int]
+
+
+def real_time_violations(sends: Bounds, reads: Bounds) -> dict[str, list[Violation]]:
+    """Violations by class: (earlier operation, later operation, low key, high key), one for each later one."""
+    return {
+        "rt_order": _violations(sends, sends),
+        "future_read": _violations(reads, sends),
+        "stale_read": _violations(sends, reads),
+        "hw_regress": _violations(reads, reads),
+    }
+
+
+def _violations(earlier: Bounds, later: Bounds) -> list[Violation]:
+    bounded = np.flatnonzero(later.high != NEVER)
+    over = np.flatnonzero(earlier.ended != NEVER)
+    if len(bounded) == 0 or len(over) == 0:
+        return []
+    over = over[np.argsort(earlier.ended[over], kind="stable")]
+    low = earlier.low[over]
+    highest = np.maximum.accumulate(low)
+    count = np.searchsorted(earlier.ended[over], later.began[bounded], side="left")
+    wrong = np.flatnonzero((count > 0) & (highest[np.maximum(count, 1) - 1] > later.high[bounded]))
+    found = []
+    for place in wrong.tolist():
+        second = bounded[place]
+        first = over[int(np.argmax(low[: count[place]]))] if len(found) < 16 else over[count[place] - 1]
+        found.append(
+            (int(earlier.index[first]), int(later.index[second]), int(earlier.low[first]), int(later.high[second]))
+        )
+    return found
