@@ -1,0 +1,335 @@
+"""The metadata image: what the cluster's log says, replayed up to an offset (MD-04).
+
+Every node replays the same records in the same order and so holds the same image at the same offset (IMAGE);
+`fingerprint` makes that checkable. Registrations are frozen and replaced, never changed in place, so whoever keeps one
+keeps what was true. Replica lists are interned: a million topic-partitions share a few hundred tuples.
+
+Epochs move here and nowhere else: the partition epoch by one for every change record, the leader epoch by one for
+every change record that names a leader, even the same one (EP-01, EP-02, rule 23).
+
+`replay` tells a `MetadataDelta`, if it is given one, what it touched; a broker acts on the delta of a committed batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from squall.nodes.metadata.records import (
+    NO_LEADER_CHANGE,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import format_id
+
+
+class MetadataError(Exception):
+    """A record that cannot follow what was replayed before it: the log or the controller is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker listens, by listener name."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One registered broker. `epoch` is the offset of its registration record (rule 24)."""
+
+    id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[bytes, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """Unfenced and staying: may lead and join an ISR (KIP-841)."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((one for one in self.endpoints if one.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """One topic-partition as the controller has decided it. `leader` is -1 where there is none."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    recovery_state: int = 0
+    directories: tuple[bytes, ...] = ()
+    eligible_leaders: tuple[int, ...] = ()
+    last_known_eligible_leaders: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and its partitions by number."""
+
+    name: str
+    id: bytes
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class MetadataDelta:
+    """What some replayed records touched, in the order in which they did. Values that matter are in the image.
+
+    `removed_topics` holds the topics as they were.
+    """
+
+    brokers: dict[int, None] = field(default_factory=dict)
+    partitions: dict[tuple[bytes, int], None] = field(default_factory=dict)
+    removed_topics: dict[bytes, Topic] = field(default_factory=dict)
+    configs: dict[tuple[int, str], None] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.brokers or self.partitions or self.removed_topics or self.configs)
+
+
+class MetadataImage:
+    """Everything replayed so far. `last_offset` is -1 and `last_epoch` -1 before the first record."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.topics: dict[bytes, Topic] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.last_offset = -1
+        self.last_epoch = -1
+        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic | None:
+        identity = self.topic_ids.get(name)
+        return None if identity is None else self.topics[identity]
+
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        found = self.topic(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def partition_by_id(self, topic_id: bytes, partition: int) -> PartitionRegistration | None:
+        found = self.topics.get(topic_id)
+        return None if found is None else found.partitions.get(partition)
+
+    def all_partitions(self) -> Iterator[tuple[Topic, int, PartitionRegistration]]:
+        for topic in self.topics.values():
+            for number, registration in topic.partitions.items():
+                yield topic, number, registration
+
+    def config(self, resource_type: int, name: str) -> dict[str, str]:
+        """The settings of a resource that differ from their defaults."""
+        return self.configs.get((resource_type, name), {})
+
+    def clone(self) -> MetadataImage:
+        """An image of the same content that can be replayed onto independently."""
+        copy = MetadataImage()
+        copy.brokers = dict(self.brokers)
+        copy.topics = {key: Topic(one.name, one.id, dict(one.partitions)) for key, one in self.topics.items()}
+        copy.topic_ids = dict(self.topic_ids)
+        copy.configs = {key: dict(value) for key, value in self.configs.items()}
+        copy.features = dict(self.features)
+        copy.next_producer_id = self.next_producer_id
+        copy.last_offset, copy.last_epoch = self.last_offset, self.last_epoch
+        copy._tuples = self._tuples
+        return copy
+
+    def fingerprint(self) -> str:
+        """Equal for equal content, whatever the order in which it came to be."""
+        digest = blake2b(digest_size=16)
+        for key in sorted(self.brokers):
+            digest.update(repr(self.brokers[key]).encode())
+        for topic_id in sorted(self.topics):
+            topic = self.topics[topic_id]
+            digest.update(f"{topic.name} {format_id(topic_id)}".encode())
+            for number in sorted(topic.partitions):
+                digest.update(f"{number} {topic.partitions[number]!r}".encode())
+        for resource in sorted(self.configs):
+            digest.update(f"{resource} {sorted(self.configs[resource].items())}".encode())
+        digest.update(f"{sorted(self.features.items())} {self.next_producer_id}".encode())
+        return digest.hexdigest()
+
+    # -- replay -----------------------------------------------------------------------------------------------
+
+    def replay(self, record: Message, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
+        """Apply one record. Raises MetadataError if it cannot follow what came before."""
+        if offset <= self.last_offset:
+            raise MetadataError(f"record at offset {offset} after {self.last_offset}")
+        delta = delta if delta is not None else MetadataDelta()
+        match record:
+            case PartitionChangeRecord():
+                self._change_partition(record, delta)
+            case PartitionRecord():
+                self._set_partition(record, delta)
+            case NoOpRecord():
+                pass
+            case RegisterBrokerRecord():
+                self._register(record, delta)
+            case UnregisterBrokerRecord():
+                del self.brokers[self._broker(record.broker_id, record.broker_epoch).id]
+                delta.brokers[record.broker_id] = None
+            case FenceBrokerRecord():
+                self._update_broker(record.id, record.epoch, delta, fenced=True)
+            case UnfenceBrokerRecord():
+                self._update_broker(record.id, record.epoch, delta, fenced=False)
+            case BrokerRegistrationChangeRecord():
+                self._change_registration(record, delta)
+            case TopicRecord():
+                self._add_topic(record)
+            case RemoveTopicRecord():
+                self._remove_topic(record, delta)
+            case ConfigRecord():
+                self._set_config(record, delta)
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_producer_id
+            case FeatureLevelRecord():
+                self.features[record.name] = record.feature_level
+            case _:
+                raise MetadataError(f"no rule to replay a {type(record).__name__}")
+        self.passed(offset, epoch)
+
+    def passed(self, offset: int, epoch: int = -1) -> None:
+        """An offset was reached without a record of the image (a control record)."""
+        self.last_offset = max(self.last_offset, offset)
+        self.last_epoch = max(self.last_epoch, epoch)
+
+    def _interned(self, numbers: list[int]) -> tuple[int, ...]:
+        key = tuple(numbers)
+        return self._tuples.setdefault(key, key)
+
+    def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
+        found = self.brokers.get(broker_id)
+        if found is None or found.epoch != epoch:
+            raise MetadataError(f"broker {broker_id} epoch {epoch} is not registered; {found} is")
+        return found
+
+    def _register(self, record: RegisterBrokerRecord, delta: MetadataDelta) -> None:
+        self.brokers[record.broker_id] = BrokerRegistration(
+            id=record.broker_id,
+            epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoints=tuple(Endpoint(one.name, one.host, one.port) for one in record.end_points),
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            directories=tuple(record.log_dirs),
+        )
+        delta.brokers[record.broker_id] = None
+
+    def _update_broker(self, broker_id: int, epoch: int, delta: MetadataDelta, *, fenced: bool) -> None:
+        self.brokers[broker_id] = replace(self._broker(broker_id, epoch), fenced=fenced)
+        delta.brokers[broker_id] = None
+
+    def _change_registration(self, record: BrokerRegistrationChangeRecord, delta: MetadataDelta) -> None:
+        found = self._broker(record.broker_id, record.broker_epoch)
+        self.brokers[found.id] = replace(
+            found,
+            fenced=found.fenced if record.fenced == 0 else record.fenced > 0,
+            in_controlled_shutdown=found.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+            directories=tuple(record.log_dirs) or found.directories,
+        )
+        delta.brokers[found.id] = None
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        if record.name in self.topic_ids:
+            raise MetadataError(f"topic {record.name} exists already")
+        self.topics[record.topic_id] = Topic(record.name, record.topic_id)
+        self.topic_ids[record.name] = record.topic_id
+
+    def _topic_of(self, topic_id: bytes) -> Topic:
+        found = self.topics.get(topic_id)
+        if found is None:
+            raise MetadataError(f"topic {format_id(topic_id)} is not there")
+        return found
+
+    def _remove_topic(self, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
+        topic = self._topic_of(record.topic_id)
+        del self.topics[topic.id]
+        del self.topic_ids[topic.name]
+        self.configs.pop((2, topic.name), None)
+        delta.removed_topics[topic.id] = topic
+        for number in topic.partitions:
+            delta.partitions.pop((topic.id, number), None)
+
+    def _set_partition(self, record: PartitionRecord, delta: MetadataDelta) -> None:
+        topic = self._topic_of(record.topic_id)
+        topic.partitions[record.partition_id] = PartitionRegistration(
+            replicas=self._interned(record.replicas),
+            isr=self._interned(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            removing=self._interned(record.removing_replicas),
+            adding=self._interned(record.adding_replicas),
+            recovery_state=record.leader_recovery_state,
+            directories=tuple(record.directories),
+            eligible_leaders=self._interned(record.eligible_leader_replicas or []),
+            last_known_eligible_leaders=self._interned(record.last_known_elr or []),
+        )
+        delta.partitions[(topic.id, record.partition_id)] = None
+
+    def _change_partition(self, record: PartitionChangeRecord, delta: MetadataDelta) -> None:
+        topic = self._topic_of(record.topic_id)
+        old = topic.partitions.get(record.partition_id)
+        if old is None:
+            raise MetadataError(f"{topic.name}-{record.partition_id} is not there")
+
+        def changed(new: list[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
+            return current if new is None else self._interned(new)
+
+        named = record.leader != NO_LEADER_CHANGE
+        topic.partitions[record.partition_id] = PartitionRegistration(
+            replicas=changed(record.replicas, old.replicas),
+            isr=changed(record.isr, old.isr),
+            leader=record.leader if named else old.leader,
+            leader_epoch=old.leader_epoch + 1 if named else old.leader_epoch,
+            partition_epoch=old.partition_epoch + 1,
+            removing=changed(record.removing_replicas, old.removing),
+            adding=changed(record.adding_replicas, old.adding),
+            recovery_state=old.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
+            directories=old.directories if record.directories is None else tuple(record.directories),
+            eligible_leaders=changed(record.eligible_leader_replicas, old.eligible_leaders),
+            last_known_eligible_leaders=changed(record.last_known_elr, old.last_known_eligible_leaders),
+        )
+        delta.partitions[(topic.id, record.partition_id)] = None
+
+    def _set_config(self, record: ConfigRecord, delta: MetadataDelta) -> None:
+        key = (record.resource_type, record.resource_name)
+        settings = self.configs.setdefault(key, {})
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        if not settings:
+            del self.configs[key]
+        delta.configs[key] = None
