@@ -120,6 +120,8 @@ class Agent:
         """Carries out a verb. Raises Trouble."""
         if verb not in self.verbs:
             raise Trouble("unknown_verb", f"no verb {verb!r}; known are {', '.join(sorted(self.verbs))}")
+        if not isinstance(arguments, dict):
+            raise Trouble("bad_argument", f"args: {arguments!r} must be a mapping")
         return self.verbs[verb](arguments)
 
     def define(self, arguments: Arguments) -> Arguments:

@@ -47,7 +47,7 @@ class KeeperLocks:
         self._agents_file = state / "agents.lock"
 
     def keeper_lives(self) -> bool:
-        with open(self._keeper_file, "w") as file:
+        with open(self._keeper_file, "a") as file:
             return not try_lock(file, fcntl.LOCK_EX)
 
     def agents_live(self) -> bool:
@@ -63,8 +63,14 @@ class KeeperLocks:
     @contextlib.contextmanager
     def as_keeper(self) -> Iterator[IO[str] | None]:
         """The locked file if we are the keeper now; None if there is one."""
-        with open(self._keeper_file, "w") as file:
-            yield file if try_lock(file, fcntl.LOCK_EX) else None
+        with open(self._keeper_file, "a") as file:
+            if not try_lock(file, fcntl.LOCK_EX):
+                yield None
+                return
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            yield file
 
 
 def start_keeper(program: Path, state: Path, options: list[str], locks: KeeperLocks) -> None:

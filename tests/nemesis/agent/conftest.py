@@ -1,0 +1,160 @@
+"""Real agents, run as on a host: from their shipped directory, with the system's Python, over pipes.
+
+They run with `--lab` and SQUALL_NO_REAL_CLOCK, so that nothing here can touch this machine's clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from squall.nemesis.shipping import agent_files, compile_shim
+
+PROBE_PORT = 17465
+_next_address = itertools.count(2)
+
+
+class Refused(Exception):
+    """The agent answered no."""
+
+    def __init__(self, kind: str, error: str) -> None:
+        super().__init__(error)
+        self.kind = kind
+        self.error = error
+
+
+class RunningAgent:
+    """An agent process and its channel."""
+
+    def __init__(self, program: Path, state: Path, address: str, name: str, prefix: Sequence[str]) -> None:
+        self.state = state
+        self.address = address
+        self.name = name
+        listen = f"{address}:{PROBE_PORT}"
+        command = [*prefix, sys.executable, "-u", str(program), "--state", str(state), "--name", name]
+        self.process = subprocess.Popen(
+            [*command, "--listen", listen, "--lab"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "SQUALL_NO_REAL_CLOCK": "1"},
+        )
+        self._ops = itertools.count(1)
+
+    def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        answer = self.exchange(json.dumps({"op": next(self._ops), "verb": verb, "args": arguments}))
+        if answer["ok"]:
+            return answer["result"]
+        raise Refused(answer["kind"], answer["error"])
+
+    def exchange(self, line: str) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def define(self, argv: Sequence[str], name: str = "node", **more: Any) -> dict[str, Any]:
+        return self.call("proc.define", name=name, argv=list(argv), **more)
+
+    def state_of(self, name: str = "node") -> str:
+        return self.call("proc.status", name=name)["state"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def keeper_pid(self) -> int:
+        return int((self.state / "keeper.lock").read_text())
+
+    def keeper_lives(self) -> bool:
+        with open(self.state / "keeper.lock", "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def clean_up(self) -> None:
+        self.kill()
+        for path in (self.state / "processes").glob("*.running"):
+            kill_quietly(json.loads(path.read_text())["pid"])
+        if self.keeper_lives():
+            kill_quietly(self.keeper_pid())
+
+
+def kill_quietly(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def eventually(holds: Callable[[], bool], what: str, timeout: float = 10.0) -> float:
+    """Waits until it holds; how long that took."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < timeout, f"not within {timeout} s: {what}"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+@pytest.fixture(scope="session")
+def shim() -> bytes | None:
+    return compile_shim()
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory, shim: bytes | None) -> Path:
+    """The agent as shipped to a host."""
+    directory = tmp_path_factory.mktemp("agent")
+    for path, content in agent_files(shim).items():
+        (directory / path).parent.mkdir(exist_ok=True)
+        (directory / path).write_bytes(content)
+    return directory / "agent.py"
+
+
+@pytest.fixture
+def start_agent(program: Path, tmp_path: Path) -> Iterator[Callable[..., RunningAgent]]:
+    """Starts agents, each a host of its own unless given the `state` of another."""
+    started: list[RunningAgent] = []
+
+    def start(
+        state: Path | None = None,
+        address: str | None = None,
+        name: str = "h1",
+        prefix: Sequence[str] = (),
+        program: Path = program,
+    ) -> RunningAgent:
+        address = address or f"127.0.7.{next(_next_address)}"
+        agent = RunningAgent(program, state or tmp_path / name, address, name, prefix)
+        started.append(agent)
+        return agent
+
+    yield start
+    for agent in started:
+        agent.clean_up()
+
+
+@pytest.fixture
+def agent(start_agent: Callable[..., RunningAgent]) -> RunningAgent:
+    return start_agent()
+
+
+@pytest.fixture
+def refused() -> type[Refused]:
+    return Refused
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., float]:
+    return eventually

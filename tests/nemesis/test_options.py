@@ -1,0 +1,93 @@
+"""What a suite may say under `nemesis:`, and what it is told when it says something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from squall.nemesis.durations import DurationRange
+from squall.nemesis.options import FAULT_NAMES, Isolate, NemesisEntry, Sequence, nearest_fault
+
+ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
+
+
+def entry(**written: Any) -> Any:
+    return ENTRY.validate_python({key.rstrip("_"): value for key, value in written.items()})
+
+
+def problem(**written: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        entry(**written)
+    return str(caught.value)
+
+
+def test_a_repeated_isolation_as_in_the_readme() -> None:
+    parsed = entry(fault="isolate", target="leader of events/*", repeat={"every": "20s", "for": "10s"})
+    assert isinstance(parsed, Isolate)
+    assert (parsed.repeat.every, parsed.length(), parsed.cut_from) == (20.0, 10.0, "peers")
+
+
+def test_options_may_be_written_within_the_fault() -> None:
+    within = entry(fault={"isolate": {"from": "everyone"}}, target="b1", at="5s")
+    beside = entry(fault="isolate", from_="everyone", target="b1", at=5)
+    assert within == beside
+
+
+def test_a_duration_may_be_a_range() -> None:
+    parsed = entry(fault="pause", target="b1", at=1, for_={"from": "500ms", "to": "10s"})
+    assert parsed.length() == DurationRange(shortest=0.5, longest=10.0)
+
+
+def test_durations_have_units_and_offsets_a_sign() -> None:
+    parsed = entry(fault="clock", target="b1", at="2m", for_="500ms", offset="-1h")
+    assert (parsed.at, parsed.length(), parsed.offset) == (120.0, 0.5, -3600.0)
+
+
+def test_a_sequence_holds_steps() -> None:
+    parsed = entry(at="5s", sequence=[{"fault": "pause", "target": "b1", "for": 1}])
+    assert isinstance(parsed, Sequence) and parsed.steps[0].fault == "pause"
+
+
+def test_dumped_it_reads_again() -> None:
+    written = {"fault": "isolate", "from": "everyone", "target": "b1", "repeat": {"every": 20, "for": "500ms"}}
+    parsed = ENTRY.validate_python(written)
+    assert ENTRY.validate_python(parsed.model_dump(mode="json", by_alias=True, exclude_none=True)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"fault": "isolat", "target": "b1", "at": 1}, "isolate"),
+        ({"target": "b1", "at": 1}, "names no `fault`"),
+        ({"fault": "kill", "target": "b1"}, "says not when"),
+        ({"fault": "kill", "target": "leader", "at": 1, "taget": 1}, "taget"),
+        ({"fault": "kill", "target": "the boss of it", "at": 1}, "is not a target"),
+        ({"fault": "kill", "target": "b1", "at": "soon"}, "is not a duration; write 500ms"),
+        ({"fault": "kill", "target": "b1", "at": 1, "for": 0}, "must be longer than 0 s"),
+        ({"fault": "kill", "target": "b1", "at": -1}, "greater than or equal to 0"),
+        ({"fault": "kill", "target": "b1", "at": 1, "after": 1}, "only steps of a sequence"),
+        ({"fault": "pause", "target": "b1", "at": 1, "for": {"from": 2, "to": 1}}, "must not be longer"),
+        ({"fault": "pause", "target": "b1", "for": 1, "repeat": {"every": 9, "for": 1}}, "given twice"),
+        ({"fault": "clock", "target": "b1", "at": 1, "offset": 0}, "leaves the clock as it is"),
+        ({"fault": "leader-kill-lagging", "target": "b1", "at": 1}, "is not a topic-partition"),
+        ({"at": 1, "sequence": []}, "at least 1"),
+        ({"at": 1, "for": 3, "sequence": [{"fault": "kill", "target": "b1"}]}, "as long as its steps"),
+        ({"at": 1, "sequence": [{"fault": "kill", "target": "b1", "at": 3}]}, "no `at` or `repeat` of its own"),
+    ],
+)
+def test_a_wrong_entry_is_told_what_is_wrong(written: dict[str, Any], told: str) -> None:
+    assert told in problem(**written)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("isolat", "isolate"), ("kil", "kill"), ("oneway", "one-way"), ("xyz", None)]
+)
+def test_a_misspelt_fault_finds_the_nearest(wrong: str, right: str | None) -> None:
+    assert nearest_fault(wrong) == right
+
+
+def test_every_fault_name_is_known_to_the_schema() -> None:
+    schema = str(ENTRY.json_schema())
+    assert all(f"'const': '{name}'" in schema for name in FAULT_NAMES)
