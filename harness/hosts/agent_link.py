@@ -9,8 +9,9 @@ One line of JSON out, one back: `{"op": n, "verb": …, "args": {…}}` and `{"o
 
 Every call has a deadline. When the link is lost under a call, nobody knows whether the verb was carried out; all
 verbs are idempotent for the same `id`, so the call is simply repeated over a new link, with back-off, until its
-deadline, and only then raises `HostUnreachable`. Connecting and reading are blocking work of paramiko and happen
-in threads; the callers' event loop never waits on a socket.
+deadline, and only then raises `HostUnreachable`. Connecting, sending and reading are blocking work of paramiko and
+happen in threads; the callers' event loop never waits on a socket. Every host has threads of its own: were they
+shared, a few hosts that cannot be reached would hold up the healing of all others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import itertools
 import json
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from squall.harness.hosts.ssh import ConnectionLost, LineChannel, Remote, SshError, Unreachable
@@ -42,7 +45,8 @@ class AgentHost:
         self._sudo = sudo
         self._call_seconds = call_seconds
         self._link: _Link | None = None
-        self._connecting = asyncio.Lock()
+        self._connecting: asyncio.Task[None] | None = None
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix=f"link-{remote.name}")
         self._operations = itertools.count(1)
         self._address = remote.address()
 
@@ -71,16 +75,28 @@ class AgentHost:
 
     async def connect(self) -> None:
         """Start the agent now rather than at the first call. Raises SshError."""
-        async with self._connecting:
-            if self._link is None or self._link.lost is not None:
-                loop = asyncio.get_running_loop()
-                self._link = await asyncio.to_thread(_Link, self.remote, self._command, self._sudo, loop)
+        if self._link is not None and self._link.lost is None:
+            return
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._open())
+            self._connecting.add_done_callback(_seen)
+        await asyncio.shield(self._connecting)  # a caller that gives up leaves the attempt to the next one
 
     async def close(self) -> None:
         """Close the channel. What the agent started and its keeper go on."""
+        if self._connecting is not None:
+            await asyncio.gather(self._connecting, return_exceptions=True)
         if self._link is not None:
-            await asyncio.to_thread(self._link.close)
+            self._link.close()
             self._link = None
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        opened = partial(_Link, self.remote, self._command, self._sudo, self._threads, loop)
+        try:
+            self._link = await loop.run_in_executor(self._threads, opened)
+        finally:
+            self._connecting = None
 
     async def _until_answered(self, verb: str, arguments: dict[str, object], attempts: _Attempts) -> dict[str, object]:
         pause = FIRST_BACK_OFF
@@ -103,6 +119,12 @@ class AgentHost:
             result: dict[str, object] = answer.get("result") or {}
             return result
         raise VerbFailed(self.name, verb, str(answer.get("kind", "failed")), str(answer.get("error", "no reason")))
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Whoever awaited the task knows its exception; that nobody did must not be reported as forgotten."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Attempts:
@@ -128,7 +150,7 @@ class _Link:
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._waiting[operation] = future
         try:
-            await asyncio.to_thread(self._send, json.dumps(request).encode())
+            await self._loop.run_in_executor(self._threads, self._send, json.dumps(request).encode())
             return await future
         finally:
             del self._waiting[operation]

@@ -324,6 +324,8 @@ class Remote:
         who = f"user {self.spec.user}"
         if "password is required" in stderr or "a terminal is required" in stderr:
             problem = f"sudo asks {who} for a password"
+        elif "must have a tty" in stderr:
+            problem = f"sudo insists on a terminal for {who} (`requiretty` in its sudoers file)"
         elif "not in the sudoers file" in stderr or "may not run" in stderr:
             problem = f"{who} may not use sudo"
         elif "sudo: not found" in stderr or "sudo: command not found" in stderr:

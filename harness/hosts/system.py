@@ -17,6 +17,8 @@ both groups runs one combined node. Brokers are numbered from 1, pure controller
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Pla
 from squall.harness.hosts.ssh import Remote, on_all, resolve
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis.ports import NODE_PROCESS
+from squall.nodes.config import ConfigError, NodeConfig
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -130,11 +133,12 @@ class SquallNodes:
         roles = tuple(
             role for role, group in (("broker", "brokers"), ("controller", "controllers")) if group in host.groups
         )
-        data = tuple(f"{parent}/squall-{settings.run_id}" for parent in host.data_dirs) or (f"{directory}/data",)
+        data = self._data_directory(host, directory, settings.run_id)
         address = resolve(host)
-        properties = node_properties(host, node_id, roles, address, voters, data) | {
-            key: _text(value) for key, value in settings.config.items()
-        }
+        properties = node_properties(host, node_id, roles, address, voters, data)
+        properties |= {"cluster.id": cluster_id(settings.run_id)}
+        properties |= {key: _text(value) for key, value in settings.config.items()}
+        check_properties(properties)
         path = f"{directory}/node.properties"
         argv = [place.python, "-u", "-m", "squall.nodes", "--config", path]
         for mutant in settings.mutants:
@@ -154,10 +158,18 @@ class SquallNodes:
             roles=roles,
             address=address,
             files={path: text},
-            directories=(directory, *data),
+            directories=(directory, data),
             process=process,
             logs=(log, path),
         )
+
+    def _data_directory(self, host: HostSpec, directory: str, run_id: str) -> str:
+        if len(host.data_dirs) > 1:
+            raise UsageError(
+                f"{host.name}: data_dirs: {', '.join(host.data_dirs)} are {len(host.data_dirs)} directories",
+                remedy="a node keeps all its logs in one; name one directory",
+            )
+        return f"{host.data_dirs[0]}/squall-{run_id}" if host.data_dirs else f"{directory}/data"
 
 
 def number_nodes(inventory: Inventory) -> dict[str, int]:
@@ -168,7 +180,7 @@ def number_nodes(inventory: Inventory) -> dict[str, int]:
 
 
 def node_properties(
-    host: HostSpec, node_id: int, roles: tuple[str, ...], address: str, voters: str, data: tuple[str, ...]
+    host: HostSpec, node_id: int, roles: tuple[str, ...], address: str, voters: str, data: str
 ) -> dict[str, str]:
     """What follows from the inventory, by Kafka's names."""
     listeners = {"broker": f"PLAINTEXT://{address}:{BROKER_PORT}"}
@@ -179,7 +191,7 @@ def node_properties(
         "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners[role] for role in roles),
-        "log.dirs": ",".join(data),
+        "log.dirs": data,
     }
     if "broker" in roles:
         properties["advertised.listeners"] = listeners["broker"]
@@ -187,6 +199,19 @@ def node_properties(
         if host.rack is not None:
             properties["broker.rack"] = host.rack
     return properties
+
+
+def cluster_id(run_id: str) -> str:
+    """A cluster id of this run's own, so that a node left over from another run is not taken for one of ours."""
+    return base64.urlsafe_b64encode(hashlib.sha256(run_id.encode()).digest()[:16]).decode().rstrip("=")
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Raise UsageError for what the node would refuse, before anything is started."""
+    try:
+        NodeConfig.of(properties, source="cluster.config")
+    except ConfigError as wrong:
+        raise UsageError(str(wrong)) from None
 
 
 def _text(value: str | int | float | bool) -> str:

@@ -1,0 +1,108 @@
+"""`squall inventory check`: what is found, and what is said of a host that cannot take part."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from squall.harness.hosts.lab import LAB_USER, Lab
+from squall.harness.hosts.preflight import COLUMNS, HostReport, check, check_host, check_java
+from squall.harness.hosts.ssh import Remote
+
+
+def report(remote: Remote, least_free: int = 1, **changes: object) -> HostReport:
+    spec = dataclasses.replace(remote.spec, **changes)  # type: ignore[arg-type]
+    return check_host(Remote(spec, remote.network), least_free=least_free)
+
+
+def last_said(found: HostReport) -> tuple[str, str, str | None]:
+    last = next(one for one in found.findings if not one.ok)
+    return last.what, last.said, last.remedy
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("hosts")
+class TestHosts:
+    def test_a_fit_host_has_a_good_finding_in_every_column(self, lab: Lab) -> None:
+        found = check(lab.inventory(), lab.network)
+        assert [row.host.name for row in found.rows] == ["c1", "b1", "b2"]
+        for row in found.rows:
+            assert tuple(one.what for one in row.findings) == COLUMNS
+            assert row.ok
+
+    def test_an_ordinary_user_with_sudo_is_fit(self, b1: Remote) -> None:
+        found = report(b1, user=LAB_USER, sudo=True, python="/usr/bin/python3")
+        root = found.find("root")
+        assert found.ok and root is not None and root.said == "sudo"
+
+    def test_a_host_that_is_not_reached_has_no_further_findings(self, b1: Remote) -> None:
+        found = report(b1, port=23)
+        assert len(found.findings) == 1
+        assert last_said(found) == ("ssh", "connection refused on port 23", "start sshd there, or set ansible_port")
+
+    def test_an_unfit_python(self, b1: Remote) -> None:
+        what, said, remedy = last_said(report(b1, python="/usr/bin/python9"))
+        assert what == "python" and "python9" in said and remedy is not None and "3.11" in remedy
+
+    def test_too_little_disk(self, b1: Remote) -> None:
+        what, said, remedy = last_said(report(b1, least_free=1 << 60))
+        assert what == "disk" and "GiB free in /root" in said and remedy is not None and "data_dirs" in remedy
+
+    def test_a_data_directory_that_is_not_there(self, b1: Remote) -> None:
+        what, said, _ = last_said(report(b1, data_dirs=("/nowhere",)))
+        assert what == "disk" and "/nowhere" in said
+
+    def test_a_user_that_may_not_become_root(self, b1: Remote) -> None:
+        what, said, _ = last_said(report(b1, user=LAB_USER, sudo=False, python="/usr/bin/python3"))
+        assert what == "root" and "ansible_become" in said
+
+    def test_a_port_in_use(self, b1: Remote) -> None:
+        listen = "import socket; s = socket.create_server(('', 9092)); print(1, flush=True); input()"
+        server = b1.open_channel([b1.spec.python, "-c", listen])
+        server.receive_line()
+        try:
+            what, said, remedy = last_said(report(b1))
+            assert (what, said) == ("ports", "port 9092 in use") and remedy is not None and "ss -ltnp" in remedy
+        finally:
+            server.close()
+
+    def test_all_that_is_bad_makes_one_error(self, lab: Lab, b1: Remote) -> None:
+        wrong = tuple(dataclasses.replace(host, port=23) for host in lab.hosts)
+        found = check(dataclasses.replace(lab.inventory(), hosts=wrong), lab.network)
+        error = found.error()
+        assert not found.ok and error is not None
+        assert str(error).count("connection refused on port 23") == 3
+
+
+@pytest.mark.parametrize(
+    ("printed", "good", "said"),
+    [
+        ('openjdk version "17.0.12" 2024-07-16', True, "17 (/usr/bin/java)"),
+        ('openjdk version "21" 2023-09-19', True, "21 (/usr/bin/java)"),
+        ('java version "1.8.0_402"', False, "/usr/bin/java is version 8"),
+        ("nonsense", False, "/usr/bin/java is version unknown"),
+    ],
+)
+def test_java_must_be_17_or_later(monkeypatch: pytest.MonkeyPatch, printed: str, good: bool, said: str) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    answer = SimpleNamespace(stderr=printed, stdout="")
+    found = check_java(which=lambda _: "/usr/bin/java", run=lambda *_, **__: answer)
+    assert (found.ok, found.said) == (good, said)
+
+
+def test_a_missing_java_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    found = check_java(which=lambda _: None)
+    assert not found.ok and found.remedy is not None and "openjdk-17" in found.remedy
+
+
+def test_a_java_that_does_not_run_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    def broken(*_: object, **__: object) -> object:
+        raise subprocess.CalledProcessError(127, "java")
+
+    assert "does not run" in check_java(which=lambda _: "/usr/bin/java", run=broken).said
