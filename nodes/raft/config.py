@@ -1,0 +1,86 @@
+"""What a quorum replica is told when it is made. Durations are in microseconds.
+
+The names of Kafka's properties stand beside the fields; mapping one onto the other is the node's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from squall.nodes.protocol.topic_partition import METADATA_PARTITION, METADATA_TOPIC_ID
+from squall.nodes.storage.log import LogConfig
+
+TOPIC, PARTITION = METADATA_PARTITION
+TOPIC_ID = METADATA_TOPIC_ID
+
+NEVER = 2**63 - 1
+BATCH_BYTES_MAX = 64 << 20
+"""No batch of the quorum's own making is larger; what one operation may write is bounded by the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    """One entry of `controller.quorum.voters`: `id@host:port`."""
+
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """One replica of the metadata log: who it is, who votes, how patient it is."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: bytes
+    voters: tuple[Voter, ...]
+    directory: str = f"{TOPIC}-{PARTITION}"
+    log: LogConfig = field(default_factory=lambda: LogConfig(max_message_bytes=BATCH_BYTES_MAX))
+    is_voter: bool | None = None
+    """Whether this node takes part in elections; None means if its id is among the voters."""
+    election_timeout: int = 1_000_000
+    """`controller.quorum.election.timeout.ms`: an election starts after a random time between this and twice this."""
+    election_backoff_max: int = 1_000_000
+    """`controller.quorum.election.backoff.max.ms`."""
+    fetch_timeout: int = 2_000_000
+    """`controller.quorum.fetch.timeout.ms`: without a fetched answer for so long, the leader is given up."""
+    request_timeout: int = 2_000_000
+    """`controller.quorum.request.timeout.ms`."""
+    retry_backoff: int = 20_000
+    """`controller.quorum.retry.backoff.ms`: doubles with each failure in a row."""
+    fetch_max_wait: int = 500_000
+    """How long a leader may hold an empty fetch."""
+    fetch_max_bytes: int = 8 << 20
+
+    def __post_init__(self) -> None:
+        if len(self.directory_id) != 16:
+            raise ValueError(f"directory_id has {len(self.directory_id)} bytes; a Kafka uuid has 16")
+        if not self.voters:
+            raise ValueError("voters is empty; name at least one controller, as in 1@host:9093")
+        ids = [voter.id for voter in self.voters]
+        if len(frozenset(ids)) != len(ids):
+            raise ValueError(f"voters name an id twice: {ids}")
+        if self.is_voter and self.node_id not in ids:
+            raise ValueError(f"node {self.node_id} is a controller but not among the voters {ids}; add it to them")
+
+    @property
+    def votes(self) -> bool:
+        """Whether this replica is a voter, as opposed to an observer."""
+        return self.endpoint(self.node_id) is not None if self.is_voter is None else self.is_voter
+
+    @property
+    def other_voters(self) -> tuple[int, ...]:
+        return tuple(voter.id for voter in self.voters if voter.id != self.node_id)
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def endpoint(self, voter_id: int) -> Voter | None:
+        """The voter with this id, None if there is none."""
+        return next((voter for voter in self.voters if voter.id == voter_id), None)
+
+    def endpoints(self) -> Mapping[int, Voter]:
+        return {voter.id: voter for voter in self.voters}

@@ -1,0 +1,202 @@
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch: both halves of each (QC-05..12, rules 33, 34, 38)."""
+
+from __future__ import annotations
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.raft import messages
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.roles import Candidate, Follower, Leader, Peer, Resigned, Unattached
+
+
+class Elections:
+    """Asks for votes and gives them; spreads the news of a leader that begins or ends."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._config = core.config
+        self._quorum = core.quorum
+
+    # -- giving votes -----------------------------------------------------------------------------------------
+
+    def handle_vote(self, now: int, request: ServerRequest) -> None:
+        question = messages.read_vote(request.body)
+        if self._wrong_cluster(question.cluster_id):
+            request.respond(messages.vote_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return
+        error = self._vote_error(question)
+        granted = False
+        if error == ErrorCode.NONE:
+            self._core.learn(now, question.epoch, None)
+            granted = self._grants(question)
+            if granted and self._quorum.role.voted is None:
+                self._quorum.grant_vote(now, question.candidate)
+        request.respond(messages.vote_answer(self._config, error, self._core.hint(), granted))
+
+    def _vote_error(self, question: messages.VoteQuestion) -> int:
+        if not question.valid_partition or not 0 <= question.last_epoch < question.epoch:
+            return ErrorCode.INVALID_REQUEST
+        if question.end_offset < 0 or question.candidate.id in (-1, self._config.node_id):
+            return ErrorCode.INVALID_REQUEST
+        if not self._config.votes:
+            return ErrorCode.INCONSISTENT_VOTER_SET
+        if not self._is_meant(question.voter):
+            return ErrorCode.INVALID_VOTER_KEY
+        return ErrorCode.FENCED_LEADER_EPOCH if question.epoch < self._quorum.epoch else ErrorCode.NONE
+
+    def _grants(self, question: messages.VoteQuestion) -> bool:
+        """Only while no leader is known, to one candidate, whose log has at least what this one has (QC-07)."""
+        role = self._quorum.role
+        if not isinstance(role, Unattached):
+            return False
+        if role.voted is not None:
+            return role.voted.is_same_as(question.candidate)
+        return self._core.log.is_covered_by(question.last_epoch, question.end_offset)
+
+    def _is_meant(self, voter: ReplicaKey | None) -> bool:
+        return voter is None or voter.is_same_as(self._quorum.local)
+
+    def _wrong_cluster(self, cluster_id: str | None) -> bool:
+        return cluster_id is not None and cluster_id != self._config.cluster_id
+
+    # -- asking for votes -------------------------------------------------------------------------------------
+
+    def run_candidate(self, now: int, role: Candidate) -> None:
+        """Ask whoever has not answered yet; when time is up, wait or stand again."""
+        if now >= role.election_at:
+            if role.backing_off:
+                self._quorum.become_candidate(now)
+            else:
+                self._quorum.back_off(now)
+            return
+        if role.backing_off:
+            return
+        if role.granted() >= self._config.majority:
+            self._lead(now, role)
+            return
+        log = self._core.log
+        for voter, peer in role.peers.items():
+            if peer.deadline <= now:
+                message = messages.vote(self._config, role.epoch, voter, log.last_epoch, log.end_offset)
+                self._core.ask(voter, message, peer, self._vote_answered(role, voter, peer))
+
+    def _vote_answered(self, role: Candidate, voter: int, peer: Peer) -> messages.Answered:
+        def answered(now: int, response: Message) -> None:
+            answer = messages.read_vote_answer(response)
+            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            if self._quorum.role is not role:
+                return
+            if answer.error != ErrorCode.NONE:
+                self._core.retry_later(now, peer)
+                return
+            role.votes[voter] = answer.granted
+            if role.granted() >= self._config.majority:
+                self._lead(now, role)
+            elif role.rejected() > len(self._config.voters) - self._config.majority and not role.backing_off:
+                self._quorum.back_off(now)
+
+        return answered
+
+    def _lead(self, now: int, role: Candidate) -> None:
+        """Begin the epoch with a record of its own: nothing older is committed before it (QC-16)."""
+        log = self._core.log
+        granted = tuple(voter for voter, vote in role.votes.items() if vote)
+        self._quorum.become_leader(now, log.end_offset)
+        voters = tuple(voter.id for voter in self._config.voters)
+        log.append_leader_change(voters, granted, role.epoch, self._core.clock.now_ms())
+
+    # -- a leader begins --------------------------------------------------------------------------------------
+
+    def announce(self, now: int, role: Leader) -> None:
+        """Tell every voter that has not fetched lately who leads (QC-11)."""
+        pause = self._config.fetch_timeout // 2
+        for voter, progress in role.others.items():
+            peer = progress.begin
+            if peer.deadline > now:
+                continue
+            if progress.fetched_at >= 0 and now < progress.fetched_at + pause:
+                peer.due = progress.fetched_at + pause
+                continue
+            message = messages.begin_quorum_epoch(self._config, role.epoch, voter)
+            self._core.ask(voter, message, peer, self._begin_answered(role, peer))
+
+    def _begin_answered(self, role: Leader, peer: Peer) -> messages.Answered:
+        def answered(now: int, response: Message) -> None:
+            answer = messages.read_begin_answer(response)
+            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            if self._quorum.role is not role:
+                return
+            if answer.error == ErrorCode.NONE:
+                peer.answered(now, self._config.fetch_timeout // 2)
+            else:
+                self._core.retry_later(now, peer)
+
+        return answered
+
+    def handle_begin_quorum_epoch(self, now: int, request: ServerRequest) -> None:
+        news = messages.read_begin(request.body)
+        if self._wrong_cluster(news.cluster_id):
+            request.respond(messages.begin_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return
+        error = self._news_error(news)
+        if error == ErrorCode.NONE:
+            self._core.learn(now, news.epoch, news.leader_id)
+        request.respond(messages.begin_answer(self._config, error, self._core.hint()))
+
+    def _news_error(self, news: messages.LeaderNews) -> int:
+        if not news.valid_partition or news.leader_id < 0:
+            return ErrorCode.INVALID_REQUEST
+        if not self._is_meant(news.voter):
+            return ErrorCode.INVALID_VOTER_KEY
+        return ErrorCode.FENCED_LEADER_EPOCH if news.epoch < self._quorum.epoch else ErrorCode.NONE
+
+    # -- a leader ends ----------------------------------------------------------------------------------------
+
+    def run_resigned(self, now: int, role: Resigned) -> None:
+        """Say goodbye until heard; if nobody takes over, stand for the next epoch."""
+        if now >= role.election_at:
+            self._quorum.become_candidate(now)
+            return
+        self.say_goodbye(now, role)
+
+    def say_goodbye(self, now: int, role: Resigned) -> None:
+        for voter, peer in role.peers.items():
+            if peer.deadline <= now:
+                message = messages.end_quorum_epoch(self._config, role.epoch, role.successors)
+                self._core.ask(voter, message, peer, self._end_answered(peer))
+
+    def _end_answered(self, peer: Peer) -> messages.Answered:
+        def answered(now: int, response: Message) -> None:
+            answer = messages.read_end_answer(response)
+            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            if answer.error == ErrorCode.NONE:
+                peer.answered(now, self._config.election_timeout * 4)
+            else:
+                self._core.retry_later(now, peer)
+
+        return answered
+
+    def handle_end_quorum_epoch(self, now: int, request: ServerRequest) -> None:
+        news = messages.read_end(request.body)
+        if self._wrong_cluster(news.cluster_id):
+            request.respond(messages.end_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return
+        error = self._news_error(news)
+        if error == ErrorCode.NONE:
+            self._core.learn(now, news.epoch, news.leader_id)
+            role = self._quorum.role
+            if isinstance(role, Follower) and role.leader_id == news.leader_id and self._config.votes:
+                role.give_up_at = min(role.give_up_at, now + self._succession_delay(news.successors))
+        request.respond(messages.end_answer(self._config, error, self._core.hint()))
+
+    def _succession_delay(self, successors: tuple[int, ...]) -> int:
+        """The best successor stands at once, the others exponentially later, strangers last (rule 38)."""
+        longest = self._config.election_backoff_max
+        if self._config.node_id not in successors:
+            return longest
+        position = successors.index(self._config.node_id)
+        if position == 0:
+            return 0
+        return min(longest, (longest >> (len(successors) - 1)) << (position - 1))

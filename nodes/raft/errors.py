@@ -1,0 +1,20 @@
+"""What a quorum replica raises. Both mean that the caller, or the whole cluster, broke a rule."""
+
+from __future__ import annotations
+
+
+class InvariantViolation(Exception):
+    """A safety rule of the protocol was broken: two leaders in one epoch, committed records about to be cut.
+
+    A node must not go on: what it would do next could turn a mistake into lost data (rules 36 and 37).
+    """
+
+
+class NotLeader(Exception):
+    """Something only the leader may do was asked of a replica that is not, or is no longer, the leader."""
+
+    def __init__(self, leader_id: int | None, epoch: int) -> None:
+        where = "no leader is known" if leader_id is None else f"the leader is {leader_id}"
+        super().__init__(f"not the leader of epoch {epoch}; {where}")
+        self.leader_id = leader_id
+        self.epoch = epoch

@@ -1,0 +1,358 @@
+"""The quorum's RPCs as questions and answers about one topic-partition, `__cluster_metadata-0`.
+
+On the wire each RPC carries lists of topics and partitions; a quorum has one of each. Here the lists are packed and
+unpacked, so that nothing else in this room sees them. Versions: Vote 1, BeginQuorumEpoch 1, EndQuorumEpoch 1, Fetch 17
+(12 and later are understood), DescribeQuorum 2. A response that lacks the partition, as one with a top-level error
+does, reads as that error with no news of epoch or leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from squall.nodes.protocol.compiler import Buffer
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import begin_quorum_epoch as begin_schema
+from squall.nodes.protocol.messages import end_quorum_epoch as end_schema
+from squall.nodes.protocol.messages import fetch as fetch_schema
+from squall.nodes.protocol.messages import vote as vote_schema
+from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.config import PARTITION, TOPIC, TOPIC_ID, RaftConfig
+from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
+
+LISTENER = "CONTROLLER"
+Answered = Callable[[int, Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What every answer says besides: the epoch of the answerer, and the leader it knows of."""
+
+    epoch: int
+    leader_id: int | None
+
+
+NO_NEWS = Hint(-1, None)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumAnswer:
+    """An answer to Vote, BeginQuorumEpoch or EndQuorumEpoch. `granted` is Vote's."""
+
+    error: int
+    hint: Hint
+    granted: bool = False
+
+
+def _only_partition(topics: Iterable[Any], *, by_id: bool = False) -> Any | None:
+    """The data of the metadata partition if that is exactly what the lists hold."""
+    listed = list(topics)
+    if len(listed) != 1 or len(listed[0].partitions) != 1:
+        return None
+    named = listed[0].topic_id == TOPIC_ID if by_id else listed[0].topic_name == TOPIC
+    data = listed[0].partitions[0]
+    index = data.partition if hasattr(data, "partition") else data.partition_index
+    return data if named and index == PARTITION else None
+
+
+def _leader(leader_id: int) -> int | None:
+    return None if leader_id < 0 else leader_id
+
+
+def _endpoints(schema: Any, config: RaftConfig, hint: Hint) -> list[Any]:
+    voter = None if hint.leader_id is None else config.endpoint(hint.leader_id)
+    return [] if voter is None else [schema.NodeEndpoint(node_id=voter.id, host=voter.host, port=voter.port)]
+
+
+def _read_answer(response: Any) -> QuorumAnswer:
+    data = _only_partition(response.topics)
+    if response.error_code != ErrorCode.NONE or data is None:
+        return QuorumAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
+    granted = getattr(data, "vote_granted", False)
+    return QuorumAnswer(data.error_code, Hint(data.leader_epoch, _leader(data.leader_id)), granted)
+
+
+# -- Vote ------------------------------------------------------------------------------------------------------
+
+
+NOBODY = ReplicaKey(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class VoteQuestion:
+    """A candidate asks for a vote; `voter` is whom it means to ask, None if it does not say."""
+
+    cluster_id: str | None
+    valid_partition: bool
+    epoch: int = -1
+    candidate: ReplicaKey = NOBODY
+    voter: ReplicaKey | None = None
+    last_epoch: int = -1
+    end_offset: int = -1
+
+
+def vote(config: RaftConfig, epoch: int, voter_id: int, last_epoch: int, end_offset: int) -> vote_schema.VoteRequest:
+    data = vote_schema.PartitionDataRequest(
+        partition_index=PARTITION,
+        replica_epoch=epoch,
+        replica_id=config.node_id,
+        replica_directory_id=config.directory_id,
+        voter_directory_id=NO_DIRECTORY,
+        last_offset_epoch=last_epoch,
+        last_offset=end_offset,
+    )
+    topic = vote_schema.TopicDataRequest(topic_name=TOPIC, partitions=[data])
+    return vote_schema.VoteRequest(cluster_id=config.cluster_id, voter_id=voter_id, topics=[topic])
+
+
+def read_vote(body: Message) -> VoteQuestion:
+    request = cast(vote_schema.VoteRequest, body)
+    data = _only_partition(request.topics)
+    if data is None:
+        return VoteQuestion(request.cluster_id, False)
+    return VoteQuestion(
+        cluster_id=request.cluster_id,
+        valid_partition=True,
+        epoch=data.replica_epoch,
+        candidate=ReplicaKey(data.replica_id, data.replica_directory_id),
+        voter=None if request.voter_id < 0 else ReplicaKey(request.voter_id, data.voter_directory_id),
+        last_epoch=data.last_offset_epoch,
+        end_offset=data.last_offset,
+    )
+
+
+def vote_refusal(error: int) -> vote_schema.VoteResponse:
+    return vote_schema.VoteResponse(error_code=error)
+
+
+def vote_answer(config: RaftConfig, error: int, hint: Hint, granted: bool) -> vote_schema.VoteResponse:
+    data = vote_schema.PartitionDataResponse(
+        partition_index=PARTITION,
+        error_code=error,
+        leader_id=-1 if hint.leader_id is None else hint.leader_id,
+        leader_epoch=hint.epoch,
+        vote_granted=granted,
+    )
+    topic = vote_schema.TopicDataResponse(topic_name=TOPIC, partitions=[data])
+    return vote_schema.VoteResponse(topics=[topic], node_endpoints=_endpoints(vote_schema, config, hint))
+
+
+def read_vote_answer(response: Message) -> QuorumAnswer:
+    return _read_answer(response)
+
+
+# -- BeginQuorumEpoch and EndQuorumEpoch -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderNews:
+    """A leader begins or ends. `successors` are voters in the order in which they should stand."""
+
+    cluster_id: str | None
+    valid_partition: bool
+    epoch: int = -1
+    leader_id: int = -1
+    voter: ReplicaKey | None = None
+    successors: tuple[int, ...] = ()
+
+
+def _leader_endpoints(schema: Any, config: RaftConfig) -> list[Any]:
+    voter = config.endpoint(config.node_id)
+    return [] if voter is None else [schema.LeaderEndpoint(name=LISTENER, host=voter.host, port=voter.port)]
+
+
+def begin_quorum_epoch(config: RaftConfig, epoch: int, voter_id: int) -> begin_schema.BeginQuorumEpochRequest:
+    data = begin_schema.PartitionDataRequest(
+        partition_index=PARTITION, voter_directory_id=NO_DIRECTORY, leader_id=config.node_id, leader_epoch=epoch
+    )
+    return begin_schema.BeginQuorumEpochRequest(
+        cluster_id=config.cluster_id,
+        voter_id=voter_id,
+        topics=[begin_schema.TopicDataRequest(topic_name=TOPIC, partitions=[data])],
+        leader_endpoints=_leader_endpoints(begin_schema, config),
+    )
+
+
+def read_begin(body: Message) -> LeaderNews:
+    request = cast(begin_schema.BeginQuorumEpochRequest, body)
+    data = _only_partition(request.topics)
+    if data is None:
+        return LeaderNews(request.cluster_id, False)
+    voter = None if request.voter_id < 0 else ReplicaKey(request.voter_id, data.voter_directory_id)
+    return LeaderNews(request.cluster_id, True, data.leader_epoch, data.leader_id, voter)
+
+
+def begin_refusal(error: int) -> begin_schema.BeginQuorumEpochResponse:
+    return begin_schema.BeginQuorumEpochResponse(error_code=error)
+
+
+def begin_answer(config: RaftConfig, error: int, hint: Hint) -> begin_schema.BeginQuorumEpochResponse:
+    return begin_schema.BeginQuorumEpochResponse(
+        topics=[_quorum_topic(begin_schema, error, hint)], node_endpoints=_endpoints(begin_schema, config, hint)
+    )
+
+
+def _quorum_topic(schema: Any, error: int, hint: Hint) -> Any:
+    data = schema.PartitionDataResponse(
+        partition_index=PARTITION,
+        error_code=error,
+        leader_id=-1 if hint.leader_id is None else hint.leader_id,
+        leader_epoch=hint.epoch,
+    )
+    return schema.TopicDataResponse(topic_name=TOPIC, partitions=[data])
+
+
+def read_begin_answer(response: Message) -> QuorumAnswer:
+    return _read_answer(response)
+
+
+def end_quorum_epoch(config: RaftConfig, epoch: int, successors: tuple[int, ...]) -> end_schema.EndQuorumEpochRequest:
+    preferred = [end_schema.ReplicaInfo(candidate_id=voter) for voter in successors]
+    data = end_schema.PartitionDataRequest(
+        partition_index=PARTITION,
+        leader_id=config.node_id,
+        leader_epoch=epoch,
+        preferred_candidates=preferred,
+        preferred_successors=list(successors),
+    )
+    return end_schema.EndQuorumEpochRequest(
+        cluster_id=config.cluster_id,
+        topics=[end_schema.TopicDataRequest(topic_name=TOPIC, partitions=[data])],
+        leader_endpoints=_leader_endpoints(end_schema, config),
+    )
+
+
+def read_end(body: Message) -> LeaderNews:
+    request = cast(end_schema.EndQuorumEpochRequest, body)
+    data = _only_partition(request.topics)
+    if data is None:
+        return LeaderNews(request.cluster_id, False)
+    named = tuple(info.candidate_id for info in data.preferred_candidates) or tuple(data.preferred_successors)
+    return LeaderNews(request.cluster_id, True, data.leader_epoch, data.leader_id, None, named)
+
+
+def end_refusal(error: int) -> end_schema.EndQuorumEpochResponse:
+    return end_schema.EndQuorumEpochResponse(error_code=error)
+
+
+def end_answer(config: RaftConfig, error: int, hint: Hint) -> end_schema.EndQuorumEpochResponse:
+    return end_schema.EndQuorumEpochResponse(
+        topics=[_quorum_topic(end_schema, error, hint)], node_endpoints=_endpoints(end_schema, config, hint)
+    )
+
+
+def read_end_answer(response: Message) -> QuorumAnswer:
+    return _read_answer(response)
+
+
+# -- Fetch -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchQuestion:
+    """A replica asks for records from `offset` on, having `last_fetched_epoch` just before."""
+
+    cluster_id: str | None
+    valid_partition: bool
+    replica_id: int = -1
+    epoch: int = -1
+    offset: int = -1
+    last_fetched_epoch: int = -1
+    max_wait: int = 0
+    max_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """What the leader, or somebody who is not, answers to a fetch. `high_watermark` is -1 while not known."""
+
+    error: int
+    hint: Hint
+    high_watermark: int = -1
+    diverging: tuple[int, int] | None = None
+    records: Buffer = b""
+
+
+def fetch(config: RaftConfig, epoch: int, offset: int, last_fetched_epoch: int) -> fetch_schema.FetchRequest:
+    data = fetch_schema.FetchPartition(
+        partition=PARTITION,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_fetched_epoch,
+        log_start_offset=0,
+        partition_max_bytes=config.fetch_max_bytes,
+        replica_directory_id=config.directory_id,
+    )
+    return fetch_schema.FetchRequest(
+        cluster_id=config.cluster_id,
+        replica_state=fetch_schema.ReplicaState(replica_id=config.node_id, replica_epoch=-1),
+        replica_id=config.node_id,
+        max_wait_ms=config.fetch_max_wait // 1000,
+        min_bytes=1,
+        max_bytes=config.fetch_max_bytes,
+        topics=[fetch_schema.FetchTopic(topic_id=TOPIC_ID, topic=TOPIC, partitions=[data])],
+    )
+
+
+def read_fetch(body: Message, version: int) -> FetchQuestion:
+    request = cast(fetch_schema.FetchRequest, body)
+    data = _only_partition(request.topics, by_id=True) if version >= 13 else None
+    if data is None:
+        return FetchQuestion(request.cluster_id, False)
+    return FetchQuestion(
+        cluster_id=request.cluster_id,
+        valid_partition=True,
+        replica_id=request.replica_state.replica_id if version >= 15 else request.replica_id,
+        epoch=data.current_leader_epoch,
+        offset=data.fetch_offset,
+        last_fetched_epoch=data.last_fetched_epoch,
+        max_wait=request.max_wait_ms * 1000,
+        max_bytes=min(data.partition_max_bytes, request.max_bytes),
+    )
+
+
+def fetch_refusal(error: int) -> fetch_schema.FetchResponse:
+    return fetch_schema.FetchResponse(error_code=error)
+
+
+def fetch_answer(
+    config: RaftConfig,
+    error: int,
+    hint: Hint,
+    *,
+    high_watermark: int = -1,
+    diverging: tuple[int, int] | None = None,
+    records: Buffer = b"",
+) -> fetch_schema.FetchResponse:
+    data = fetch_schema.PartitionData(
+        partition_index=PARTITION,
+        error_code=error,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        current_leader=fetch_schema.LeaderIdAndEpoch(
+            leader_id=-1 if hint.leader_id is None else hint.leader_id, leader_epoch=hint.epoch
+        ),
+        aborted_transactions=None,
+        records=records,
+    )
+    if diverging is not None:
+        data.diverging_epoch = fetch_schema.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    topic = fetch_schema.FetchableTopicResponse(topic_id=TOPIC_ID, topic=TOPIC, partitions=[data])
+    return fetch_schema.FetchResponse(responses=[topic], node_endpoints=_endpoints(fetch_schema, config, hint))
+
+
+def read_fetch_answer(body: Message) -> FetchAnswer:
+    response = cast(fetch_schema.FetchResponse, body)
+    data = _only_partition(response.responses, by_id=True)
+    if response.error_code != ErrorCode.NONE or data is None:
+        return FetchAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
+    diverging = data.diverging_epoch
+    return FetchAnswer(
+        error=data.error_code,
+        hint=Hint(data.current_leader.leader_epoch, _leader(data.current_leader.leader_id)),
+        high_watermark=data.high_watermark,
+        diverging=None if diverging.end_offset < 0 else (diverging.epoch, diverging.end_offset),
+        records=data.records if data.records is not None else b"",
+    )

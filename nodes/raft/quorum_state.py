@@ -1,0 +1,114 @@
+"""The `quorum-state` file: the little that a voter must not forget (QC-08, rule 32).
+
+Epoch, leader and vote, as JSON in Kafka's version 1 of the file. It is written to a temporary file, made durable and
+renamed before anything that depends on it is answered or sent, so that a vote is never cast twice in one epoch, not
+even by a node that lost its power in between.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from squall.nodes.ports import Disk
+from squall.nodes.protocol.topic_partition import ZERO_ID, format_id, parse_id
+
+FILE = "quorum-state"
+NO_DIRECTORY = ZERO_ID
+
+
+class CorruptQuorumState(Exception):
+    """The file exists and cannot be read. Guessing could mean a second vote in the same epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaKey:
+    """A replica by id and the directory its log lives in; the directory is all zero where it is not known."""
+
+    id: int
+    directory_id: bytes = NO_DIRECTORY
+
+    def is_same_as(self, other: ReplicaKey) -> bool:
+        """Whether `other` may be this replica: the ids are equal, and so are the directories, where known."""
+        known = NO_DIRECTORY not in (self.directory_id, other.directory_id)
+        return self.id == other.id and (not known or self.directory_id == other.directory_id)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """What has been promised: the epoch, its leader if known, and the candidate voted for in it, if any."""
+
+    epoch: int = 0
+    leader_id: int | None = None
+    voted: ReplicaKey | None = None
+
+
+class QuorumStateStore:
+    """Reads and replaces the file in one directory of a disk."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/{FILE}"
+        self._last: QuorumState | None = None
+
+    def read_cached(self) -> QuorumState | None:
+        """The state last read or written by this store, without touching the disk."""
+        return self._last
+
+    def read(self) -> QuorumState | None:
+        """The state as last written, None if none ever was."""
+        if not self._disk.exists(self._path):
+            return None
+        file = self._disk.open(self._path)
+        try:
+            content = file.read(0, file.size())
+        finally:
+            file.close()
+        try:
+            self._last = _decode(content)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptQuorumState(
+                f"{self._path}: {error}; restore the file, or remove this voter's whole directory and let it catch up"
+            ) from error
+        return self._last
+
+    def write(self, state: QuorumState) -> None:
+        """Replace the state; durable on return."""
+        temporary = f"{self._path}.tmp"
+        if self._disk.exists(temporary):
+            self._disk.remove(temporary)
+        file = self._disk.open(temporary, create=True)
+        try:
+            file.append(_encode(state))
+            file.sync()
+        finally:
+            file.close()
+        self._disk.rename(temporary, self._path)
+        self._disk.sync_directory(self._directory)
+        self._last = state
+
+
+def _encode(state: QuorumState) -> bytes:
+    voted = state.voted
+    fields = {
+        "leaderId": -1 if state.leader_id is None else state.leader_id,
+        "leaderEpoch": state.epoch,
+        "votedId": -1 if voted is None else voted.id,
+        "votedDirectoryId": format_id(NO_DIRECTORY if voted is None else voted.directory_id),
+        "data_version": 1,
+    }
+    return json.dumps(fields).encode()
+
+
+def _decode(content: bytes) -> QuorumState:
+    fields = json.loads(content)
+    if fields["data_version"] != 1:
+        raise ValueError(f"data_version is {fields['data_version']}, only 1 is understood")
+    leader_id, voted_id = int(fields["leaderId"]), int(fields["votedId"])
+    directory_id = parse_id(fields["votedDirectoryId"])
+    return QuorumState(
+        epoch=int(fields["leaderEpoch"]),
+        leader_id=None if leader_id < 0 else leader_id,
+        voted=None if voted_id < 0 else ReplicaKey(voted_id, directory_id),
+    )

@@ -1,0 +1,206 @@
+"""`RaftReplica`: one replica of the metadata log, voter or observer (QC-01..22, rules 32..38).
+
+Differs from textbook Raft as KRaft does: followers pull (Fetch), so the leader announces itself (BeginQuorumEpoch) and
+takes its leave (EndQuorumEpoch); the offset of the next fetch is the acknowledgement; observers fetch like followers
+but neither vote nor count. Vote is as in Raft. The roles and their transitions are in `transitions`.
+
+Contract with its host, besides the component grammar of docs/architecture.md:
+
+1. `handle_…` and completions queue answers and requests; none may leave this machine before `flush(now)` has returned.
+   What must precede an answer is then durable: votes and epochs are written at once, the log by `flush`.
+2. After `flush`, `high_watermark` may have moved; `committed(offset)` gives what there is to apply.
+3. Leadership is to be watched through `leader_and_epoch`; `append` raises `NotLeader` once it is lost.
+4. `InvariantViolation` and OSError mean that the node must stop.
+
+Only voters flush: an observer counts for nothing and fetches again what it lost (QC-20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.ports import Disk, Rng, Trace, WallClock
+from squall.nodes.protocol.session import OutboundRequest, ServerRequest
+from squall.nodes.raft.config import NEVER, RaftConfig
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.elections import Elections
+from squall.nodes.raft.errors import NotLeader
+from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
+from squall.nodes.raft.quorum_state import QuorumStateStore
+from squall.nodes.raft.replication import Fetcher, FetchService
+from squall.nodes.raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
+from squall.nodes.raft.transitions import Quorum
+
+__all__ = ["CommittedBatch", "RaftReplica"]
+
+
+class RaftReplica:
+    """See the module. Starting reads the files and takes up a role; nothing is sent before the first `tick`."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        *,
+        disk: Disk,
+        clock: WallClock,
+        rng: Rng,
+        trace: Trace,
+        now: int,
+        mutants: Mutants = HEALTHY,
+    ) -> None:
+        self.config = config
+        self.mutants = mutants
+        log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace)
+        quorum = Quorum(config, QuorumStateStore(disk, config.directory), rng=rng, trace=trace)
+        quorum.start(now, log.last_epoch)
+        self._core = Core(config, quorum, log, clock=clock, trace=trace)
+        self._elections = Elections(self._core)
+        self._service = FetchService(self._core)
+        self._fetcher = Fetcher(self._core, rng)
+        self._closed = False
+
+    # -- what others may know ---------------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> list[OutboundRequest]:
+        """Requests to other voters; the node drains the list after each turn."""
+        return self._core.requests
+
+    @property
+    def role(self) -> Role:
+        return self._core.quorum.role
+
+    @property
+    def epoch(self) -> int:
+        return self._core.quorum.epoch
+
+    @property
+    def leader_and_epoch(self) -> tuple[int | None, int]:
+        return self._core.quorum.leader_id, self._core.quorum.epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """As the leader: where this epoch began. All before it may be of other leaders. Raises NotLeader."""
+        return self._leader().epoch_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """All below is committed, as far as this replica has heard. Never falls while it runs."""
+        return self._core.high_watermark
+
+    @property
+    def end_offset(self) -> int:
+        return self._core.log.end_offset
+
+    @property
+    def log(self) -> MetadataLog:
+        """The local copy, for checks and dumps."""
+        return self._core.log
+
+    def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
+        """Committed batches in order, from the one that holds `from_offset`."""
+        return self._core.log.batches(from_offset, self._core.high_watermark)
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def append(self, now: int, batches: Sequence[Sequence[bytes]]) -> int:
+        """Append batches of record values; each batch is atomic. Returns the last offset. Raises NotLeader.
+
+        Committed once `high_watermark` has passed that offset; lost if leadership is lost before.
+        """
+        role = self._leader()
+        last_offset = self._core.log.end_offset - 1
+        for values in batches:
+            last_offset = self._core.log.append(values, role.epoch, self._core.clock.now_ms())
+        self._service.wake(now)
+        return last_offset
+
+    def flush(self, now: int) -> None:
+        """Make the log durable, and as leader count it. Whatever waits to be sent may leave after this."""
+        if self.config.votes:
+            self._core.log.flush()
+            self._service.advance(now)
+
+    def resign(self, now: int) -> None:
+        """Give up leading, as a controller does that cannot go on. Raises NotLeader."""
+        self._leader()
+        self._core.quorum.resign(now)
+        self._core.fail_parked_unless_leading()
+
+    def close(self, now: int) -> None:
+        """Stop cleanly: a leader hands over first (QC-12). Requests made here are still to be sent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.is_leader:
+            self.resign(now)
+            role = self.role
+            assert isinstance(role, Resigned)
+            self._elections.say_goodbye(now, role)
+        self._core.log.flush()
+        self._core.log.close()
+
+    def _leader(self) -> Leader:
+        role = self.role
+        if not isinstance(role, Leader):
+            raise NotLeader(*self.leader_and_epoch)
+        return role
+
+    # -- requests from others ---------------------------------------------------------------------------------
+
+    def handle_vote(self, now: int, request: ServerRequest) -> None:
+        self._elections.handle_vote(now, request)
+
+    def handle_begin_quorum_epoch(self, now: int, request: ServerRequest) -> None:
+        self._elections.handle_begin_quorum_epoch(now, request)
+
+    def handle_end_quorum_epoch(self, now: int, request: ServerRequest) -> None:
+        self._elections.handle_end_quorum_epoch(now, request)
+
+    def handle_fetch(self, now: int, request: ServerRequest) -> None:
+        self._service.handle_fetch(now, request)
+
+    def handle_describe_quorum(self, now: int, request: ServerRequest) -> None:
+        self._service.handle_describe_quorum(now, request)
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> None:
+        """Do what is due: elections, fetches, announcements, answers to fetches that have waited long enough."""
+        if self._closed:
+            return
+        self._run(now)
+        if self.role.deadline(self._patience) <= now:
+            self._run(now)  # a transition may leave something to do at once, such as asking for votes
+
+    def _run(self, now: int) -> None:
+        role = self.role
+        if isinstance(role, Unattached):
+            self._fetcher.run_unattached(now, role)
+        elif isinstance(role, Follower):
+            self._fetcher.run_follower(now, role)
+        elif isinstance(role, Candidate):
+            self._elections.run_candidate(now, role)
+        elif isinstance(role, Resigned):
+            self._elections.run_resigned(now, role)
+        elif now >= role.resign_at(self._patience):
+            self.resign(now)
+        else:
+            self._elections.announce(now, role)
+            self._service.wake(now)
+
+    @property
+    def _patience(self) -> int:
+        """How long a leader goes on without hearing from a majority (QC-18): 1.5 fetch timeouts."""
+        return self.config.fetch_timeout * 3 // 2
+
+    def deadline(self) -> int:
+        """When `tick` is next due."""
+        if self._closed:
+            return NEVER
+        return min(self.role.deadline(self._patience), self._core.purgatory.deadline())

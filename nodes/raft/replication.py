@@ -1,0 +1,236 @@
+"""Pull replication of the metadata log: the leader's half and the fetchers' half (QC-13..18, rules 13, 35, 36).
+
+A fetch at offset o from a voter says that all below o is durable there, because its host releases the fetch only after
+`flush`; it is the only acknowledgement there is. The leader counts itself up to what its own `flush` has made durable
+(X14). Followers and observers keep one fetch under way; whoever is not sure who leads asks any voter and follows the
+hint in the answer.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.ports import Rng
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages import describe_quorum as schema
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.raft import messages
+from squall.nodes.raft.config import PARTITION, TOPIC
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.purgatory import ParkedFetch
+from squall.nodes.raft.quorum_state import NO_DIRECTORY
+from squall.nodes.raft.roles import Follower, Leader, Progress, Unattached
+
+OBSERVER_FORGOTTEN_AFTER = 300_000_000
+"""An observer that has not fetched for five minutes is no longer described."""
+
+
+class FetchService:
+    """The leader's half: answers fetches, learns progress from them, moves the high watermark."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._config = core.config
+        self._told: dict[int, tuple[int, int]] = {}
+        """By replica: its connection, and the high watermark it was last sent there."""
+
+    def handle_fetch(self, now: int, request: ServerRequest) -> None:
+        question = messages.read_fetch(request.body, request.api_version)
+        if question.cluster_id is not None and question.cluster_id != self._config.cluster_id:
+            request.respond(messages.fetch_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        elif not question.valid_partition or question.offset < 0:
+            request.respond(messages.fetch_refusal(ErrorCode.INVALID_REQUEST))
+        else:
+            self._serve(now, request, question)
+
+    def _serve(self, now: int, request: ServerRequest, question: messages.FetchQuestion) -> None:
+        core = self._core
+        error = core.epoch_error(question.epoch)
+        if error != ErrorCode.NONE:
+            core.refuse_fetch(request, error)
+            return
+        diverging = core.log.divergence(question.offset, question.last_fetched_epoch)
+        if diverging is not None:
+            # Says nothing about what the fetcher has in common with this log, so it counts for nothing (rule 13).
+            request.respond(messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), diverging=diverging))
+            return
+        role = core.quorum.role
+        assert isinstance(role, Leader)
+        self._note_progress(now, role, question)
+        fetch = ParkedFetch(
+            request=request,
+            replica_id=question.replica_id,
+            offset=question.offset,
+            max_bytes=question.max_bytes,
+            told_high_watermark=self._last_told(request, question.replica_id),
+            expires_at=now + min(question.max_wait, self._config.fetch_max_wait),
+        )
+        if question.max_wait <= 0 or self._has_news(fetch):
+            self._answer(fetch)
+        else:
+            core.purgatory.park(fetch)
+
+    def _note_progress(self, now: int, role: Leader, question: messages.FetchQuestion) -> None:
+        replica_id = question.replica_id
+        if replica_id in (-1, self._config.node_id):
+            return
+        is_voter = replica_id in role.others
+        known = role.others if is_voter else role.observers
+        progress = known.setdefault(replica_id, Progress())
+        wall = self._core.clock.now_ms()
+        progress.end_offset = question.offset
+        progress.fetched_at = now
+        progress.fetched_at_ms = wall
+        if question.offset >= self._core.log.end_offset:
+            progress.caught_up_at_ms = wall
+        if is_voter:
+            self.advance(now)
+
+    def _last_told(self, request: ServerRequest, replica_id: int) -> int:
+        connection, told = self._told.get(replica_id, (0, -1))
+        return told if connection == request.connection else -1
+
+    def _has_news(self, fetch: ParkedFetch) -> bool:
+        return fetch.offset < self._core.log.end_offset or self._exposed() > fetch.told_high_watermark
+
+    def _exposed(self) -> int:
+        """The high watermark as others may see it: -1 until one of this epoch is known (QC-16)."""
+        role = self._core.quorum.role
+        return role.high_watermark if isinstance(role, Leader) and role.high_watermark is not None else -1
+
+    def _answer(self, fetch: ParkedFetch) -> None:
+        core = self._core
+        exposed = self._exposed()
+        self._told[fetch.replica_id] = (fetch.request.connection, exposed)
+        records = core.log.read(fetch.offset, fetch.max_bytes)
+        fetch.request.respond(
+            messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), high_watermark=exposed, records=records)
+        )
+
+    # -- progress ---------------------------------------------------------------------------------------------
+
+    def advance(self, now: int) -> None:
+        """Count what a majority has, and let those know who wait for it."""
+        role = self._core.quorum.role
+        if not isinstance(role, Leader):
+            return
+        role.own_durable_offset = self._core.log.durable_offset
+        end = role.majority_end_offset()
+        known = role.high_watermark
+        if end > role.epoch_start_offset and (known is None or end > known):
+            role.high_watermark = end
+            self._core.raise_high_watermark(end)
+        self.wake(now)
+
+    def wake(self, now: int) -> None:
+        """Answer the parked fetches that have news, or have waited long enough."""
+        for fetch in self._core.purgatory.take(lambda fetch: fetch.expires_at <= now or self._has_news(fetch)):
+            self._answer(fetch)
+
+    # -- DescribeQuorum ---------------------------------------------------------------------------------------
+
+    def handle_describe_quorum(self, now: int, request: ServerRequest) -> None:
+        core = self._core
+        role = core.quorum.role
+        hint = core.hint()
+        data = schema.PartitionDataResponse(
+            partition_index=PARTITION,
+            leader_id=-1 if hint.leader_id is None else hint.leader_id,
+            leader_epoch=hint.epoch,
+        )
+        if isinstance(role, Leader):
+            self._describe(now, role, data)
+        else:
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        topic = schema.TopicDataResponse(topic_name=TOPIC, partitions=[data])
+        nodes = [
+            schema.Node(
+                node_id=voter.id,
+                listeners=[schema.Listener(name=messages.LISTENER, host=voter.host, port=voter.port)],
+            )
+            for voter in self._config.voters
+        ]
+        request.respond(schema.DescribeQuorumResponse(topics=[topic], nodes=nodes))
+
+    def _describe(self, now: int, role: Leader, data: schema.PartitionDataResponse) -> None:
+        data.high_watermark = self._exposed()
+        wall = self._core.clock.now_ms()
+        own = Progress(self._core.log.end_offset, now, wall, wall)
+        voters = {**role.others, role.leader_id: own}
+        data.current_voters = [self._described(voter, voters[voter]) for voter in sorted(voters)]
+        recent = sorted(
+            observer
+            for observer, progress in role.observers.items()
+            if progress.fetched_at > now - OBSERVER_FORGOTTEN_AFTER
+        )
+        data.observers = [self._described(observer, role.observers[observer]) for observer in recent]
+
+    def _described(self, replica_id: int, progress: Progress) -> schema.ReplicaState:
+        return schema.ReplicaState(
+            replica_id=replica_id,
+            replica_directory_id=self._config.directory_id if replica_id == self._config.node_id else NO_DIRECTORY,
+            log_end_offset=progress.end_offset,
+            last_fetch_timestamp=progress.fetched_at_ms,
+            last_caught_up_timestamp=progress.caught_up_at_ms,
+        )
+
+
+class Fetcher:
+    """The follower's and the observer's half: keeps one fetch under way and takes what comes."""
+
+    def __init__(self, core: Core, rng: Rng) -> None:
+        self._core = core
+        self._rng = rng
+
+    def run_follower(self, now: int, role: Follower) -> None:
+        """Fetch; without answers a voter stands for election, an observer asks somebody else who leads."""
+        core = self._core
+        lost = now >= role.give_up_at
+        if lost and core.config.votes:
+            core.quorum.become_candidate(now)
+        elif role.fetch.deadline <= now:
+            self._fetch(now, role, self._any_voter() if lost else role.leader_id)
+
+    def run_unattached(self, now: int, role: Unattached) -> None:
+        """A voter waits to hear of a leader, or stands; an observer asks."""
+        core = self._core
+        if core.config.votes:
+            if now >= role.election_at:
+                core.quorum.become_candidate(now)
+        elif role.fetch.deadline <= now:
+            self._fetch(now, role, self._any_voter())
+
+    def _any_voter(self) -> int:
+        others = self._core.config.other_voters
+        return others[self._rng.randrange(0, len(others))]
+
+    def _fetch(self, now: int, role: Follower | Unattached, voter: int) -> None:
+        core = self._core
+        message = messages.fetch(core.config, role.epoch, core.log.end_offset, core.log.last_epoch)
+        core.ask(voter, message, role.fetch, self._fetched(role))
+
+    def _fetched(self, role: Follower | Unattached) -> messages.Answered:
+        def answered(now: int, response: Message) -> None:
+            answer = messages.read_fetch_answer(response)
+            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            if self._core.quorum.role is not role:
+                return
+            if answer.error != ErrorCode.NONE or not isinstance(role, Follower):
+                self._core.retry_later(now, role.fetch)
+            else:
+                self._take(now, role, answer)
+
+        return answered
+
+    def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
+        """Only the leader of this epoch answers without error, so what it says is so."""
+        core = self._core
+        role.give_up_at = now + core.config.fetch_timeout
+        role.fetch.answered(now, 0)
+        if answer.diverging is not None:
+            core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)
+            return
+        if len(answer.records):
+            core.log.append_fetched(memoryview(answer.records))
+        committed = min(answer.high_watermark, core.log.end_offset)
+        if committed > core.high_watermark:
+            core.raise_high_watermark(committed)

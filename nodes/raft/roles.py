@@ -1,0 +1,181 @@
+"""The roles of a quorum replica, one class each: what a replica in that role must remember (QC-03).
+
+A role holds no reference to the replica and decides no transition; `transitions.Quorum` does. `deadline` is when there
+is next something to do, `patience` how long a leader goes on without a majority. All times are `now`,
+monotonic microseconds (X32). An observer is an `Unattached` or a `Follower` of a replica that does not vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from squall.nodes.raft.config import NEVER
+from squall.nodes.raft.quorum_state import ReplicaKey
+
+
+@dataclass(slots=True)
+class Peer:
+    """Requests of one kind to one voter: at most one under way, sent again with exponential back-off."""
+
+    in_flight: bool = False
+    failures: int = 0
+    due: int = 0
+
+    def sent(self) -> None:
+        self.in_flight = True
+
+    def answered(self, now: int, again_in: int) -> None:
+        self.in_flight = False
+        self.failures = 0
+        self.due = now + again_in
+
+    def failed(self, now: int, backoff: int, backoff_max: int) -> None:
+        self.in_flight = False
+        self.due = now + min(backoff << min(self.failures, 10), backoff_max)
+        self.failures += 1
+
+    @property
+    def deadline(self) -> int:
+        return NEVER if self.in_flight else self.due
+
+
+def peers_of(voters: Iterable[int]) -> dict[int, Peer]:
+    return {voter: Peer() for voter in voters}
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows of no leader in this epoch, and may have voted in it. A voter stands at `election_at`."""
+
+    name = "unattached"
+    epoch: int
+    voted: ReplicaKey | None
+    election_at: int
+    fetch: Peer = field(default_factory=Peer)
+    """An observer asks any voter who the leader is."""
+    leader_id: int | None = None
+
+    def deadline(self, patience: int = 0) -> int:
+        return min(self.election_at, self.fetch.deadline if self.election_at == NEVER else NEVER)
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch and will not again. Tells the other voters, then waits for another or stands itself."""
+
+    name = "resigned"
+    epoch: int
+    leader_id: int
+    successors: tuple[int, ...]
+    election_at: int
+    peers: dict[int, Peer]
+    voted: ReplicaKey | None = None
+
+    def deadline(self, patience: int = 0) -> int:
+        return min([self.election_at, *(peer.deadline for peer in self.peers.values())])
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Has voted for itself and asks the others. After losing it waits, ever longer, and stands again (QC-10)."""
+
+    name = "candidate"
+    epoch: int
+    voted: ReplicaKey
+    elections_lost: int
+    election_at: int
+    """When this election is given up; while backing off, when the next one starts."""
+    peers: dict[int, Peer]
+    votes: dict[int, bool]
+    """The answers so far by voter, its own included."""
+    backing_off: bool = False
+    leader_id: int | None = None
+
+    def granted(self) -> int:
+        return sum(self.votes.values())
+
+    def rejected(self) -> int:
+        return len(self.votes) - self.granted()
+
+    def deadline(self, patience: int = 0) -> int:
+        if self.backing_off:
+            return self.election_at
+        return min([self.election_at, *(peer.deadline for peer in self.peers.values())])
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far another replica has come, as its last fetch told (QC-17: the fetch offset is the acknowledgement)."""
+
+    end_offset: int = -1
+    fetched_at: int = -1
+    fetched_at_ms: int = -1
+    caught_up_at_ms: int = -1
+    begin: Peer = field(default_factory=Peer)
+
+
+@dataclass(slots=True)
+class Leader:
+    """The one writer of its epoch. Counts itself only up to what is durable (X14)."""
+
+    name = "leader"
+    epoch: int
+    leader_id: int
+    epoch_start_offset: int
+    since: int
+    majority: int
+    others: dict[int, Progress]
+    voted: ReplicaKey | None = None
+    observers: dict[int, Progress] = field(default_factory=dict)
+    own_durable_offset: int = -1
+    high_watermark: int | None = None
+    """Known once a record of this very epoch is on a majority (QC-16); None before."""
+
+    def majority_end_offset(self) -> int:
+        """The largest offset below which a majority of the voters has everything, -1 if not known."""
+        ends = [progress.end_offset for progress in self.others.values()]
+        ends.append(self.own_durable_offset)
+        ends.sort(reverse=True)
+        return ends[self.majority - 1]
+
+    def majority_heard_at(self) -> int:
+        """The last time at which a majority, this leader included, was known to be following it."""
+        needed = self.majority - 1
+        if needed == 0:
+            return NEVER
+        heard = sorted((max(progress.fetched_at, self.since) for progress in self.others.values()), reverse=True)
+        return heard[needed - 1]
+
+    def resign_at(self, patience: int) -> int:
+        """When the leader must give up, unless more voters fetch before that (QC-18)."""
+        heard = self.majority_heard_at()
+        return NEVER if heard == NEVER else heard + patience
+
+    def successors(self) -> tuple[int, ...]:
+        """The other voters, those with the longest logs first."""
+        ranked = sorted(self.others.items(), key=lambda item: (-item[1].end_offset, item[0]))
+        return tuple(voter for voter, _ in ranked)
+
+    def deadline(self, patience: int = 0) -> int:
+        begins = [progress.begin.deadline for progress in self.others.values()]
+        return min([self.resign_at(patience), *begins])
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of its epoch; each answer is a sign of the leader's life (QC-18)."""
+
+    name = "follower"
+    epoch: int
+    leader_id: int
+    give_up_at: int
+    """When a voter stands, or an observer asks another voter who leads, unless the leader answers before."""
+    fetch: Peer = field(default_factory=Peer)
+    voted: ReplicaKey | None = None
+
+    def deadline(self, patience: int = 0) -> int:
+        return min(self.give_up_at, self.fetch.deadline)
+
+
+Role = Unattached | Resigned | Candidate | Leader | Follower

@@ -1,0 +1,187 @@
+"""Which role follows which, and what is made durable on the way (QC-03..05, QC-08, rules 32..37).
+
+    from \\ to    unattached         candidate          leader         follower           resigned
+    unattached    higher epoch, or   election timeout   -              leader heard of    -
+                  vote granted
+    candidate     higher epoch       next election      majority       leader heard of    -
+    leader        higher epoch       -                  -              higher epoch and   no majority fetches,
+                                                                       its leader         or clean stop
+    follower      higher epoch       no answer for      -              higher epoch and   -
+                                     fetch timeout                     its leader
+    resigned      higher epoch       election timeout   -              higher epoch and   -
+                                                                       its leader
+
+An observer is only ever unattached or follower. Epochs never fall. Within an epoch there is at most one vote and one
+leader; both are written to `quorum-state` before `become_…` returns, so nothing that follows from a transition can be
+sent before it is durable. A restarted leader is *resigned in the same epoch*: it may have sent records that it then
+lost, and would otherwise write others at the same offset and epoch (QC-04).
+
+Left for later: a prospective role for pre-vote (rule 41), and voters that follow the log (rule 40).
+"""
+
+from __future__ import annotations
+
+from squall.nodes.ports import Rng, Trace
+from squall.nodes.raft.config import NEVER, RaftConfig
+from squall.nodes.raft.errors import InvariantViolation
+from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore, ReplicaKey
+from squall.nodes.raft.roles import Candidate, Follower, Leader, Progress, Resigned, Role, Unattached, peers_of
+
+BACKOFF_BASE = 100_000
+"""The first range of the random wait after a lost election; it doubles with each further loss (QC-10)."""
+
+
+class Quorum:
+    """The role of this replica now, and the only place where it changes."""
+
+    def __init__(self, config: RaftConfig, store: QuorumStateStore, *, rng: Rng, trace: Trace) -> None:
+        self._config = config
+        self._store = store
+        self._rng = rng
+        self._trace = trace
+        self.local = ReplicaKey(config.node_id, config.directory_id)
+        self.role: Role = Unattached(epoch=0, voted=None, election_at=NEVER)
+
+    @property
+    def epoch(self) -> int:
+        return self.role.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of this epoch as far as known; a resigned leader no longer counts as one."""
+        return None if isinstance(self.role, Resigned) else self.role.leader_id
+
+    # -- start ------------------------------------------------------------------------------------------------
+
+    def start(self, now: int, last_log_epoch: int | None) -> None:
+        """Take up the role that the files allow (X24: the larger of the two epochs counts)."""
+        state = self._store.read() or QuorumState()
+        if last_log_epoch is not None and last_log_epoch > state.epoch:
+            state = QuorumState(epoch=last_log_epoch)
+        if not self._config.votes:
+            self._start_observer(now, state)
+        elif state.leader_id == self.local.id:
+            self._enter(self._resigned(now, state.epoch, state.voted, ()))
+        elif state.leader_id is not None:
+            self._enter(self._follower(now, state.epoch, state.leader_id, state.voted))
+        else:
+            self._enter(Unattached(state.epoch, state.voted, self._election_at(now)))
+        if self._config.votes and not self._config.other_voters:
+            self.become_candidate(now)
+
+    def _start_observer(self, now: int, state: QuorumState) -> None:
+        known = state.leader_id is not None and state.leader_id != self.local.id
+        if known and state.leader_id is not None:
+            self._enter(self._follower(now, state.epoch, state.leader_id, state.voted))
+        else:
+            self._enter(Unattached(state.epoch, state.voted, NEVER))
+
+    # -- transitions ------------------------------------------------------------------------------------------
+
+    def become_unattached(self, now: int, epoch: int) -> None:
+        """A higher epoch exists; who leads it is not known."""
+        self._require(epoch > self.epoch, f"unattached in epoch {epoch}, being in {self.epoch} already")
+        self._enter(Unattached(epoch, None, self._election_at(now)))
+
+    def grant_vote(self, now: int, candidate: ReplicaKey) -> None:
+        """Promise this epoch to a candidate. Durable on return."""
+        role = self.role
+        free = isinstance(role, Unattached) and role.voted is None
+        self._require(free, f"second vote in epoch {self.epoch}: for {candidate.id} after {self.role.voted}")
+        self._enter(Unattached(self.epoch, candidate, self._election_at(now)))
+        self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=candidate.id)
+
+    def become_candidate(self, now: int) -> None:
+        """Stand for the next epoch, and vote for oneself."""
+        self._require(self._config.votes, "an observer cannot stand for election")
+        self._require(not isinstance(self.role, Leader), "a leader cannot stand for election")
+        lost = self.role.elections_lost + 1 if isinstance(self.role, Candidate) else 0
+        self._enter(
+            Candidate(
+                epoch=self.epoch + 1,
+                voted=self.local,
+                elections_lost=lost,
+                election_at=self._election_at(now),
+                peers=peers_of(self._config.other_voters),
+                votes={self.local.id: True},
+            )
+        )
+        self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=self.local.id)
+
+    def back_off(self, now: int) -> None:
+        """This election is lost: wait a random time, longer after each loss, then stand again."""
+        role = self.role
+        assert isinstance(role, Candidate)
+        width = 2 << min(role.elections_lost, 20)
+        role.backing_off = True
+        role.election_at = now + min(BACKOFF_BASE * self._rng.randrange(0, width), self._config.election_backoff_max)
+
+    def become_leader(self, now: int, epoch_start_offset: int) -> Leader:
+        role = self.role
+        assert isinstance(role, Candidate), f"from {role.name} to leader"
+        self._require(role.granted() >= self._config.majority, f"leader of {role.epoch} without a majority")
+        leader = Leader(
+            epoch=role.epoch,
+            leader_id=self.local.id,
+            epoch_start_offset=epoch_start_offset,
+            since=now,
+            majority=self._config.majority,
+            others={voter: Progress() for voter in self._config.other_voters},
+            voted=role.voted,
+        )
+        self._enter(leader)
+        return leader
+
+    def become_follower(self, now: int, epoch: int, leader_id: int) -> None:
+        """The leader of this or a higher epoch is known. A second one for the same epoch is fatal (rule 37)."""
+        self._require(epoch >= self.epoch, f"follower in epoch {epoch}, being in {self.epoch}")
+        if epoch == self.epoch:
+            self.check_leader(epoch, leader_id)
+            if isinstance(self.role, Follower):
+                return
+        self._require(leader_id != self.local.id, f"told to be leader of epoch {epoch}, never elected in it")
+        voted = self.role.voted if epoch == self.epoch else None
+        self._enter(self._follower(now, epoch, leader_id, voted))
+
+    def resign(self, now: int) -> None:
+        """Stop leading and never lead this epoch again."""
+        role = self.role
+        assert isinstance(role, Leader)
+        self._enter(self._resigned(now, role.epoch, role.voted, role.successors()))
+
+    def check_leader(self, epoch: int, leader_id: int) -> None:
+        """Refuse news of another leader for an epoch whose leader is known."""
+        known = self.role.leader_id
+        if epoch == self.epoch and known is not None and known != leader_id:
+            raise InvariantViolation(f"epoch {epoch} has two leaders, {known} and {leader_id} (node {self.local.id})")
+
+    # -- making roles -----------------------------------------------------------------------------------------
+
+    def _follower(self, now: int, epoch: int, leader_id: int, voted: ReplicaKey | None) -> Follower:
+        return Follower(epoch, leader_id, now + self._config.fetch_timeout, voted=voted)
+
+    def _resigned(self, now: int, epoch: int, voted: ReplicaKey | None, successors: tuple[int, ...]) -> Resigned:
+        peers = peers_of(self._config.other_voters)
+        return Resigned(epoch, self.local.id, successors, self._election_at(now), peers, voted)
+
+    def _election_at(self, now: int) -> int:
+        """A random moment between one and two election timeouts away; never for an observer."""
+        timeout = self._config.election_timeout
+        return now + self._rng.randrange(timeout, 2 * timeout) if self._config.votes else NEVER
+
+    def _enter(self, role: Role) -> None:
+        state = QuorumState(role.epoch, role.leader_id, role.voted)
+        if self._store.read_cached() != state:
+            self._store.write(state)
+        self.role = role
+        self._trace.event(
+            "state",
+            node=self.local.id,
+            role=role.name if self._config.votes else f"observer-{role.name}",
+            epoch=role.epoch,
+            leader=-1 if role.leader_id is None else role.leader_id,
+        )
+
+    def _require(self, condition: bool, broken: str) -> None:
+        if not condition:
+            raise InvariantViolation(f"node {self.local.id}: {broken}")
