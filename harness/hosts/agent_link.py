@@ -136,9 +136,12 @@ class _Attempts:
 class _Link:
     """One channel to one agent process, and who waits for which answer on it."""
 
-    def __init__(self, remote: Remote, command: Sequence[str], sudo: bool, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, remote: Remote, command: Sequence[str], sudo: bool, threads: Executor, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.lost: ConnectionLost | None = None
         self._loop = loop
+        self._threads = threads
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._channel: LineChannel = remote.open_channel(command, sudo=sudo)
         self._sending = threading.Lock()
