@@ -1,0 +1,109 @@
+"""Who leads what, as one native client knows it: learnt from Metadata, forgotten when somebody says it is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.nodes.protocol.schema import Message
+from squall.workloads.clients.client import TopicPartition
+from squall.workloads.clients.connection import KafkaConnection, Response
+from squall.workloads.ports import Connector
+
+METADATA_VERSION = 9
+METADATA_SECONDS = 1.5
+
+Address = tuple[str, int]
+
+
+class Leaders:
+    """A client's view of the cluster, and its connections: one for each purpose and broker.
+
+    Purposes keep apart what must not wait for each other: responses come in order, so a parked fetch of one
+    topic-partition would hold up all that were asked after it.
+    """
+
+    def __init__(self, connector: Connector, bootstrap: Sequence[Address], client_id: str) -> None:
+        self.connector = connector
+        self.bootstrap = tuple(bootstrap)
+        self.client_id = client_id
+        self.brokers: dict[int, Address] = {}
+        self.leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self.connections: dict[tuple[Address, object], KafkaConnection] = {}
+        self.next_bootstrap = 0
+        self.refreshing: asyncio.Task[None] | None = None
+
+    async def leader(self, topic_partition: TopicPartition) -> tuple[Address, int] | None:
+        """The leader's address and epoch; None if nobody knows one now."""
+        if topic_partition not in self.leaders:
+            await self.refresh(topic_partition[0])
+        known = self.leaders.get(topic_partition)
+        if known is None or known[0] not in self.brokers:
+            return None
+        return self.brokers[known[0]], known[1]
+
+    def node(self, topic_partition: TopicPartition) -> int | None:
+        """The leader's node id, as last heard."""
+        known = self.leaders.get(topic_partition)
+        return None if known is None else known[0]
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """What was known turned out wrong; it is asked again before the next use."""
+        self.leaders.pop(topic_partition, None)
+
+    async def refresh(self, topic: str) -> None:
+        """Ask the next broker in turn. Whoever asks meanwhile waits for the same answer."""
+        if self.refreshing is None or self.refreshing.done():
+            self.refreshing = asyncio.get_running_loop().create_task(self._refresh(topic))
+        await self.refreshing
+
+    async def _refresh(self, topic: str) -> None:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        for _ in range(len(self.bootstrap)):
+            address = self.bootstrap[self.next_bootstrap % len(self.bootstrap)]
+            self.next_bootstrap += 1
+            try:
+                answer = await self.ask(
+                    address, "metadata", request, METADATA_VERSION, MetadataResponse, METADATA_SECONDS
+                )
+            except OSError:
+                continue
+            self._learn(answer)
+            return
+
+    def _learn(self, answer: MetadataResponse) -> None:
+        self.brokers.update({broker.node_id: (broker.host, broker.port) for broker in answer.brokers})
+        for topic in answer.topics:
+            for part in topic.partitions:
+                where = (topic.name or "", part.partition_index)
+                known = self.leaders.get(where)
+                if part.leader_id >= 0 and (known is None or part.leader_epoch >= known[1]):
+                    self.leaders[where] = (part.leader_id, part.leader_epoch)
+
+    async def ask(
+        self,
+        address: Address,
+        purpose: object,
+        message: Message,
+        version: int,
+        answer: type[Response],
+        seconds: float,
+    ) -> Response:
+        """One request on the connection for this purpose. Raises OSError."""
+        connection = await self.connection(address, purpose)
+        return await connection.request(message, version, answer, seconds)
+
+    async def connection(self, address: Address, purpose: object) -> KafkaConnection:
+        """The connection for this purpose, opened if need be. Raises OSError; then nothing was transmitted."""
+        key = (address, purpose)
+        connection = self.connections.get(key)
+        if connection is None or connection.gone is not None:
+            connection = await KafkaConnection.connect(self.connector, *address, self.client_id)
+            self.connections[key] = connection
+        return connection
+
+    def close(self) -> None:
+        for connection in self.connections.values():
+            connection.close()
+        self.connections.clear()

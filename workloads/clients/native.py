@@ -1,0 +1,459 @@
+"""The native client: our own protocol code over a Connector, in simulation and wherever every answer matters.
+
+What librdkafka hides is seen here: which node answered, its leader epoch, the high watermark of every fetch. Nothing
+happens behind the caller's back:
+
+* A producer without idempotence makes exactly one attempt per operation, so that definite refusals are `fail`.
+* An idempotent producer keeps one batch per topic-partition on its way and repeats it, same sequence numbers, until
+  it is acknowledged or its time is up (`info`, and a fresh producer id for what comes after).
+* A consumer's poll is one Fetch at its position.
+
+Only primitives of docs/architecture.md ("The same world twice") are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from squall.nodes.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.nodes.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from squall.nodes.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from squall.nodes.protocol.records import Record, build_batch, iterate_batches, parse_records
+from squall.workloads.clients import errors
+from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
+from squall.workloads.clients.leaders import Address, Leaders
+from squall.workloads.clients.payload import decode_value, encode_value
+from squall.workloads.operation import LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.ports import Clock, Connector
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 6
+INIT_PRODUCER_ID_VERSION = 3
+EARLIEST, LATEST = -2, -1
+ACKS = {"all": -1, "1": 1, "0": 0}
+
+REQUEST_SECONDS = 3.0
+BROKER_TIMEOUT_MS = 2000
+DELIVERY_SECONDS = 10.0
+RETRY_SECONDS = 0.1
+FETCH_WAIT_MS = 500
+FETCH_BYTES = 1 << 20
+LARGEST_BATCH = 500
+
+
+@dataclass(frozen=True)
+class NativeKit:
+    """Makes native clients for one cluster."""
+
+    connector: Connector
+    bootstrap: tuple[Address, ...]
+    clock: Clock
+    name: str = "native"
+
+    def client(self, plan: ClientPlan) -> Client:
+        leaders = Leaders(self.connector, self.bootstrap, f"squall-{plan.role}-{plan.client}")
+        if plan.role == "consumer":
+            return NativeConsumer(plan, leaders)
+        if plan.idempotent:
+            return IdempotentProducer(plan, leaders, self.clock)
+        return SingleAttemptProducer(plan, leaders, self.clock)
+
+
+class _NativeClient:
+    """What all native clients have in common: a view of the cluster that ends with them."""
+
+    def __init__(self, plan: ClientPlan, leaders: Leaders) -> None:
+        self.plan = plan
+        self.leaders = leaders
+
+    async def open(self) -> None:
+        return None
+
+    async def setup(self) -> None:
+        return None
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.leaders.close()
+
+
+# --- producers -----------------------------------------------------------------------------------------------------
+
+
+class SingleAttemptProducer(_NativeClient):
+    """One operation, one Produce request, one answer."""
+
+    def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
+        super().__init__(plan, leaders)
+        self.clock = clock
+        self.sequence = 0
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None and operation.value is not None
+        self.sequence += 1
+        where = (operation.topic, operation.partition)
+        leader = await self.leaders.leader(where)
+        if leader is None:
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.refused("no_leader_known")
+        payload = encode_value(operation.value, self.plan.record_size)
+        batch = build_batch([Record(value=payload)], timestamp=self.clock.now_ns() // 1_000_000)
+        request = produce_request(where, batch, ACKS[self.plan.acks])
+        try:
+            connection = await self.leaders.connection(leader[0], operation.thread)
+        except OSError:
+            self.leaders.forget(where)
+            return errors.refused("not_connected")
+        try:
+            if self.plan.acks == "0":
+                await connection.send_only(request, PRODUCE_VERSION)
+                return Completion(OK, sequence=self.sequence)
+            response = await connection.request(request, PRODUCE_VERSION, ProduceResponse, REQUEST_SECONDS)
+        except OSError as trouble:
+            self.leaders.forget(where)
+            return errors.lost(operation.f, _short(trouble))
+        return self._judged(operation, where, response, leader[1])
+
+    def _judged(self, operation: Operation, where: TopicPartition, response: ProduceResponse, epoch: int) -> Completion:
+        code, offset = produce_answer(response)
+        if code == 0:
+            node = self.leaders.node(where)
+            return Completion(OK, offset=offset, sequence=self.sequence, leader_epoch=epoch, node=node)
+        self.leaders.forget(where)
+        return errors.single_attempt(operation.f, code)
+
+
+@dataclass
+class _Queued:
+    """A record waiting to be sent, or on its way."""
+
+    operation: Operation
+    sequence: int
+    deadline: int
+    done: asyncio.Future[Completion]
+
+
+class IdempotentProducer(_NativeClient):
+    """Batches per topic-partition, repeated until acknowledged; one batch of each on its way."""
+
+    def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
+        super().__init__(plan, leaders)
+        self.clock = clock
+        self.sequence = 0
+        self.lanes = {where: _Lane(self, where) for where in plan.topic_partitions}
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        self.sequence += 1
+        done: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        deadline = self.clock.now_ns() + int(DELIVERY_SECONDS * 1e9)
+        self.lanes[operation.topic, operation.partition].put(_Queued(operation, self.sequence, deadline, done))
+        return await done
+
+    async def close(self) -> None:
+        for lane in self.lanes.values():
+            lane.close()
+        await super().close()
+
+
+class _Lane:
+    """One topic-partition of an idempotent producer, with a producer id of its own."""
+
+    def __init__(self, producer: IdempotentProducer, where: TopicPartition) -> None:
+        self.producer = producer
+        self.where = where
+        self.queue: deque[_Queued] = deque()
+        self.identity: tuple[int, int] | None = None
+        self.next_sequence = 0
+        self.sending: asyncio.Task[None] | None = None
+
+    def put(self, queued: _Queued) -> None:
+        self.queue.append(queued)
+        if self.sending is None or self.sending.done():
+            self.sending = asyncio.get_running_loop().create_task(self._send_all())
+
+    def close(self) -> None:
+        if self.sending is not None:
+            self.sending.cancel()
+        for queued in self.queue:
+            _settle(queued, errors.refused("closed_before_sending"))
+        self.queue.clear()
+
+    async def _send_all(self) -> None:
+        while self.queue:
+            batch = [self.queue.popleft() for _ in range(min(len(self.queue), LARGEST_BATCH))]
+            try:
+                await self._send(batch)
+            except asyncio.CancelledError:
+                for queued in batch:
+                    _settle(queued, errors.lost(queued.operation.f, "closed_in_flight"))
+                raise
+
+    async def _send(self, batch: list[_Queued]) -> None:
+        """Repeat one batch until it is acknowledged or its time is up."""
+        clock, deadline = self.producer.clock, batch[0].deadline
+        transmitted = False
+        trouble = "message_timed_out"
+        while clock.now_ns() < deadline:
+            leader = await self.producer.leaders.leader(self.where)
+            if leader is None or not await self._identified(leader[0]):
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            try:
+                connection = await self.producer.leaders.connection(leader[0], self.where)
+                transmitted = True
+                response = await connection.request(
+                    self._request(batch), PRODUCE_VERSION, ProduceResponse, REQUEST_SECONDS
+                )
+            except OSError as failed:
+                trouble = _short(failed)
+                self.producer.leaders.forget(self.where)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            code, offset = produce_answer(response)
+            if code in (0, int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)):
+                self._acknowledged(batch, offset if code == 0 else -1, leader[1])
+                return
+            trouble = errors.single_attempt("send", code).error or trouble
+            if code in GIVE_UP:
+                break
+            self.producer.leaders.forget(self.where)
+            await asyncio.sleep(RETRY_SECONDS)
+        self._gave_up(batch, trouble, transmitted)
+
+    async def _identified(self, address: Address) -> bool:
+        """Whether this lane has a producer id; one is asked for if not."""
+        if self.identity is not None:
+            return True
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        try:
+            answer = await self.producer.leaders.ask(
+                address, self.where, request, INIT_PRODUCER_ID_VERSION, InitProducerIdResponse, REQUEST_SECONDS
+            )
+        except OSError:
+            self.producer.leaders.forget(self.where)
+            return False
+        if answer.error_code != 0:
+            return False
+        self.identity, self.next_sequence = (answer.producer_id, answer.producer_epoch), 0
+        return True
+
+    def _request(self, batch: list[_Queued]) -> ProduceRequest:
+        assert self.identity is not None
+        size = self.producer.plan.record_size
+        records = [
+            Record(value=encode_value(queued.operation.value, size))
+            for queued in batch
+            if queued.operation.value is not None
+        ]
+        content = build_batch(
+            records,
+            timestamp=self.producer.clock.now_ns() // 1_000_000,
+            producer_id=self.identity[0],
+            producer_epoch=self.identity[1],
+            base_sequence=self.next_sequence,
+        )
+        return produce_request(self.where, content, ACKS[self.producer.plan.acks])
+
+    def _acknowledged(self, batch: list[_Queued], base_offset: int, epoch: int) -> None:
+        self.next_sequence = (self.next_sequence + len(batch)) & 0x7FFFFFFF
+        node = self.producer.leaders.node(self.where)
+        for index, queued in enumerate(batch):
+            offset = base_offset + index if base_offset >= 0 else None
+            completion = Completion(OK, offset=offset, sequence=queued.sequence, leader_epoch=epoch, node=node)
+            _settle(queued, completion)
+
+    def _gave_up(self, batch: list[_Queued], trouble: str, transmitted: bool) -> None:
+        self.identity = None
+        for queued in batch:
+            given = errors.lost("send", trouble) if transmitted else errors.refused("never_transmitted")
+            _settle(queued, Completion(given.type, error=given.error, sequence=queued.sequence))
+
+
+GIVE_UP = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_RECORD,
+    )
+)
+"""Answers that repeating the same batch cannot change."""
+
+
+def _settle(queued: _Queued, completion: Completion) -> None:
+    if not queued.done.done():
+        queued.done.set_result(completion)
+
+
+def produce_request(where: TopicPartition, batch: bytes | bytearray, acks: int) -> ProduceRequest:
+    """One batch for one topic-partition."""
+    data = TopicProduceData(name=where[0], partition_data=[PartitionProduceData(index=where[1], records=batch)])
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=BROKER_TIMEOUT_MS, topic_data=[data])
+
+
+def produce_answer(response: ProduceResponse) -> tuple[int, int]:
+    """Error code and base offset of the one topic-partition asked for."""
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            return part.error_code, part.base_offset
+    return int(ErrorCode.UNKNOWN_SERVER_ERROR), -1
+
+
+def _short(trouble: OSError) -> str:
+    return "request_timed_out" if isinstance(trouble, TimeoutError) else "disconnected"
+
+
+# --- consumer ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Cursor:
+    """Where one topic-partition's reading stands."""
+
+    position: int | None = None
+    session: int = 0
+
+
+class NativeConsumer(_NativeClient):
+    """Manually assigned; every poll is one Fetch at the cursor."""
+
+    def __init__(self, plan: ClientPlan, leaders: Leaders) -> None:
+        super().__init__(plan, leaders)
+        self.cursors = {where: _Cursor() for where in plan.topic_partitions}
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        where = (operation.topic, operation.partition)
+        leader = await self.leaders.leader(where)
+        if leader is None:
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.refused("no_leader_known")
+        address, epoch = leader
+        try:
+            if operation.f == LIST_OFFSETS:
+                return await self._list_offsets(where, address, epoch, LATEST)
+            return await self._poll(where, address, epoch)
+        except OSError as trouble:
+            self.leaders.forget(where)
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.lost(operation.f, _short(trouble))
+
+    def seek(self, where: TopicPartition, offset: int | None) -> None:
+        """Go on from `offset` (from the start of the log if None) in a new session."""
+        cursor = self.cursors[where]
+        cursor.position, cursor.session = offset, cursor.session + 1
+
+    async def _poll(self, where: TopicPartition, address: Address, epoch: int) -> Completion:
+        cursor = self.cursors[where]
+        if cursor.position is None:
+            start = EARLIEST if self.plan.from_beginning else LATEST
+            found = await self._list_offsets(where, address, epoch, start)
+            cursor.position = found.log_start if self.plan.from_beginning else found.high_watermark
+            if cursor.position is None:
+                return found
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=where[0], partitions=[_fetch_partition(where[1], cursor.position, epoch)])],
+        )
+        seconds = REQUEST_SECONDS + FETCH_WAIT_MS / 1000
+        response = await self.leaders.ask(address, where, request, FETCH_VERSION, FetchResponse, seconds)
+        return await self._delivered(where, cursor, response, epoch)
+
+    async def _delivered(
+        self, where: TopicPartition, cursor: _Cursor, response: FetchResponse, epoch: int
+    ) -> Completion:
+        parts = [part for topic in response.responses for part in topic.partitions]
+        code = response.error_code or (parts[0].error_code if parts else int(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if code != 0:
+            self.leaders.forget(where)
+            if code == int(ErrorCode.OFFSET_OUT_OF_RANGE):
+                self.seek(where, None)
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.single_attempt("poll", code)
+        part, before = parts[0], cursor.position
+        assert before is not None
+        offsets, values, cursor.position = read_records(part.records, before)
+        return Completion(
+            OK,
+            offsets=tuple(offsets),
+            values=tuple(values),
+            session=cursor.session,
+            position=before,
+            leader_epoch=epoch,
+            high_watermark=part.high_watermark,
+            log_start=part.log_start_offset,
+            node=self.leaders.node(where),
+        )
+
+    async def _list_offsets(self, where: TopicPartition, address: Address, epoch: int, timestamp: int) -> Completion:
+        wanted = ListOffsetsPartition(partition_index=where[1], current_leader_epoch=epoch, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=where[0], partitions=[wanted])]
+        )
+        response = await self.leaders.ask(
+            address, where, request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
+        )
+        for topic in response.topics:
+            for part in topic.partitions:
+                if part.error_code == 0:
+                    node = self.leaders.node(where)
+                    if timestamp == LATEST:
+                        return Completion(OK, high_watermark=part.offset, leader_epoch=epoch, node=node)
+                    return Completion(OK, log_start=part.offset, leader_epoch=epoch, node=node)
+                self.leaders.forget(where)
+                await asyncio.sleep(RETRY_SECONDS)
+                return errors.single_attempt(LIST_OFFSETS, part.error_code)
+        return errors.single_attempt(LIST_OFFSETS, int(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _fetch_partition(partition: int, offset: int, epoch: int) -> FetchPartition:
+    return FetchPartition(
+        partition=partition, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+    )
+
+
+def read_records(
+    content: bytes | bytearray | memoryview | None, position: int
+) -> tuple[Sequence[int], Sequence[int], int]:
+    """Offsets and values from `position` on, and where reading goes on. Control batches hold nothing to deliver."""
+    offsets: list[int] = []
+    values: list[int] = []
+    if content:
+        for header, batch in iterate_batches(content, torn_tail=True):
+            if not header.is_control:
+                for record in parse_records(batch):
+                    if record.offset >= position:
+                        offsets.append(record.offset)
+                        values.append(decode_value(record.value))
+            position = max(position, header.next_offset)
+    return offsets, values, position
