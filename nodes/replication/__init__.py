@@ -2,13 +2,13 @@
 
 What the broker composes, all of it published here:
 
-    replica = TopicPartitionReplica(broker_id, log, config, view, clock=..., trace=..., mutants=..., high_watermark=...)
+    replica = TopicPartitionReplica(broker_id, state, log, config, view, clock=, trace=, mutants=, high_watermark=)
     replica.apply(now, PartitionState) -> Applied
 
-    leader    append(now, batch, required_acks) -> AppendAnswer
-              produce_status(leader_epoch, required_offset) -> int | None      None: not yet; else an error code, 0 = done
+    leader    append(now, batch, required_acks, produce_version=12) -> AppendAnswer
+              produce_status(leader_epoch, required_offset) -> int | None     None: not yet; else a code, 0 = done
               follower_fetch(now, replica_id, broker_epoch, offset, last_fetched_epoch, current_leader_epoch, *,
-                             arrived=True) -> FetchBounds                       arrived=False: re-check of a parked fetch
+                             arrived=True) -> FetchBounds                    arrived=False: a parked fetch again
               maybe_shrink(now) -> bool                                         call every lag_time_max / 2
               proposal: IsrProposal | None; proposal_answered(now, proposal, ProposalAnswer) -> bool
     clients   consumer_fetch(offset, current_leader_epoch, last_fetched_epoch=-1) -> FetchBounds
@@ -17,10 +17,11 @@ What the broker composes, all of it published here:
               read(offset, max_bytes, upper, *, at_least_one) -> memoryview
     follower  fetch_position() -> FetchPosition
               append_fetched(now, records, leader_high_watermark) -> None
-              truncate_diverging(now, epoch, end_offset); truncate_or_restart(now, leader_start, leader_end)
+              truncate_diverging(now, epoch, end_offset)
+              truncate_to_leader_end(now, leader_end) -> bool; restart_from_leader_start(now, leader_start)
     both      high_watermark, log, state, is_leader; the high watermark is what the broker checkpoints
 
-    fetcher = ReplicaFetcher(broker_id, leader, config, ...)    one per leader broker (DP-04)
+    fetcher = ReplicaFetcher(broker_id, leader, config, broker_epoch=callable)    one per leader broker (DP-04)
               add(now, replica), remove(topic_id, partition), tick(now), deadline(), requests
 
 Methods that return `bool` or carry `advanced` say that the high watermark moved.

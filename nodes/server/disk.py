@@ -82,38 +82,34 @@ class RealDisk:
         self._root = Path(root).resolve()
         self._root.mkdir(parents=True, exist_ok=True)
 
-    def _path(self, path: str) -> str:
+    def _path(self, path: str) -> Path:
         """The real path. Raises ValueError for one that could lead out of the root."""
-        if not path:
-            return str(self._root)
-        if path.startswith("/") or any(part in {"", ".", ".."} for part in path.split("/")):
+        if path.startswith("/") or (path and any(part in {"", ".", ".."} for part in path.split("/"))):
             raise ValueError(f"path {path!r} must be relative, without '.', '..' or empty parts")
-        return f"{self._root}/{path}"
+        return self._root / path
 
     def list(self, path: str) -> list[str]:
-        try:
-            return sorted(os.listdir(self._path(path)))
-        except FileNotFoundError:
-            return []
+        directory = self._path(path)
+        return sorted(entry.name for entry in directory.iterdir()) if directory.is_dir() else []
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(self._path(path))
+        return self._path(path).exists()
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(self._path(path), exist_ok=True)
+        self._path(path).mkdir(parents=True, exist_ok=True)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(os.open(self._path(path), flags, 0o644))
 
     def rename(self, old: str, new: str) -> None:
-        os.replace(self._path(old), self._path(new))
+        self._path(old).replace(self._path(new))
 
     def remove(self, path: str) -> None:
-        os.unlink(self._path(path))
+        self._path(path).unlink()
 
     def remove_tree(self, path: str) -> None:
-        if path and os.path.isdir(self._path(path)):
+        if path and self._path(path).is_dir():
             shutil.rmtree(self._path(path))
 
     def sync_directory(self, path: str) -> None:

@@ -16,6 +16,9 @@ the producers' state from the newest snapshot and the batches after it, and flus
 Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index` (segment.py), `.snapshot`
 (producers.py); and `leader-epoch-checkpoint` (epochs.py).
 
+Traced here: `log_opened`, `recovery_cut` and `epoch`. Appends, truncations and flushes are traced by the log's owner,
+who knows what they mean.
+
 Errors: LogError where the log refuses and nothing changed; OSError from the disk passes through. After an OSError from
 `append_*` the log is still as before; after one from `flush` durability is unknown and the owner must stop.
 """
@@ -26,9 +29,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from squall.nodes.ports import Disk, Trace
-from squall.nodes.protocol import records
-from squall.nodes.protocol.records import BatchHeader
-from squall.nodes.storage.checkpoints import join
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.records import (
+    BatchHeader,
+    InvalidBatch,
+    crc_ok,
+    iterate_batches,
+    parse_records,
+    patch,
+    validate_client_batch,
+)
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.errors import LogError
 from squall.nodes.storage.producers import ProducerStates
@@ -59,6 +69,27 @@ class Appended:
     log_append_time: int
     duplicate: bool
     size: int
+
+
+def _sound_header(batch: memoryview) -> BatchHeader | None:
+    """The header of a batch read back from disk, None if the batch is not what was once written."""
+    try:
+        header = BatchHeader.read(batch)
+    except ProtocolError:
+        return None
+    return header if header.last_offset_delta >= 0 and crc_ok(batch) else None
+
+
+def _first_not_older(header: BatchHeader, batch: bytes, timestamp_ms: int) -> tuple[int, int]:
+    """(timestamp, offset) of the record looked for within its batch; of the batch itself if it cannot be opened."""
+    if header.base_timestamp < timestamp_ms:
+        try:
+            for record in parse_records(batch):
+                if record.timestamp >= timestamp_ms:
+                    return record.timestamp, record.offset
+        except ProtocolError:
+            return header.max_timestamp, header.base_offset
+    return header.base_timestamp, header.base_offset
 
 
 class Log:
@@ -127,6 +158,7 @@ class Log:
 
     def _recover(self, recovery_point: int) -> None:
         """Keep the longest sound prefix (rule 17)."""
+        known = self.epochs.entries
         for at, segment in enumerate(self._segments):
             following = self._segments[at + 1].base_offset if at + 1 < len(self._segments) else None
             if following is not None and following <= recovery_point:
@@ -137,7 +169,8 @@ class Log:
             if not sound:
                 self._drop_segments(at + 1)
                 break
-        self.epochs.save()
+        if self.epochs.entries != known:
+            self.epochs.save()
         self._restore_epochs_and_producers()
         self.flush()
 
@@ -148,11 +181,11 @@ class Log:
         segment.forget()
         for place in places:
             batch = memoryview(segment.file.read(place.position, place.end - place.position))
-            if place.base_offset != segment.next_offset or records.check(batch) is not None:
+            header = _sound_header(batch)
+            if header is None or place.base_offset != segment.next_offset:
                 break
-            header = BatchHeader.parse(batch)
             segment.note(place.base_offset, place.last_offset, header.max_timestamp, len(batch))
-            self.epochs.observe(header.partition_leader_epoch, place.base_offset)
+            self.epochs.observe(header.leader_epoch, place.base_offset)
         if segment.size == size:
             return True
         self._trace.event("recovery_cut", log=self.directory, end=segment.next_offset, bytes=size - segment.size)
@@ -172,7 +205,7 @@ class Log:
             if segment.next_offset <= begin:
                 continue
             for place in segment.places(segment.position_of(begin)):
-                self._follow_producer(BatchHeader.parse(segment.file.read(place.position, HEADER_SIZE)))
+                self._follow_producer(BatchHeader.read(segment.file.read(place.position, HEADER_SIZE)))
 
     # -- what is here ---------------------------------------------------------------------------------------------
 
@@ -201,67 +234,100 @@ class Log:
     # -- appending ------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, batch: bytearray | memoryview, leader_epoch: int, now_ms: int, *, control: bool = False
+        self,
+        batch: bytearray | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        from_client: bool = False,
+        produce_version: int = 12,
     ) -> Appended:
-        """Append one batch from a producer (or, with `control`, of the leader's own making), stamping it in place.
+        """Append one batch, stamping it in place; what came `from_client` is judged first.
 
-        Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER, UNSUPPORTED_FOR_MESSAGE_FORMAT.
+        Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the producers' (CreateTime), so
+        `log_append_time` is -1 and `now_ms` judges nothing.
         """
-        size = len(batch)
-        if size > self.config.max_message_bytes:
-            raise LogError(
-                "MESSAGE_TOO_LARGE", f"a batch of {size} bytes exceeds max.message.bytes={self.config.max_message_bytes}"
-            )
-        header = records.validate_produced(batch, allow_control=control)
-        if header.producer_id >= 0:
+        header = self._judged(batch, produce_version) if from_client else BatchHeader.read(batch)
+        if header.producer_id >= 0 and not header.is_control:
             earlier = self.producers.check(
-                header.producer_id, header.producer_epoch, header.base_sequence, header.records_count
+                header.producer_id, header.producer_epoch, header.base_sequence, header.count
             )
             if earlier is not None:
                 return Appended(earlier.first_offset, earlier.last_offset, -1, True, 0)
-        base_offset = self._segments[-1].next_offset
-        records.patch(batch, base_offset, leader_epoch)
-        header = BatchHeader.parse(batch)
-        self._append(header, batch)
-        return Appended(base_offset, header.last_offset, -1, False, size)
+        header.base_offset = self._segments[-1].next_offset
+        header.leader_epoch = leader_epoch
+        patch(batch, header.base_offset, leader_epoch)
+        self._append([header], batch)
+        return Appended(header.base_offset, header.last_offset, -1, False, len(batch))
+
+    def _judged(self, batch: bytearray | memoryview, produce_version: int) -> BatchHeader:
+        """Rule 1."""
+        try:
+            return validate_client_batch(
+                batch, max_bytes=self.config.max_message_bytes, produce_version=produce_version
+            )
+        except InvalidBatch as refusal:
+            raise LogError(refusal.error.name, str(refusal)) from refusal
 
     def append_as_follower(self, batches: bytes | bytearray | memoryview) -> Appended:
         """Append whole batches as the leader holds them. Raises LogError (CORRUPT_MESSAGE) at the first unsound one.
 
         A partial batch at the end, as a size-bounded fetch may bring, is left out. Batches before an unsound one stay.
         """
-        view = memoryview(batches)
-        first, position = self.end_offset, 0
-        while position + HEADER_SIZE <= len(view):
-            header = BatchHeader.parse(view[position:])
-            if position + header.size > len(view):
-                break
-            batch = view[position : position + header.size]
-            problem = records.check(batch)
-            if problem is None and header.base_offset != self.end_offset:
-                problem = f"it begins at offset {header.base_offset}, the log ends at {self.end_offset}"
-            if problem is not None:
-                raise LogError("CORRUPT_MESSAGE", f"batch at byte {position} of the fetched records: {problem}")
-            self._append(header, batch)
-            position += header.size
-        return Appended(first, self.end_offset - 1, -1, False, position)
+        first, expected = self.end_offset, self.end_offset
+        sound: list[BatchHeader] = []
+        problem: str | None = None
+        try:
+            for header, batch in iterate_batches(batches, torn_tail=True):
+                if header.base_offset != expected:
+                    problem = f"a batch begins at offset {header.base_offset}, expected {expected}"
+                elif header.last_offset_delta < 0 or not crc_ok(batch):
+                    problem = f"the batch at offset {expected} is damaged"
+                if problem is not None:
+                    break
+                sound.append(header)
+                expected = header.next_offset
+        except ProtocolError as trouble:
+            problem = str(trouble)
+        size = self._append(sound, memoryview(batches))
+        if problem is not None:
+            raise LogError("CORRUPT_MESSAGE", problem)
+        return Appended(first, self.end_offset - 1, -1, False, size)
 
-    def _append(self, header: BatchHeader, batch: bytes | bytearray | memoryview) -> None:
-        base_offset, last_offset, epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
-        if epoch >= 0 and epoch != self.epochs.latest:
-            self.epochs.assign(epoch, base_offset)
+    def _append(self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview) -> int:
+        """Write consecutive batches, in one call per segment they fall into; how many bytes they are."""
+        begin = end = 0
+        waiting: list[BatchHeader] = []
+        for header in headers:
+            size = header.size
+            if self._is_full(end - begin + size, header.last_offset) and (waiting or self._segments[-1].size):
+                self._write(waiting, memoryview(batches)[begin:end])
+                self._roll()
+                begin, waiting = end, []
+            waiting.append(header)
+            end += size
+        self._write(waiting, batches if begin == 0 and end == len(batches) else memoryview(batches)[begin:end])
+        return end
+
+    def _is_full(self, more: int, last_offset: int) -> bool:
         segment = self._segments[-1]
-        if segment.size and (
-            segment.size + len(batch) > self.config.segment_bytes
-            or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-        ):
-            segment = self._roll()
-        segment.append(base_offset, last_offset, header.max_timestamp, batch)
-        self._follow_producer(header)
-        self._trace.event(
-            "append", log=self.directory, base=base_offset, last=last_offset, epoch=epoch, crc=header.crc
+        return (
+            segment.size + more > self.config.segment_bytes or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
         )
+
+    def _write(self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview) -> None:
+        """Write batches to the last segment, then account for them. New epochs are recorded first (rule 4)."""
+        if not headers:
+            return
+        for header in headers:
+            if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
+                self.assign_epoch(header.leader_epoch, header.base_offset)
+        segment = self._segments[-1]
+        segment.write(batches)
+        for header in headers:
+            segment.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
+            self._follow_producer(header)
 
     def _follow_producer(self, header: BatchHeader) -> None:
         if header.producer_id >= 0 and not header.is_control:
@@ -298,9 +364,7 @@ class Log:
         above `upper`. Raises LogError (OFFSET_OUT_OF_RANGE) for an offset this log does not have.
         """
         if not self.start_offset <= offset <= self.end_offset:
-            raise LogError(
-                "OFFSET_OUT_OF_RANGE", f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]"
-            )
+            raise LogError("OFFSET_OUT_OF_RANGE", f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]")
         if offset >= min(upper, self.end_offset):
             return _NOTHING
         segment = self._segment_of(offset)
@@ -346,11 +410,15 @@ class Log:
             for place in segment.places(0):
                 if place.last_offset >= upper:
                     return None
-                header = BatchHeader.parse(segment.file.read(place.position, HEADER_SIZE))
+                header = BatchHeader.read(segment.file.read(place.position, HEADER_SIZE))
                 if header.max_timestamp >= timestamp_ms:
-                    batch = memoryview(segment.file.read(place.position, place.end - place.position))
-                    return records.first_at_or_after(batch, timestamp_ms)
+                    batch = segment.file.read(place.position, place.end - place.position)
+                    return _first_not_older(header, batch, timestamp_ms)
         return None
+
+    def max_timestamp(self) -> int:
+        """The largest record timestamp in the log, -1 if it is empty."""
+        return max(segment.max_timestamp() for segment in self._segments)
 
     # -- shrinking ------------------------------------------------------------------------------------------------
 
@@ -370,7 +438,6 @@ class Log:
             self.durable_offset = min(self.durable_offset, self.end_offset)
             self._rebuild_producers()
         self.epochs.truncate_from_end(self.end_offset if offset < before else offset)
-        self._trace.event("truncate", log=self.directory, to=self.end_offset, end_before=before)
 
     def _first_segment_from(self, offset: int) -> int:
         """The index of the first segment that begins at or above an offset."""
@@ -387,31 +454,23 @@ class Log:
 
     def restart_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots)."""
-        before = self.end_offset
         self._drop_segments(0)
         self._segments.append(self._segment(offset, create=True))
         self.epochs.clear()
         self._rebuild_producers()
         self.durable_offset = min(self.durable_offset, offset)
-        self._trace.event("truncate", log=self.directory, to=offset, end_before=before)
 
     # -- durability and the end -----------------------------------------------------------------------------------
 
     def flush(self) -> int:
         """Make everything appended survive a power loss; the new durable offset. Raises OSError."""
-        end = self.end_offset
-        synced = False
         for segment in self._segments:
-            if segment.dirty:
-                segment.sync()
-                synced = True
+            segment.sync()
         if self._names_dirty:
             self._disk.sync_directory(self.directory)
             self._names_dirty = False
-        self.durable_offset = end
-        if synced:
-            self._trace.event("fsync", log=self.directory, end=end)
-        return end
+        self.durable_offset = self.end_offset
+        return self.durable_offset
 
     def close(self) -> None:
         """A clean end: all is durable, with a snapshot of the producers, and the next opening may trust it."""

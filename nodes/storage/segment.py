@@ -77,17 +77,16 @@ class Segment:
 
     # -- growing and shrinking ------------------------------------------------------------------------------------
 
-    def append(self, base_offset: int, last_offset: int, max_timestamp: int, batch: bytes | bytearray | memoryview) -> None:
-        """Write one batch at the end. Raises OSError; then the segment is as it was, but for a torn tail."""
+    def write(self, batches: bytes | bytearray | memoryview) -> None:
+        """Write whole batches at the end; `note` each afterwards. Raises OSError; then nothing has changed."""
         try:
-            self.file.append(batch)
+            self.file.append(batches)
         except OSError:
             self._cut_file(self.size)
             raise
-        self.note(base_offset, last_offset, max_timestamp, len(batch))
 
     def note(self, base_offset: int, last_offset: int, max_timestamp: int, size: int) -> None:
-        """Account for a batch that is in the file: just appended, or met again while recovering."""
+        """Account for the next batch in the file: just written, or met again while recovering."""
         position = self.size
         dense = self._dense_offsets
         if len(dense) >= _DENSE_MAX:

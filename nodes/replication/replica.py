@@ -1,0 +1,530 @@
+"""One broker's replica of one topic-partition: leader or follower, and the rules that keep acknowledged records safe.
+
+The state machine is small; what matters is what each transition may touch.
+
+    apply(state)     the only way in for configuration (DP-12). A new leader epoch as leader: record (epoch, log end)
+                     durably *before* any append (rule 9), forget what followers were known to have. As follower: keep
+                     the high watermark and the log; the first fetch will find out whether to cut (DP-13).
+    append           leader only (DP-02). acks=all is refused while the committed ISR is below min ISR (rule 2).
+    follower_fetch   "I have everything below this offset" (rule 10). A fetch that turns out to diverge, to be out of
+                     range or to come from a stale incarnation or epoch proves nothing and changes nothing (rule 13).
+    high watermark   least log end over the maximal ISR, and over replicas that are caught up and about to join it, so
+                     that a joining follower is not left behind for ever (DP-06). Frozen while the committed ISR is
+                     below min ISR, never lowered by a leader. Followers: min(the leader's, own log end) (rule 11).
+    ISR              expand when a follower's log end reaches the high watermark *and* the start of this leader epoch
+                     (IS-06), shrink when it was not caught up for `lag_time_max` (IS-03); one proposal at a time.
+
+Every request that names a leader epoch is fenced by it (EP-03): older FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH.
+
+Mutants: `hw-before-isr-ack` in `_least_end`, `truncate-to-hw` in `_begin_epoch`.
+
+Traced: `leader`, `follower`, `append`, `high_watermark`, `truncate`, `isr_proposed`, `isr`; each with broker, topic and
+partition. The log itself traces `epoch`.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.ports import Trace, WallClock
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.replication.isr import IsrState
+from squall.nodes.replication.ports import (
+    AppendAnswer,
+    Applied,
+    BrokerView,
+    EpochEndAnswer,
+    FetchBounds,
+    FetchPosition,
+    IsrProposal,
+    OffsetAnswer,
+    PartitionState,
+    ProposalAnswer,
+    ReplicationConfig,
+)
+from squall.nodes.replication.remote import RemoteReplica
+from squall.nodes.storage.errors import LogError
+from squall.nodes.storage.log import Log
+
+ACKS_ALL = -1
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+_REVERT = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
+_AWAIT_METADATA = (
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NEW_LEADER_ELECTED,
+)
+
+
+class TopicPartitionReplica:
+    """See the module. Owns its log's content; the broker owns the log's opening, closing and deletion."""
+
+    def __init__(
+        self,
+        broker: int,
+        state: PartitionState,
+        log: Log,
+        config: ReplicationConfig,
+        view: BrokerView,
+        *,
+        clock: WallClock,
+        trace: Trace,
+        mutants: Mutants = HEALTHY,
+        high_watermark: int = 0,
+    ) -> None:
+        """`state` gives the replica its name only; call `apply` with it. `high_watermark` is the checkpointed one."""
+        self.broker = broker
+        self.topic_id = state.topic_id
+        self.topic = state.topic
+        self.partition = state.partition
+        self.log = log
+        self.state: PartitionState | None = None
+        self.partition_epoch = -1
+        self.is_leader = False
+        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self._config = config
+        self._view = view
+        self._clock = clock
+        self._trace = trace
+        self._high_watermark_is_log_end = mutants.has("hw-before-isr-ack")
+        self._truncates_to_high_watermark = mutants.has("truncate-to-hw")
+        self._isr = IsrState(())
+        self._remotes: dict[int, RemoteReplica] = {}
+        self._epoch_start = log.end_offset
+        self._leading_since = -1
+
+    # -- what is so ---------------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        """The leader's broker id, -1 if there is none or nothing has been applied."""
+        return -1 if self.state is None else self.state.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return -1 if self.state is None else self.state.leader_epoch
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed ISR."""
+        return self._isr.committed
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self._isr.maximal
+
+    @property
+    def min_isr(self) -> int:
+        """The effective one: a topic cannot ask for more replicas than it has."""
+        state = self.state
+        return 1 if state is None else min(state.min_insync_replicas, len(state.replicas))
+
+    @property
+    def proposal(self) -> IsrProposal | None:
+        """The ISR change to be sent to the controller, until it is answered or overtaken."""
+        return self._isr.proposal
+
+    def _event(self, name: str, **fields: object) -> None:
+        self._trace.event(name, broker=self.broker, topic=self.topic, partition=self.partition, **fields)
+
+    # -- configuration ------------------------------------------------------------------------------------------
+
+    def apply(self, now: int, state: PartitionState) -> Applied:
+        """Take over what the controller decided, unless something newer is known (rule 9).
+
+        The state of an equal partition epoch may bring settings, never another ISR; a proposal under way stays.
+        """
+        before = self.state
+        if before is not None and (
+            state.partition_epoch < self.partition_epoch or state.leader_epoch < before.leader_epoch
+        ):
+            return Applied(stale=True)
+        new_epoch = before is None or state.leader_epoch > before.leader_epoch
+        if before is not None and not new_epoch and state.leader != before.leader:
+            raise ValueError(
+                f"{self.topic}-{self.partition}: leader {before.leader} became {state.leader} within leader epoch "
+                f"{state.leader_epoch}"
+            )
+        newer = new_epoch or state.partition_epoch > self.partition_epoch
+        was_leader = self.is_leader
+        self.state = state
+        self.partition_epoch = state.partition_epoch
+        self.is_leader = state.leader == self.broker
+        if newer:
+            self._take_isr(state.isr)
+            self._follow_assignment(state.replicas)
+        if new_epoch:
+            self._begin_epoch(now, state, was_leader)
+        return Applied(
+            became_leader=self.is_leader and not was_leader,
+            became_follower=not self.is_leader and new_epoch,
+            new_leader_epoch=new_epoch,
+            high_watermark_advanced=self._advance(now),
+        )
+
+    def _take_isr(self, isr: tuple[int, ...]) -> None:
+        if isr != self._isr.committed:
+            self._event("isr", isr=isr, partition_epoch=self.partition_epoch, leader_epoch=self.leader_epoch)
+        self._isr = IsrState(isr)
+
+    def _follow_assignment(self, replicas: tuple[int, ...]) -> None:
+        known = self._remotes
+        self._remotes = {other: known.get(other) or RemoteReplica(other) for other in replicas if other != self.broker}
+
+    def _begin_epoch(self, now: int, state: PartitionState, was_leader: bool) -> None:
+        if self._truncates_to_high_watermark:
+            self._truncate(self.high_watermark)
+        if not self.is_leader:
+            self._event("follower", leader=state.leader, epoch=state.leader_epoch, end=self.end_offset)
+            return
+        self.log.assign_epoch(state.leader_epoch, self.end_offset)
+        self._epoch_start = self.end_offset
+        if not was_leader:
+            self._leading_since = state.leader_epoch
+        for remote in self._remotes.values():
+            remote.reset(now, in_sync=remote.broker in state.isr)
+        self._event("leader", epoch=state.leader_epoch, end=self.end_offset, high_watermark=self.high_watermark)
+
+    # -- leader: appends ----------------------------------------------------------------------------------------
+
+    def append(
+        self, now: int, batch: bytearray | memoryview, required_acks: int, produce_version: int = 12
+    ) -> AppendAnswer:
+        """Append a producer's batch, stamping it in place. OSError from the disk passes through."""
+        if not self.is_leader:
+            return AppendAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if required_acks == ACKS_ALL and len(self._isr.committed) < self.min_isr:
+            return AppendAnswer(
+                ErrorCode.NOT_ENOUGH_REPLICAS, message=f"ISR {list(self.isr)} is smaller than min ISR {self.min_isr}"
+            )
+        try:
+            appended = self.log.append_as_leader(
+                batch, self.leader_epoch, self._clock.now_ms(), from_client=True, produce_version=produce_version
+            )
+        except LogError as refusal:
+            return AppendAnswer(ErrorCode[refusal.kind], message=refusal.message)
+        if not appended.duplicate:
+            self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.leader_epoch)
+        return AppendAnswer(
+            ErrorCode.NONE,
+            appended.first_offset,
+            appended.last_offset,
+            appended.log_append_time,
+            self.log.start_offset,
+            self.leader_epoch,
+            appended.duplicate,
+            self._advance(now),
+        )
+
+    def produce_status(self, leader_epoch: int, required_offset: int) -> int | None:
+        """Whether acks=all is met for an append made in `leader_epoch` (rule 3): None for not yet, else an error code.
+
+        0 is success. A replica that lost the lead since then cannot tell what became of the records, even if it
+        leads again; neither can one whose ISR has fallen below min ISR (rule 2). Both outcomes are unknown, not failed.
+        """
+        if not self.is_leader or leader_epoch < self._leading_since:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark < required_offset:
+            return None
+        if len(self._isr.committed) < self.min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    # -- leader: fetches ----------------------------------------------------------------------------------------
+
+    def follower_fetch(
+        self,
+        now: int,
+        replica_id: int,
+        broker_epoch: int,
+        offset: int,
+        last_fetched_epoch: int,
+        current_leader_epoch: int,
+        *,
+        arrived: bool = True,
+    ) -> FetchBounds:
+        """What a follower may have; and, for a fetch that has just `arrived`, what it tells of the follower.
+
+        Looking again at a parked fetch (`arrived=False`) must not count: it says nothing new, and not about now.
+        """
+        error = self._check_epoch(current_leader_epoch)
+        if error:
+            return self._refusal(error)
+        remote = self._remotes.get(replica_id)
+        if remote is None:
+            return self._refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        registered = self._view.broker_epoch(replica_id)
+        if broker_epoch != -1 and registered is not None and broker_epoch < registered:
+            return self._refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        bounds = self._bounds(offset, last_fetched_epoch, self.end_offset)
+        if not arrived or bounds.error or bounds.diverging is not None:
+            return bounds
+        moved = remote.end_offset != offset
+        remote.fetched(now, offset, self.end_offset, broker_epoch)
+        self._maybe_expand(remote)
+        if (moved or self.high_watermark < self.end_offset) and self._advance(now):
+            return self._allowed(offset, self.end_offset, advanced=True)
+        return bounds
+
+    def consumer_fetch(self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1) -> FetchBounds:
+        """What a consumer may have: records below the high watermark (DP-14).
+
+        read_committed asks the same as long as there are no transactions: the last stable offset is the high watermark.
+        """
+        error = self._check_epoch(current_leader_epoch)
+        if error:
+            return self._refusal(error)
+        return self._bounds(offset, last_fetched_epoch, self.high_watermark)
+
+    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> memoryview:
+        """Whole batches within bounds that a fetch was given."""
+        return self.log.read(offset, max_bytes, upper=upper, at_least_one=at_least_one)
+
+    def _check_epoch(self, current_leader_epoch: int) -> int:
+        """EP-03. The epoch counts before the role, so that a stale asker learns that it is; -1 skips the check."""
+        if current_leader_epoch != -1:
+            if current_leader_epoch < self.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch > self.leader_epoch:
+                return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _refusal(self, error: int) -> FetchBounds:
+        return FetchBounds(error, leader=self.leader, leader_epoch=self.leader_epoch)
+
+    def _allowed(self, offset: int, upper: int, *, advanced: bool = False) -> FetchBounds:
+        return FetchBounds(
+            ErrorCode.NONE, offset, upper, self.high_watermark, self.log.start_offset, None, self.broker,
+            self.leader_epoch, advanced,
+        )  # fmt: skip
+
+    def _bounds(self, offset: int, last_fetched_epoch: int, upper: int) -> FetchBounds:
+        """Rule 13. An offset below the log's start is out of range whatever the epochs say."""
+        log = self.log
+        if not log.start_offset <= offset:
+            return self._out_of_range()
+        if last_fetched_epoch >= 0:
+            epoch, end = log.end_offset_for(last_fetched_epoch)
+            if epoch < 0:
+                return self._out_of_range()
+            if epoch < last_fetched_epoch or end < offset:
+                return FetchBounds(
+                    ErrorCode.NONE, offset, offset, self.high_watermark, log.start_offset, (epoch, end), self.broker,
+                    self.leader_epoch,
+                )  # fmt: skip
+        if offset > log.end_offset:
+            return self._out_of_range()
+        return self._allowed(offset, upper)
+
+    def _out_of_range(self) -> FetchBounds:
+        return FetchBounds(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log.start_offset,
+            leader=self.broker,
+            leader_epoch=self.leader_epoch,
+        )
+
+    # -- leader: high watermark ---------------------------------------------------------------------------------
+
+    def _advance(self, now: int) -> bool:
+        """Raise the leader's high watermark as far as the rules allow; whether it moved."""
+        if not self.is_leader:
+            return False
+        target = self._least_end(now)
+        if target <= self.high_watermark:
+            return False
+        self._set_high_watermark(target)
+        return True
+
+    def _least_end(self, now: int) -> int:
+        """Least log end over the maximal ISR and those about to join it; the present value while below min ISR."""
+        end = self.end_offset
+        if self._high_watermark_is_log_end:
+            return end
+        if len(self._isr.committed) < self.min_isr:
+            return self.high_watermark
+        least = end
+        maximal = self._isr.maximal
+        for broker, remote in self._remotes.items():
+            if remote.end_offset < least and (broker in maximal or self._is_joining(now, remote, end)):
+                least = remote.end_offset
+        return least
+
+    def _is_joining(self, now: int, remote: RemoteReplica, end: int) -> bool:
+        return remote.is_caught_up(now, end, self._config.lag_time_max) and self._is_eligible(remote)
+
+    def _set_high_watermark(self, offset: int) -> None:
+        self.high_watermark = offset
+        self._event("high_watermark", offset=offset, end=self.end_offset, epoch=self.leader_epoch, led=self.is_leader)
+
+    # -- leader: ISR --------------------------------------------------------------------------------------------
+
+    def _is_eligible(self, remote: RemoteReplica) -> bool:
+        """Whether a follower may join the ISR (rule 19, IS-08): unfenced, staying, the incarnation that fetches."""
+        if remote.broker_epoch is None or not self._view.is_eligible(remote.broker):
+            return False
+        return remote.broker_epoch == -1 or remote.broker_epoch == self._view.broker_epoch(remote.broker)
+
+    def _maybe_expand(self, remote: RemoteReplica) -> None:
+        if self._isr.pending is not None or remote.broker in self._isr.committed:
+            return
+        reached = remote.end_offset >= self.high_watermark and remote.end_offset >= self._epoch_start
+        if reached and self._is_eligible(remote):
+            self._propose((*self._isr.committed, remote.broker))
+
+    def maybe_shrink(self, now: int) -> bool:
+        """Propose to drop members that have not been caught up for too long; whether the high watermark moved.
+
+        To be called every `lag_time_max / 2`. The high watermark is looked at as well: it may have been waiting for a
+        replica outside the ISR that has ceased to keep up.
+        """
+        if not self.is_leader:
+            return False
+        if self._isr.pending is None:
+            staying = tuple(member for member in self._isr.committed if not self._is_lagging(now, member))
+            if staying != self._isr.committed:
+                self._propose(staying)
+        return self._advance(now)
+
+    def _is_lagging(self, now: int, member: int) -> bool:
+        remote = self._remotes.get(member)
+        return remote is not None and not remote.is_caught_up(now, self.end_offset, self._config.lag_time_max)
+
+    def _propose(self, members: tuple[int, ...]) -> None:
+        proposal = IsrProposal(
+            self.topic_id,
+            self.partition,
+            self.leader_epoch,
+            self.partition_epoch,
+            tuple((member, self._member_epoch(member)) for member in members),
+        )
+        self._isr = self._isr.proposing(proposal)
+        self._event("isr_proposed", isr=members, partition_epoch=self.partition_epoch, leader_epoch=self.leader_epoch)
+
+    def _member_epoch(self, member: int) -> int:
+        if member == self.broker:
+            own = self._view.broker_epoch(member)
+            return -1 if own is None else own
+        remote = self._remotes.get(member)
+        return -1 if remote is None or remote.broker_epoch is None else remote.broker_epoch
+
+    def proposal_answered(self, now: int, proposal: IsrProposal, answer: ProposalAnswer) -> bool:
+        """Take the controller's answer (rule 21); whether the high watermark moved.
+
+        Afterwards `proposal` is None unless the same one is to be sent again. An answer to a proposal that metadata
+        has overtaken is ignored. Some errors leave it open what was decided; then the change stays pending, counted
+        both ways, until metadata arrives.
+        """
+        if proposal is not self._isr.pending:
+            return False
+        if answer.error == ErrorCode.NONE:
+            current = answer.leader_epoch == self.leader_epoch and answer.partition_epoch >= self.partition_epoch
+            if current:
+                self.partition_epoch = answer.partition_epoch
+                self._take_isr(answer.isr)
+            else:
+                self._isr = self._isr.undecided()
+        elif answer.error in _REVERT:
+            self._isr = self._isr.reverted()
+        elif answer.error in _AWAIT_METADATA:
+            self._isr = self._isr.undecided()
+        return self._advance(now)
+
+    # -- clients: offsets ---------------------------------------------------------------------------------------
+
+    def list_offset(self, timestamp: int, current_leader_epoch: int, replica_id: int = -1) -> OffsetAnswer:
+        """An offset by time, or the earliest, the latest, the one of the largest timestamp.
+
+        Followers (`replica_id` >= 0) see the whole log, consumers what is below the high watermark. A new leader's
+        high watermark lags behind what its predecessor may have shown; until it has reached the start of this epoch
+        the end is not known (rule 11).
+        """
+        error = self._check_epoch(current_leader_epoch)
+        if error:
+            return OffsetAnswer(error)
+        upper = self.end_offset if replica_id >= 0 else self.high_watermark
+        lagging = replica_id < 0 and self.high_watermark < self._epoch_start
+        if timestamp == LATEST_TIMESTAMP:
+            if lagging:
+                return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return OffsetAnswer(ErrorCode.NONE, -1, upper, self.leader_epoch)
+        if timestamp == EARLIEST_TIMESTAMP:
+            return self._offset_answer(-1, self.log.start_offset)
+        wanted = self.log.max_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
+        found = self.log.offset_for_timestamp(wanted, upper) if wanted >= 0 else None
+        if found is None:
+            return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
+        return self._offset_answer(*found)
+
+    def _offset_answer(self, timestamp: int, offset: int) -> OffsetAnswer:
+        epoch = self.log.epochs.epoch_of(offset)
+        return OffsetAnswer(ErrorCode.NONE, timestamp, offset, -1 if epoch is None else epoch)
+
+    def offset_for_leader_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
+        """Where an epoch ends in the leader's log (KIP-320)."""
+        error = self._check_epoch(current_leader_epoch)
+        if error:
+            return EpochEndAnswer(error)
+        return EpochEndAnswer(ErrorCode.NONE, *self.log.end_offset_for(epoch))
+
+    # -- follower -----------------------------------------------------------------------------------------------
+
+    def fetch_position(self) -> FetchPosition:
+        """What to ask the leader for."""
+        epoch = self.log.last_epoch
+        return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
+
+    def append_fetched(self, now: int, records: bytes | bytearray | memoryview, leader_high_watermark: int) -> None:
+        """Take what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
+        if len(records):
+            appended = self.log.append_as_follower(records)
+            if appended.size:
+                self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.log.last_epoch)
+        self._follow_high_watermark(leader_high_watermark)
+
+    def _follow_high_watermark(self, leader_high_watermark: int) -> None:
+        offset = min(max(leader_high_watermark, self.log.start_offset), self.end_offset)
+        if offset != self.high_watermark:
+            self._set_high_watermark(offset)
+
+    def truncate_diverging(self, now: int, epoch: int, end_offset: int) -> None:
+        """The leader's log parts from this one: its largest epoch not above ours is `epoch`, ending at `end_offset`.
+
+        If we know that epoch, the common part ends at the lesser of both ends; else at the end of our next lower
+        epoch, and the next fetch goes on from there (KIP-279). Several rounds may be needed, each cuts (DP-13).
+        """
+        own_epoch, own_end = self.log.end_offset_for(epoch)
+        target = min(own_end, end_offset) if own_epoch == epoch else own_end if own_epoch >= 0 else end_offset
+        self._truncate(min(target, self.end_offset))
+
+    def truncate_to_leader_end(self, now: int, leader_end: int) -> bool:
+        """Out of range at the leader (rule 15): if we have more than it, cut to its end. Whether that was so."""
+        if leader_end >= self.end_offset:
+            return False
+        self._truncate(leader_end)
+        return True
+
+    def restart_from_leader_start(self, now: int, leader_start: int) -> None:
+        """Out of range at the leader (rule 15): if its log begins after our end, nothing of ours is of use."""
+        if leader_start > self.end_offset:
+            self._event("truncate", to=leader_start, end=self.end_offset, high_watermark=self.high_watermark)
+            self.log.restart_at(leader_start)
+            self._set_high_watermark(leader_start)
+
+    def _truncate(self, offset: int) -> None:
+        """Cut the log and its epochs at `offset`; the high watermark follows the log's end down."""
+        end = self.end_offset
+        self.log.truncate_to(offset)
+        self._event("truncate", to=self.end_offset, end=end, high_watermark=self.high_watermark)
+        if self.high_watermark > self.end_offset:
+            self._set_high_watermark(self.end_offset)
