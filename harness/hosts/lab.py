@@ -133,11 +133,13 @@ def lab_up(
     owner: int | None = None,
     data_root: Path = Path("/var/tmp"),
     read_only: tuple[str, ...] = (),
+    sshd_config: str = SSHD_CONFIG,
 ) -> Lab:
     """Bring a lab up and return once every host's sshd answers.
 
     It persists until `lab_down`, or, with `owner`, until the process of that id ends. `read_only` names further
-    directories of this machine that the hosts shall see. Raises UsageError where this machine cannot do it.
+    directories of this machine that the hosts shall see; `sshd_config` makes hosts as strange as a distribution's.
+    Raises UsageError where this machine cannot do it.
     """
     check_machine()
     remove_leftovers()
@@ -148,7 +150,7 @@ def lab_up(
     data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
     hosts = _host_specs(LabShape(controllers=controllers, brokers=brokers, clients=clients), directory)
     try:
-        _prepare(directory, data, hosts, name, read_only)
+        _prepare(directory, data, hosts, name, read_only, sshd_config)
         _start_supervisor(directory, owner)
     except BaseException:
         _remove(directory, data)
@@ -170,9 +172,11 @@ def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0) -> Ite
 def lab_down(name: str = DEFAULT_NAME) -> bool:
     """End a lab with all its processes and remove its files. False if there was none of that name."""
     directory = state_root() / name
-    if not (directory / "plan.json").exists():
+    if not directory.exists():
         return False
-    data = Path(json.loads((directory / "plan.json").read_text())["data"])
+    data = None
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        data = Path(json.loads((directory / "plan.json").read_text())["data"])
     with contextlib.suppress(FileNotFoundError, ValueError):
         holder = json.loads((directory / "holder.json").read_text())
         _end(holder["supervisor"], holder["supervisor_started"])
@@ -262,14 +266,21 @@ def _host_specs(shape: LabShape, directory: Path) -> tuple[HostSpec, ...]:
     )
 
 
-def _prepare(directory: Path, data: Path, hosts: tuple[HostSpec, ...], name: str, read_only: tuple[str, ...]) -> None:
+def _prepare(
+    directory: Path,
+    data: Path,
+    hosts: tuple[HostSpec, ...],
+    name: str,
+    read_only: tuple[str, ...],
+    sshd_config: str,
+) -> None:
     """Write everything the supervisor needs, and every host's key into known_hosts."""
     directory.mkdir(mode=0o700)
     data.mkdir(mode=0o711, parents=True)
     (directory / "root").mkdir()
     client_key = _make_key(directory / "id_ed25519")
     template = data / ".etc"
-    _make_etc(template, hosts)
+    _make_etc(template, hosts, sshd_config)
     known_hosts = ""
     for host in hosts:
         known_hosts += f"{host.address} {_make_host_files(data / host.name, template, host, client_key)}\n"
@@ -323,7 +334,7 @@ def _make_key(path: Path) -> str:
     return public.decode()
 
 
-def _make_etc(template: Path, hosts: tuple[HostSpec, ...]) -> None:
+def _make_etc(template: Path, hosts: tuple[HostSpec, ...], sshd_config: str) -> None:
     """/etc as all hosts have it; made once and copied."""
     template.mkdir(mode=0o755)
     for name in SHARED_ETC_FILES:
@@ -333,7 +344,7 @@ def _make_etc(template: Path, hosts: tuple[HostSpec, ...]) -> None:
     names = "".join(f"{host.address}\t{host.name}\n" for host in hosts)
     (template / "hosts").write_text(f"127.0.0.1\tlocalhost\n{SWITCH_ADDRESS}\tcontrol\n{names}")
     (template / "ssh").mkdir()
-    (template / "ssh/sshd_config").write_text(SSHD_CONFIG)
+    (template / "ssh/sshd_config").write_text(sshd_config)
     (template / "mtab").symlink_to("../proc/self/mounts")
 
 
@@ -400,12 +411,15 @@ def _start_supervisor(directory: Path, owner: int | None) -> None:
         )
     os.close(writer)
     heard = b""
-    if select.select([reader], [], [], START_SECONDS)[0]:
-        heard = os.read(reader, 4096)
-    os.close(reader)
+    try:
+        if select.select([reader], [], [], START_SECONDS)[0]:
+            heard = os.read(reader, 4096)
+    finally:
+        os.close(reader)
+        if heard != b"ready":  # also when the user lost patience: a supervisor half way up takes its hosts with it
+            process.kill()
+            process.wait()
     if heard != b"ready":
-        process.kill()
-        process.wait()
         last = (directory / "supervisor.log").read_text(errors="replace").strip().splitlines()[-5:]
         reason = heard.decode(errors="replace") or "its supervisor gave no sign of life"
         raise UsageError(f"the lab did not come up: {reason}", remedy="\n    ".join(last) or None)
@@ -486,8 +500,8 @@ def _await_gone(pid: int, started: int) -> None:
             os.close(handle)
 
 
-def _remove(directory: Path, data: Path) -> None:
-    for path in (directory, data):
+def _remove(directory: Path, data: Path | None) -> None:
+    for path in (directory, data) if data is not None else (directory,):
         shutil.rmtree(path, ignore_errors=True)
 
 
