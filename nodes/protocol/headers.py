@@ -12,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 
-from squall.nodes.protocol.compiler import Buffer, decode, decode_from, encode, is_flexible, skip_tags
+from squall.nodes.protocol.compiler import decode, decode_from, encode, is_flexible
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import APIS, Api, ApiKey
 from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.wire import Buffer, skip_tags
 
 _REQUEST = Struct(">hhih")
 _CORRELATION = Struct(">i")

@@ -56,6 +56,7 @@ class Message:
     """Base of every message, request, response, record or part of one."""
 
     __slots__ = ()
+    NAME: ClassVar[str] = "Message"
     API_KEY: ClassVar[int] = -1
     KIND: ClassVar[str] = "data"
     VERSIONS: ClassVar[tuple[int, int]] = (0, EVER)
@@ -147,10 +148,8 @@ def struct(element: Any, *, default: Any = dataclasses.MISSING, **options: Any) 
 Declared = TypeVar("Declared", bound=type)
 
 
-@dataclass_transform(
-    kw_only_default=False,
-    field_specifiers=(boolean, int8, int16, uint16, int32, int64, float64, uuid, string, data, records, array, struct),
-)
+# Every field has a default, so the specifiers are not declared as such: type checkers then see plain defaults.
+@dataclass_transform()
 def message(
     *,
     api_key: int = -1,
@@ -163,6 +162,7 @@ def message(
 
     def declare(cls: Declared) -> Declared:
         made: Any = dataclass(slots=True)(cls)
+        made.NAME = cls.__name__
         made.API_KEY = api_key
         made.KIND = kind
         made.VERSIONS = versions

@@ -1,0 +1,89 @@
+"""What generated codecs call: variable-length integers, tagged fields, and the errors of malformed input.
+
+Small and hot; `compiler` inlines the common cases and comes here for the rest. Positions are explicit, nothing is
+copied. Reading beyond the end raises IndexError, which the compiler's entry points turn into ProtocolError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from squall.nodes.protocol.errors import ProtocolError
+
+Buffer = bytes | bytearray | memoryview
+
+SMALL = tuple(bytes([value]) for value in range(0x80))
+"""The unsigned varints of one byte."""
+
+_LONGEST_SHIFT = 28
+"""Of the fifth byte, the last a 32-bit varint may have."""
+
+
+def uvarint(value: int) -> bytes:
+    """Unsigned varint, as compact lengths and tags use it: seven bits a byte, lowest first."""
+    if value < 0x80:
+        return SMALL[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most five bytes, and where it ends."""
+    byte = view[position]
+    position += 1
+    if byte < 0x80:
+        return byte, position
+    value, shift = byte & 0x7F, 7
+    while shift <= _LONGEST_SHIFT:
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ProtocolError("a varint is longer than five bytes")
+
+
+def read_tag(view: Buffer, position: int, end: int) -> tuple[int, int, int]:
+    """The head of a tagged field: its tag, where its content begins and where it stops."""
+    tag, position = read_uvarint(view, position)
+    size, position = read_uvarint(view, position)
+    if position + size > end:
+        raise ProtocolError(f"tagged field {tag} of {size} bytes where {end - position} are left")
+    return tag, position, position + size
+
+
+def skip_tags(view: Buffer, position: int, end: int) -> int:
+    """Step over a section of tagged fields none of which is known."""
+    number, position = read_uvarint(view, position)
+    for _ in range(number):
+        _, _, position = read_tag(view, position, end)
+    return position
+
+
+def write_tags(tags: list[tuple[int, bytes]], append: Callable[[bytes], None]) -> None:
+    """A section of tagged fields, given in ascending order of tags."""
+    append(uvarint(len(tags)))
+    for tag, content in tags:
+        append(uvarint(tag))
+        append(uvarint(len(content)))
+        append(content)
+
+
+# -- errors, made here so that generated code stays short ----------------------------------------------------------
+
+
+def too_long(length: int, left: int) -> ProtocolError:
+    return ProtocolError(f"a length of {length} where {left} bytes are left")
+
+
+def not_null(field: str) -> ProtocolError:
+    return ProtocolError(f"{field} is null where a value is required")
+
+
+def wrong_size(tag: int) -> ProtocolError:
+    return ProtocolError(f"tagged field {tag} does not fill its size")
