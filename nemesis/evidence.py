@@ -20,7 +20,8 @@ Facts = dict[str, Any]
 """An observation, as JSON."""
 
 LISTEN_SECONDS = 0.3
-PORT_SECONDS = 0.5
+PORT_SECONDS = 0.3
+MOST_OBSERVERS = 3
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,22 @@ async def process_facts(
 
 
 async def seen_from_elsewhere(hosts: Mapping[str, Host], target: str, port: int) -> str:
-    """What a TCP connection from another host finds: `open`, `refused`, `silent`, or `unknown` if none could try."""
-    observers = [name for name in sorted(hosts) if name != target]
-    for observer in observers[:2]:
+    """What a TCP connection from another host finds: `open`, `refused`, `silent`, or `unknown` if none could try.
+
+    A silent answer may be due to the observer (it may be cut off itself), so another one is asked.
+    """
+    found = "unknown"
+    for observer in [name for name in sorted(hosts) if name != target][:MOST_OBSERVERS]:
         try:
             answer = await hosts[observer].call(
                 "probe.port", targets={target: f"{hosts[target].address}:{port}"}, timeout=PORT_SECONDS
             )
-            return str(answer[target])
         except (VerbFailed, HostUnreachable):
             continue
-    return "unknown"
+        found = str(answer[target])
+        if found != "silent":
+            break
+    return found
 
 
 async def clock_facts(hosts: Mapping[str, Host], targets: Sequence[str], process: str) -> Facts:

@@ -44,7 +44,7 @@ def why_not_back(host: str, before: Facts, after: Facts) -> str | None:
         return f"{host}: the process is {after['state']}"
     if same_process(before, after):
         return f"{host}: it is still the process of before, pid {after['pid']}"
-    if after.get("port") in ("refused", "silent"):
+    if after.get("port") == "refused":  # silence may be another fault's doing
         return f"{host}: its port does not accept connections yet"
     return None
 

@@ -136,8 +136,26 @@ class Agent:
             log=str(arguments.get("log") or self.state / f"{name}.log"),
             stop_signal=str(arguments.get("stop_signal") or "SIGTERM"),
         )
-        self.processes.define(definition)
-        return {"name": name, "log": definition.log, "clock": self.clock_method()}
+        return {
+            "name": name,
+            "log": definition.log,
+            "clock": self.clock_method(),
+            "replaced": self._replace(definition),
+        }
+
+    def _replace(self, definition: Definition) -> int | None:
+        """Keeps the definition; a process that still runs by another one of that name is ended first."""
+        name = definition.name
+        leftover = None
+        with self.journal.locked():
+            if name in self.processes.names() and self.processes.definition(name) != definition:
+                leftover = self.processes.alive(name)
+                self.processes.ask_to_stop(name)
+                self.desk.forget(name)
+            if leftover is not None:
+                self.processes.see_it_stopped(leftover, timeout=5)
+            self.processes.define(definition)
+        return leftover.pid if leftover else None
 
     def start(self, arguments: Arguments) -> Arguments:
         name = text(arguments, "name")

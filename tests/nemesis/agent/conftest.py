@@ -10,6 +10,7 @@ import fcntl
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +21,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.shipping import agent_files, compile_shim
-
+AGENT_DIRECTORY = Path(__file__).resolve().parents[3] / "nemesis" / "agent"
 PROBE_PORT = 17465
 _next_address = itertools.count(2)
 
@@ -52,6 +52,7 @@ class RunningAgent:
             env={**os.environ, "SQUALL_NO_REAL_CLOCK": "1"},
         )
         self._ops = itertools.count(1)
+        self.call("journal")  # answered once the keeper is on duty
 
     def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         answer = self.exchange(json.dumps({"op": next(self._ops), "verb": verb, "args": arguments}))
@@ -109,17 +110,26 @@ def eventually(holds: Callable[[], bool], what: str, timeout: float = 10.0) -> f
 
 
 @pytest.fixture(scope="session")
-def shim() -> bytes | None:
-    return compile_shim()
+def shim(tmp_path_factory: pytest.TempPathFactory) -> bytes | None:
+    """The clock shim as the control node ships it; None without a C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    library = tmp_path_factory.mktemp("shim") / "clockshim.so"
+    source = AGENT_DIRECTORY / "clockshim.c"
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    command = [compiler, "-O2", *warnings, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    return library.read_bytes()
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory, shim: bytes | None) -> Path:
     """The agent as shipped to a host."""
-    directory = tmp_path_factory.mktemp("agent")
-    for path, content in agent_files(shim).items():
-        (directory / path).parent.mkdir(exist_ok=True)
-        (directory / path).write_bytes(content)
+    directory = tmp_path_factory.mktemp("host") / "agent"
+    shutil.copytree(AGENT_DIRECTORY, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    if shim is not None:
+        (directory / "clockshim.so").write_bytes(shim)
     return directory / "agent.py"
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +49,13 @@ def test_a_wrong_argument_is_named(agent: Any, refused: Any, verb: str, argument
         agent.call(verb, **arguments)
     assert told in caught.value.error
     assert agent.call("journal") == {"entries": []}
+
+
+def test_it_runs_where_squall_is_not_installed(program: Path) -> None:
+    script = "import runpy, sys; sys.modules['squall'] = None; sys.argv[:] = ['agent.py', '--help']; "
+    script += f"runpy.run_path({str(program)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and "--state" in done.stdout, done.stderr
 
 
 def test_a_slow_verb_holds_up_no_other(agent: Any) -> None:

@@ -38,6 +38,15 @@ def test_starting_twice_starts_once(node: Any) -> None:
     assert node.call("proc.start", name="node")["pid"] == pid
 
 
+def test_a_process_left_over_from_another_definition_is_replaced(node: Any) -> None:
+    """Else a run would silently test the node of the run before."""
+    leftover = node.call("proc.status", name="node")["pid"]
+    assert node.define(SLEEPER)["replaced"] is None
+    assert node.define(["/bin/sleep", "999"])["replaced"] == leftover
+    assert node.state_of() == "absent"
+    assert node.call("proc.start", name="node")["pid"] != leftover
+
+
 def test_what_cannot_be_started_says_why(agent: Any, refused: Any) -> None:
     agent.define(["/no/such/program"])
     with pytest.raises(refused, match=r"cannot start node: .*No such file"):
