@@ -26,7 +26,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from squall.harness.hosts.ssh import ConnectionLost, LineChannel, Remote, SshError, Unreachable
+from squall.harness.hosts.ssh import LineChannel, Remote
+from squall.harness.hosts.ssh_access import ConnectionLost, SshError, Unreachable
 from squall.nemesis.ports import HostUnreachable, VerbFailed
 
 CALL_SECONDS = 15.0

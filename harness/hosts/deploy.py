@@ -39,7 +39,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from squall.harness.hosts.ssh import Remote, SshError
+from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.ssh_access import SshError
 
 OLDEST_PYTHON = (3, 11)
 BASE = ".squall"

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import Probe, probe
 from squall.harness.hosts.network import Network
-from squall.harness.hosts.ssh import Remote, SshError, on_all
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT
 from squall.harness.inventory import HostSpec, Inventory
 

@@ -16,13 +16,12 @@ fabric's `Connection` does authentication, on sockets made here; commands run on
 * Commands run under the host's own `timeout`, so that one given up here does not go on there.
 * Host keys are checked against a known_hosts file, always. `trust` stores a key, when a person says so.
 
-All trouble is an `SshError`, a UsageError that names the host, what happened and what to do about it.
+All trouble is an `SshError` (`ssh_access.py`), a UsageError that names the host, what happened and what to do.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import logging
 import select
@@ -38,15 +37,36 @@ from typing import IO, TypeVar
 
 import fabric
 import paramiko
-from paramiko.hostkeys import HostKeyEntry, HostKeys
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.network import MachineNetwork, Network
+from squall.harness.hosts.ssh_access import (
+    CONNECT_SECONDS,
+    CommandFailed,
+    CommandTimedOut,
+    ConnectionLost,
+    HostKeyChanged,
+    NotLetIn,
+    RefuseUnknown,
+    SudoRefused,
+    Unreachable,
+    load_key,
+    open_socket,
+    reason_of,
+    resolve,
+)
+from squall.harness.hosts.ssh_access import (
+    HostKeyUnknown as HostKeyUnknown,
+)
+from squall.harness.hosts.ssh_access import (
+    SshError as SshError,
+)
+from squall.harness.hosts.ssh_access import (
+    trust as trust,
+)
 from squall.harness.inventory import HostSpec
 
-CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 30.0
-USER_TIMEOUT_MS = 5000
 CHUNK = 1 << 16
 TIMED_OUT_STATUS = 124
 MOST_AT_ONCE = 32
@@ -68,46 +88,6 @@ class Result:
     @property
     def ok(self) -> bool:
         return self.exit_status == 0
-
-
-class SshError(UsageError):
-    """Something between us and one host; `host` is its name."""
-
-    def __init__(self, spec: HostSpec, problem: str, *, remedy: str | None = None) -> None:
-        super().__init__(f"{spec.described()}: {problem}", remedy=remedy)
-        self.host = spec.name
-
-
-class Unreachable(SshError):
-    """No connection came about. It may succeed later."""
-
-
-class HostKeyUnknown(SshError):
-    """Nobody has yet said that this host's key is the right one."""
-
-
-class HostKeyChanged(SshError):
-    """The host shows another key than the one that was trusted."""
-
-
-class NotLetIn(SshError):
-    """The host refused our user or key."""
-
-
-class SudoRefused(SshError):
-    """The user may not become root without a password."""
-
-
-class ConnectionLost(SshError):
-    """The connection ended under a command whose outcome is therefore unknown."""
-
-
-class CommandTimedOut(SshError):
-    """The command was ended by the host after its time was up."""
-
-
-class CommandFailed(SshError):
-    """A command that has to succeed did not."""
 
 
 class Remote:
@@ -206,7 +186,7 @@ class Remote:
             try:
                 return self._transport(CONNECT_SECONDS).open_session(timeout=CONNECT_SECONDS)
             except (EOFError, OSError, paramiko.SSHException) as trouble:
-                raise Unreachable(self.spec, f"no session could be opened: {_reason(trouble)}") from None
+                raise Unreachable(self.spec, f"no session could be opened: {reason_of(trouble)}") from None
 
     def _transport(self, timeout: float) -> paramiko.Transport:
         if self._connection is not None:
@@ -235,7 +215,7 @@ class Remote:
                 "auth_timeout": timeout,
             },
         )
-        connection.client.set_missing_host_key_policy(_Unknown(self.spec))
+        connection.client.set_missing_host_key_policy(RefuseUnknown(self.spec))
         with contextlib.suppress(FileNotFoundError):
             connection.client.load_host_keys(str(self.spec.known_hosts.expanduser()))
         try:
@@ -272,7 +252,7 @@ class Remote:
         if isinstance(trouble, (paramiko.SSHException, OSError, EOFError)):
             if "No authentication methods" in str(trouble):
                 return NotLetIn(spec, "there is no key to offer", remedy="set ansible_ssh_private_key_file")
-            return Unreachable(spec, f"no SSH session on port {spec.port}: {_reason(trouble)}")
+            return Unreachable(spec, f"no SSH session on port {spec.port}: {reason_of(trouble)}")
         return trouble
 
     # --- One command ------------------------------------------------------------------------------------------
@@ -342,7 +322,7 @@ class Remote:
     def _lost(self, command: str | Sequence[str], trouble: BaseException) -> ConnectionLost:
         return ConnectionLost(
             self.spec,
-            f"the connection was lost during {_shown(command)}; whether it ran is unknown ({_reason(trouble)})",
+            f"the connection was lost during {_shown(command)}; whether it ran is unknown ({reason_of(trouble)})",
         )
 
 
@@ -360,7 +340,7 @@ class LineChannel:
             self._channel.settimeout(timeout)
             self._channel.sendall(line + b"\n")
         except (OSError, EOFError) as trouble:
-            raise ConnectionLost(self._spec, f"the session's input is closed ({_reason(trouble)})") from None
+            raise ConnectionLost(self._spec, f"the session's input is closed ({reason_of(trouble)})") from None
 
     def receive_line(self, timeout: float | None = COMMAND_SECONDS) -> bytes:
         """The next line, without its end. Raises TimeoutError, and ConnectionLost when no more can come."""
@@ -392,120 +372,6 @@ class LineChannel:
             return ""
         words = self._channel.recv_stderr(CHUNK).decode(errors="replace").strip().splitlines()
         return f": {words[-1]}" if words else ""
-
-
-# --- Sockets, keys, trust -------------------------------------------------------------------------------------
-
-
-def resolve(spec: HostSpec) -> str:
-    try:
-        found = socket.getaddrinfo(spec.address, spec.port, socket.AF_INET, socket.SOCK_STREAM)
-    except OSError as trouble:
-        raise Unreachable(
-            spec,
-            f"its name has no IPv4 address ({_reason(trouble)})",
-            remedy="set ansible_host to its address",
-        ) from None
-    return str(found[0][4][0])
-
-
-def open_socket(spec: HostSpec, network: Network, timeout: float = CONNECT_SECONDS) -> socket.socket:
-    """A connected socket that sends at once and notices a vanished peer. Raises Unreachable."""
-    address = resolve(spec)
-    made = network.socket()
-    try:
-        made.settimeout(timeout)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
-        made.connect((address, spec.port))
-    except OSError as trouble:
-        made.close()
-        raise _no_connection(spec, trouble, timeout) from None
-    return made
-
-
-def _no_connection(spec: HostSpec, trouble: OSError, timeout: float) -> Unreachable:
-    if isinstance(trouble, ConnectionRefusedError):
-        return Unreachable(
-            spec, f"connection refused on port {spec.port}", remedy="start sshd there, or set ansible_port"
-        )
-    if isinstance(trouble, TimeoutError):
-        problem = f"no answer on port {spec.port} within {timeout:g} s"
-    elif trouble.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
-        problem = f"there is no way to it ({_reason(trouble)})"
-    else:
-        problem = f"no connection to port {spec.port} ({_reason(trouble)})"
-    return Unreachable(spec, problem, remedy="is the machine on, and ansible_host its address?")
-
-
-def load_key(spec: HostSpec) -> paramiko.PKey:
-    """The host's private key. Raises NotLetIn if the file holds none that can be used."""
-    assert spec.key_file is not None
-    try:
-        return paramiko.PKey.from_path(spec.key_file)
-    except (paramiko.PasswordRequiredException, TypeError):
-        problem, remedy = "is protected by a passphrase", "ssh-add it, and leave ansible_ssh_private_key_file out"
-    except OSError as trouble:
-        problem, remedy = f"cannot be read ({_reason(trouble)})", "mend ansible_ssh_private_key_file"
-    except (paramiko.SSHException, ValueError):
-        problem, remedy = "is no private key", "mend ansible_ssh_private_key_file"
-    raise NotLetIn(spec, f"key {spec.key_file} {problem}", remedy=remedy)
-
-
-def trust(spec: HostSpec, network: Network | None = None) -> str:
-    """Fetch the host's key, store it in its known_hosts file in place of any other; the key's fingerprint."""
-    connected = open_socket(spec, network or MachineNetwork())
-    transport = paramiko.Transport(connected)
-    try:
-        transport.start_client(timeout=CONNECT_SECONDS)
-        key = transport.get_remote_server_key()
-    except (paramiko.SSHException, OSError, EOFError) as trouble:
-        raise Unreachable(spec, f"no SSH session on port {spec.port}: {_reason(trouble)}") from None
-    finally:
-        transport.close()
-        connected.close()
-    _store_key(spec, key)
-    return key.fingerprint
-
-
-def _store_key(spec: HostSpec, key: paramiko.PKey) -> None:
-    path = spec.known_hosts.expanduser()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = path.read_text().splitlines() if path.exists() else []
-    name = spec.address if spec.port == 22 else f"[{spec.address}]:{spec.port}"
-    kept = [line for line in lines if not _is_about(line, name)]
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text("\n".join([*kept, f"{name} {key.get_name()} {key.get_base64()}"]) + "\n")
-    temporary.replace(path)
-
-
-def _is_about(line: str, name: str) -> bool:
-    with contextlib.suppress(Exception):  # a line paramiko cannot read is none of ours
-        entry = HostKeyEntry.from_line(line)
-        if entry is not None and entry.hostnames is not None:
-            keys = HostKeys()
-            keys._entries.append(entry)  # type: ignore[attr-defined]  # the only way to match hashed names
-            return keys.lookup(name) is not None
-    return False
-
-
-class _Unknown(paramiko.MissingHostKeyPolicy):
-    """Refuses a host whose key nobody has trusted yet, naming the command that would."""
-
-    def __init__(self, spec: HostSpec) -> None:
-        self._spec = spec
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        raise HostKeyUnknown(
-            self._spec,
-            f"its host key ({key.fingerprint}) is not in {self._spec.known_hosts}",
-            remedy=f"If you trust it: squall inventory trust {self._spec.name}",
-        )
 
 
 # --- Several hosts at once ------------------------------------------------------------------------------------
@@ -566,9 +432,3 @@ def _drain(channel: paramiko.Channel, out: IO[bytes], err: IO[bytes], deadline: 
 def _shown(command: str | Sequence[str]) -> str:
     text = command if isinstance(command, str) else shlex.join(command)
     return f"`{text if len(text) <= 70 else text[:69] + '…'}`"
-
-
-def _reason(trouble: BaseException) -> str:
-    if isinstance(trouble, OSError) and trouble.strerror:
-        return trouble.strerror
-    return str(trouble) or type(trouble).__name__

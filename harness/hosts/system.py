@@ -27,7 +27,8 @@ from typing import Protocol
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Place, deploy, probe
-from squall.harness.hosts.ssh import Remote, on_all, resolve
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import resolve
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis.ports import NODE_PROCESS
 from squall.nodes.config import ConfigError, NodeConfig

@@ -20,8 +20,9 @@ from squall.harness.hosts.deploy import (
     find_wheel,
     probe,
 )
-from squall.harness.hosts.lab import LAB_USER
-from squall.harness.hosts.ssh import CommandFailed, Remote, SshError
+from squall.harness.hosts.lab_files import LAB_USER
+from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.ssh_access import CommandFailed, SshError
 from squall.harness.hosts.system import SquallNodes
 
 OTHER = HostKind("cpython", (3, 99), "riscv64", "glibc")

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from squall.harness.hosts.agent_link import AgentHost
-from squall.harness.hosts.lab import LAB_USER, Lab, lab_down, lab_up
+from squall.harness.hosts.lab import Lab, lab_down, lab_up
+from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.preflight import check
-from squall.harness.hosts.ssh import NotLetIn, Remote, on_all
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import NotLetIn
 from squall.harness.hosts.system import (
     ClusterSettings,
     SquallNodes,

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from squall.harness.hosts.lab import LAB_USER, Lab
+from squall.harness.hosts.lab import Lab
+from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.preflight import COLUMNS, HostReport, check, check_host, check_java
 from squall.harness.hosts.ssh import Remote
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import LAB_USER, Lab, _make_key
-from squall.harness.hosts.ssh import (
+from squall.harness.hosts.lab import Lab
+from squall.harness.hosts.lab_files import LAB_USER, make_key
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import (
     CommandFailed,
     CommandTimedOut,
     ConnectionLost,
     HostKeyChanged,
     HostKeyUnknown,
     NotLetIn,
-    Remote,
     SudoRefused,
     Unreachable,
-    on_all,
     trust,
 )
 from squall.harness.inventory import HostSpec
@@ -171,7 +171,7 @@ def test_a_port_where_something_else_listens(b1: Remote) -> None:
 
 
 def test_a_wrong_key(b1: Remote, tmp_path: Path) -> None:
-    _make_key(tmp_path / "other")
+    make_key(tmp_path / "other")
     with pytest.raises(NotLetIn, match=r"user root was not let in with key .*other\n    add the public key"):
         variant(b1, key_file=tmp_path / "other").connect()
 

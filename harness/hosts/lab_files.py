@@ -1,0 +1,187 @@
+"""What lies on disk before a lab starts: keys, known_hosts, every host's own /etc, /root, /var, and the plan.
+
+`prepare` writes it all; `supervisor.py` reads `plan.json` and puts hosts' roots together from it. Host keys and the
+client's key are ed25519, made here without ssh-keygen, and every host's key is in known_hosts before its sshd starts.
+/etc is made once and copied; what is large there is shown read-only from the machine instead.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from squall.harness.inventory import HostSpec
+
+SUBNET = "10.77.0"
+PREFIX_LENGTH = 24
+SWITCH_ADDRESS = f"{SUBNET}.1"
+LAB_USER = "squall"
+LAB_USER_ID = 1000
+
+# Of the machine's /etc, what programs on a host need: these files as copies, these directories as read-only views
+# (copying their hundreds of links for every host would take longer than all the rest). Accounts, names and sshd's
+# own files are written afresh.
+SHARED_ETC_FILES = (
+    "bash.bashrc", "debian_version", "environment", "inputrc", "ld.so.cache", "ld.so.conf", "localtime", "login.defs",
+    "lsb-release", "magic", "mime.types", "nsswitch.conf", "os-release", "pam.conf", "profile", "protocols", "rpc",
+    "services", "shells", "sudo.conf", "timezone", "xattr.conf",
+)  # fmt: skip
+SHARED_ETC_DIRECTORIES = (
+    "alternatives", "iproute2", "java-*", "ld.so.conf.d", "pam.d", "python3*", "security", "terminfo",
+)  # fmt: skip
+
+SSHD_CONFIG = """\
+# Written by squall for a lab host.
+Port 22
+HostKey /etc/ssh/ssh_host_ed25519_key
+AuthorizedKeysFile .ssh/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+UseDNS no
+PrintMotd no
+MaxStartups 200:30:400
+MaxSessions 200
+PidFile none
+Subsystem sftp internal-sftp
+"""
+
+
+def prepare(
+    directory: Path,
+    data: Path,
+    hosts: tuple[HostSpec, ...],
+    name: str,
+    read_only: tuple[str, ...],
+    sshd_config: str,
+) -> None:
+    """Write everything the supervisor needs, and every host's key into known_hosts."""
+    directory.mkdir(mode=0o700)
+    data.mkdir(mode=0o711, parents=True)
+    (directory / "root").mkdir()
+    client_key = make_key(directory / "id_ed25519")
+    template = data / ".etc"
+    _make_etc(template, hosts, sshd_config)
+    known_hosts = ""
+    for host in hosts:
+        known_hosts += f"{host.address} {_make_host_files(data / host.name, template, host, client_key)}\n"
+    (directory / "known_hosts").write_text(known_hosts)
+    write_json(directory / "plan.json", _plan(directory, data, hosts, name, read_only))
+
+
+def _plan(
+    directory: Path, data: Path, hosts: tuple[HostSpec, ...], name: str, read_only: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "data": str(data),
+        "mount_point": str(directory / "root"),
+        "switch_address": SWITCH_ADDRESS,
+        "prefix_length": PREFIX_LENGTH,
+        "read_only": [*_shared_etc_directories(), *_interpreter_directories(), *read_only],
+        "hosts": [
+            {
+                "name": host.name,
+                "address": host.address,
+                "groups": list(host.groups),
+                "directory": str(data / host.name),
+                "python": host.python,
+            }
+            for host in hosts
+        ],
+    }
+
+
+def _shared_etc_directories() -> list[str]:
+    found = (path for pattern in SHARED_ETC_DIRECTORIES for path in Path("/etc").glob(pattern))
+    return sorted(str(path) for path in found if path.is_dir() and not path.is_symlink())
+
+
+def _interpreter_directories() -> list[str]:
+    """Where this interpreter lives, if a host would not see it under /usr or /opt anyway."""
+    prefix = str(Path(sys.base_prefix).resolve())
+    return [] if prefix.startswith(("/usr", "/opt")) else [prefix]
+
+
+def make_key(path: Path) -> str:
+    """Write a fresh ed25519 private key (0600); its public half in OpenSSH's one-line form."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    path.touch(mode=0o600)
+    path.write_bytes(private)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return public.decode()
+
+
+def _make_etc(template: Path, hosts: tuple[HostSpec, ...], sshd_config: str) -> None:
+    """/etc as all hosts have it; made once and copied."""
+    template.mkdir(mode=0o755)
+    for name in SHARED_ETC_FILES:
+        if Path("/etc", name).is_file():
+            shutil.copy2(Path("/etc", name), template / name)
+    _write_accounts(template)
+    names = "".join(f"{host.address}\t{host.name}\n" for host in hosts)
+    (template / "hosts").write_text(f"127.0.0.1\tlocalhost\n{SWITCH_ADDRESS}\tcontrol\n{names}")
+    (template / "ssh").mkdir()
+    (template / "ssh/sshd_config").write_text(sshd_config)
+    (template / "mtab").symlink_to("../proc/self/mounts")
+
+
+def _write_accounts(template: Path) -> None:
+    """root, an ordinary user with sudo, and the system accounts that programs look for by name."""
+    sshd = next((account for account in pwd.getpwall() if account.pw_name == "sshd"), None)
+    sshd_id = sshd.pw_uid if sshd else 105
+    (template / "passwd").write_text(
+        "root:x:0:0:root:/root:/bin/bash\n"
+        "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+        f"sshd:x:{sshd_id}:65534::/run/sshd:/usr/sbin/nologin\n"
+        f"{LAB_USER}:x:{LAB_USER_ID}:{LAB_USER_ID}::/home/{LAB_USER}:/bin/bash\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
+    system_groups = "".join(
+        f"{group.gr_name}:x:{group.gr_gid}:\n" for group in grp.getgrall() if group.gr_gid < LAB_USER_ID
+    )
+    (template / "group").write_text(f"{system_groups}{LAB_USER}:x:{LAB_USER_ID}:\nnogroup:x:65534:\n")
+    # `*` lets keys in and no password; `!` would read as a locked account.
+    shadow = template / "shadow"
+    shadow.touch(mode=0o600)
+    shadow.write_text("".join(f"{who}:*:19000:0:99999:7:::\n" for who in ("root", "sshd", LAB_USER, "nobody")))
+    sudoers = template / "sudoers"
+    sudoers.write_text(f"Defaults env_reset\nroot ALL=(ALL:ALL) ALL\n{LAB_USER} ALL=(ALL:ALL) NOPASSWD: ALL\n")
+    sudoers.chmod(0o440)
+
+
+def _make_host_files(directory: Path, template: Path, host: HostSpec, client_key: str) -> str:
+    """The host's own directories on disk, with its key; the key's public half."""
+    directory.mkdir(mode=0o755)
+    shutil.copytree(template, directory / "etc", symlinks=True)
+    for name in ("root/.ssh", f"home/{LAB_USER}/.ssh", "srv", "var/log", "var/lib", "var/cache", "var/tmp"):
+        (directory / name).mkdir(parents=True)
+    (directory / "root").chmod(0o700)
+    (directory / "var/tmp").chmod(0o1777)
+    (directory / "var/run").symlink_to("/run")
+    for home in ("root", f"home/{LAB_USER}"):
+        (directory / home / ".ssh/authorized_keys").write_text(client_key + "\n")
+    for path in (directory / "home" / LAB_USER, *(directory / "home" / LAB_USER).rglob("*")):
+        os.chown(path, LAB_USER_ID, LAB_USER_ID)
+    (directory / "etc/hostname").write_text(host.name + "\n")
+    return make_key(directory / "etc/ssh/ssh_host_ed25519_key")
+
+
+def write_json(path: Path, value: object) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(value, indent=1))
+    temporary.rename(path)
