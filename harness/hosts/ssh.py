@@ -46,25 +46,36 @@ from squall.harness.hosts.ssh_access import (
     CommandTimedOut,
     ConnectionLost,
     HostKeyChanged,
+    HostKeyUnknown,
     NotLetIn,
     RefuseUnknown,
+    SshError,
     SudoRefused,
     Unreachable,
     load_key,
     open_socket,
     reason_of,
     resolve,
-)
-from squall.harness.hosts.ssh_access import (
-    HostKeyUnknown as HostKeyUnknown,
-)
-from squall.harness.hosts.ssh_access import (
-    SshError as SshError,
-)
-from squall.harness.hosts.ssh_access import (
-    trust as trust,
+    trust,
 )
 from squall.harness.inventory import HostSpec
+
+__all__ = [
+    "CommandFailed",
+    "CommandTimedOut",
+    "ConnectionLost",
+    "HostKeyChanged",
+    "HostKeyUnknown",
+    "LineChannel",
+    "NotLetIn",
+    "Remote",
+    "Result",
+    "SshError",
+    "SudoRefused",
+    "Unreachable",
+    "on_all",
+    "trust",
+]
 
 COMMAND_SECONDS = 30.0
 CHUNK = 1 << 16
