@@ -25,6 +25,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -38,10 +39,10 @@ from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create
 from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
-from squall.harness.hosts.lab import Lab, lab_down, lab_up
+from squall.harness.hosts.lab import Lab, find_lab, lab_down, lab_up
 from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
-from squall.harness.inventory import Inventory
+from squall.harness.inventory import Inventory, load_inventory
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.plan import RunPlan
 from squall.harness.testbed import Testbed
@@ -68,6 +69,13 @@ class Hosts:
     inventory: Inventory
     network: Network
     lab: Lab | None = None
+    standing: bool = False
+    """A lab that was up before the run and stays after it."""
+
+    @property
+    def keep_clean(self) -> bool:
+        """Whether the run's files have to be removed, because the hosts outlive it."""
+        return self.lab is None or self.standing
 
 
 @dataclass
@@ -83,28 +91,56 @@ class Facts:
     notes: dict[str, object] = field(default_factory=dict)
 
 
+def standing_hosts(inventory: Path | None) -> Hosts:
+    """Hosts that are there already: of a file, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
+    if inventory is None and Path("inventory.yaml").exists():
+        inventory = Path("inventory.yaml")
+    found = load_inventory(inventory) if inventory is not None else None
+    if found is not None and found.lab is None:
+        return Hosts(found, MachineNetwork())
+    lab = find_lab()
+    if lab is None:
+        raise UsageError(
+            "no hosts: no inventory was given and no lab is up", remedy="squall lab up, or --inventory FILE"
+        )
+    return Hosts(lab.inventory(), lab.network, lab)
+
+
 @contextlib.asynccontextmanager
 async def hosts_of(plan: RunPlan, inventory: Inventory | None, display: Display) -> AsyncIterator[Hosts]:
-    """The hosts of an inventory, or a private lab that ends with the run, by whatever death."""
+    """The hosts of an inventory; the lab that is up, if it has the right shape; else a lab of the run's own.
+
+    A lab of its own ends with the run, by whatever death.
+    """
     if inventory is not None and inventory.lab is None:
         yield Hosts(inventory, MachineNetwork())
         return
     cluster = plan.scenario.cluster
     shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
+    standing = await asyncio.to_thread(find_lab)
+    if standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers):
+        display.stage("lab", f"{standing.name}, {len(standing.hosts)} hosts, already up", _names(standing))
+        yield Hosts(standing.inventory(), standing.network, standing, standing=True)
+        return
     name = f"run-{plan.run_id[:8]}"
     lab = await asyncio.to_thread(lambda: lab_up(shape.controllers, shape.brokers, name=name, owner=os.getpid()))
     try:
-        names = [host.name for host in lab.hosts]
-        controllers = " ".join(name for name in names if name.startswith("c"))
-        brokers = " ".join(name for name in names if name.startswith("b"))
-        display.stage(
-            "lab",
-            f"{len(names)} hosts up in {lab.up_seconds:.1f} s",
-            f"controllers {controllers} · brokers {brokers}",
-        )
+        display.stage("lab", f"{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s", _names(lab))
         yield Hosts(lab.inventory(), lab.network, lab)
     finally:
         await asyncio.shield(asyncio.to_thread(lab_down, name))
+
+
+def _shape_of(lab: Lab) -> tuple[int, int]:
+    inventory = lab.inventory()
+    return len(inventory.controllers), len(inventory.brokers)
+
+
+def _names(lab: Lab) -> str:
+    inventory = lab.inventory()
+    controllers = " ".join(host.name for host in inventory.controllers)
+    brokers = " ".join(host.name for host in inventory.brokers)
+    return f"controllers {controllers} · brokers {brokers}"
 
 
 class ScenarioRun:
@@ -145,6 +181,11 @@ class ScenarioRun:
         finally:
             await asyncio.shield(asyncio.ensure_future(self._wind_up()))
         return self.directory
+
+    def discard_if_empty(self) -> None:
+        """Remove the directory of a run that never began to load: there is nothing in it to judge."""
+        if self.facts.load_started is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- stages ------------------------------------------------------------------------------------------------
 
@@ -299,7 +340,7 @@ class ScenarioRun:
             await self.testbed.stop()
             try:
                 await self.testbed.collect(self.directory / "nodes")
-                if self.hosts.lab is None:
+                if self.hosts.keep_clean:
                     await self.testbed.remove()
             except UsageError as trouble:
                 self.facts.notes["collecting"] = str(trouble)

@@ -21,12 +21,14 @@ from squall.harness.cluster import KafkaClusterView, NodeNames
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
-from squall.harness.hosts.ssh import Remote, SshError, on_all
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import (
     BROKER_PORT,
     CONTROLLER_PORT,
     ClusterSettings,
     NodePlan,
+    SquallNodes,
     System,
     agent_command,
     collect_logs,
@@ -168,3 +170,26 @@ class Testbed:
             await self._admin.close()
         await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
         await asyncio.to_thread(lambda: [remote.close() for remote in self.remotes.values()])
+
+
+async def heal_hosts(inventory: Inventory, network: Network) -> dict[str, str]:
+    """End every fault on every host of an inventory; what each answered."""
+    remotes = {spec.name: Remote(spec, network) for spec in inventory.hosts}
+    deployed = await asyncio.to_thread(deploy_all, remotes.values(), SquallNodes())
+
+    async def one(name: str) -> str:
+        spec = remotes[name].spec
+        agent = AgentHost(remotes[name], agent_command(deployed[name].place, spec), sudo=spec.sudo)
+        try:
+            healed = (await agent.call("heal")).get("healed")
+            return f"healed: {healed}" if healed else "nothing to heal"
+        except (VerbFailed, HostUnreachable) as trouble:
+            return str(trouble)
+        finally:
+            await agent.close()
+
+    try:
+        return dict(zip(remotes, await asyncio.gather(*(one(name) for name in remotes)), strict=True))
+    finally:
+        for remote in remotes.values():
+            remote.close()

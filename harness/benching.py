@@ -1,0 +1,79 @@
+"""`squall bench`: run a benchmark, print what it measured beside what it must reach and what would be a stretch."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import squall.benchmarks as benchmarks
+from squall.benchmarks.measurement import Measurement
+from squall.harness.errors import UsageError
+from squall.harness.yaml_source import suggestion
+
+NOT_BENCHMARKS = frozenset({"measurement"})
+
+
+def names() -> list[str]:
+    """Every benchmark there is."""
+    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    return sorted(name for name in found if name not in NOT_BENCHMARKS and not name.startswith("_"))
+
+
+def described() -> list[tuple[str, str]]:
+    """Benchmarks with the first line of their description."""
+    listed = []
+    for name in names():
+        module = importlib.import_module(f"squall.benchmarks.{name}")
+        listed.append((name, (module.__doc__ or "").strip().splitlines()[0] if module.__doc__ else ""))
+    return listed
+
+
+def measure(name: str) -> list[Measurement]:
+    """Run one benchmark. Raises UsageError for a name that is none."""
+    if name not in names():
+        raise UsageError(f"there is no benchmark {name!r}{suggestion(name, names())}")
+    measurements: list[Measurement] = importlib.import_module(f"squall.benchmarks.{name}").run()
+    return measurements
+
+
+def print_measurements(console: Console, name: str, measurements: Sequence[Measurement]) -> None:
+    """A table with one line per figure."""
+    table = Table(title=name, title_justify="left", box=None, pad_edge=False)
+    for heading in ("figure", "measured", "must", "stretch", ""):
+        table.add_column(heading, justify="left" if heading in ("figure", "") else "right")
+    for one in measurements:
+        table.add_row(
+            one.name, f"{figure(one.measured)} {one.unit}", bar(one, one.must), bar(one, one.stretch), result(one)
+        )
+    console.print(table)
+
+
+def figure(value: float) -> str:
+    """Three significant digits or whole thousands: `38 703`, `2.31`."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.3g}"
+
+
+def bar(one: Measurement, value: float | None) -> str:
+    return "" if value is None else f"{'≥' if one.higher_is_better else '≤'} {figure(value)}"
+
+
+def result(one: Measurement) -> str:
+    if not one.passed:
+        return "✘ missed"
+    return "✔ stretch" if one.stretched else "✔"
+
+
+def save(path: Path, name: str, measurements: Sequence[Measurement]) -> None:
+    """Everything measured, raw samples included, as JSON."""
+    content = {"benchmark": name, "measurements": [{**asdict(one), "passed": one.passed} for one in measurements]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")

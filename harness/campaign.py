@@ -1,0 +1,125 @@
+"""`squall run`: every scenario of a suite in turn, each run and then judged, and one exit status for all.
+
+One scenario exits by its verdict. A suite exits 0 when every verdict and its anomalies are what the scenario
+expects, 1 on an unexpected violation or one that was missed, 2 on an unexpected unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from squall.harness.display import Display
+from squall.harness.errors import UsageError
+from squall.harness.inventory import Inventory
+from squall.harness.judging import Judge, Judged
+from squall.harness.plan import RunPlan, plan_suite
+from squall.harness.run import ScenarioRun, hosts_of
+from squall.harness.suite import Expectation, Suite
+
+EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of a suite, judged."""
+
+    plan: RunPlan
+    judged: Judged
+
+    @property
+    def as_expected(self) -> bool:
+        return matches(self.plan.scenario.expect, self.judged)
+
+
+def matches(expected: Expectation, judged: Judged) -> bool:
+    """Whether a verdict is what a scenario expects: the same word, and every anomaly it names."""
+    return judged.verdict == expected.verdict and set(expected.anomalies) <= set(judged.anomalies)
+
+
+def exit_status(outcomes: list[Outcome], single: bool) -> int:
+    """The worst of what happened: violations before unknowns."""
+    if single and len(outcomes) == 1:
+        return EXIT[outcomes[0].judged.verdict]
+    wrong = [one for one in outcomes if not one.as_expected]
+    if not wrong:
+        return 0
+    return 2 if all(one.judged.verdict == "unknown" for one in wrong) else 1
+
+
+@dataclass
+class Campaign:
+    """A suite about to be run."""
+
+    suite: Suite
+    inventory: Inventory | None
+    inventory_path: Path | None
+    seed: int
+    runs_directory: Path
+    idle_nemesis: bool
+    spark_master: str | None
+    in_process: bool
+    console: Console
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def run(self) -> int:
+        """Run and judge everything; the exit status."""
+        plans = list(plan_suite(self.suite, self.seed, self.runs_directory.resolve(), idle_nemesis=self.idle_nemesis))
+        display = Display(self.console)
+        with Judge(self.console, spark_master=self.spark_master, in_process=self.in_process) as judge:
+            judge.prepare()
+            for number, plan in enumerate(plans, 1):
+                if len(plans) > 1:
+                    self._head(number, len(plans), plan)
+                self._carry_out(plan, display)
+                self.outcomes.append(Outcome(plan, judge.judge(plan.directory)))
+                self.console.print()
+        if len(plans) > 1:
+            self._sum_up()
+        return exit_status(self.outcomes, self.suite.single)
+
+    def _head(self, number: int, total: int, plan: RunPlan) -> None:
+        self.console.rule(f"{plan.scenario.scenario}  {number} of {total}", align="left", style="dim")
+
+    def _carry_out(self, plan: RunPlan, display: Display) -> None:
+        """Run one plan; Ctrl-C and SIGTERM end it in order."""
+        try:
+            asyncio.run(self._run(plan, display))
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            display.say(
+                f"interrupted; faults are healed. What was recorded can be judged: squall check {plan.directory}"
+            )
+            raise KeyboardInterrupt from None
+
+    async def _run(self, plan: RunPlan, display: Display) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(NotImplementedError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with hosts_of(plan, self.inventory, display) as hosts:
+            run = ScenarioRun(plan, hosts, display, command=self._command(plan))
+            try:
+                await run.run()
+            except UsageError:
+                run.discard_if_empty()
+                raise
+
+    def _command(self, plan: RunPlan) -> str:
+        words = plan.command(several=not self.suite.single)
+        return words + (f" --inventory {self.inventory_path}" if self.inventory_path is not None else "")
+
+    def _sum_up(self) -> None:
+        self.console.rule("suite", align="left", style="dim")
+        for one in self.outcomes:
+            mark = "✔" if one.as_expected else "✘"
+            anomalies = f" ({', '.join(one.judged.anomalies)})" if one.judged.anomalies else ""
+            self.console.print(
+                f"{mark} {one.plan.scenario.scenario:<44} seed {one.plan.seed:<6} {one.judged.verdict}{anomalies}"
+                + ("" if one.as_expected else f"   expected {one.plan.scenario.expect}"),
+                markup=False,
+            )

@@ -1,0 +1,327 @@
+"""The command line: `squall run`, `squall check` and the rest (HX-10).
+
+This module turns arguments into calls and trouble into exit statuses, and holds nothing else:
+
+    0    valid; of a suite: every scenario turned out as expected
+    1    invalid; of a suite: an unexpected violation, or an expected one that was missed
+    2    unknown; of a suite: an unexpected unknown
+    130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept
+    254  bad usage or configuration: one message says what is wrong, where, and what would be right
+    255  a crash of ours
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
+
+if TYPE_CHECKING:
+    from squall.harness.run import Hosts
+
+CRASH_EXIT_STATUS = 255
+INTERRUPTED_EXIT_STATUS = 130
+
+# A wrong command line. typer stands on click, or carries it inside, by version; its ancestry names the class in both.
+CommandLineError = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="squall",
+    help="A chaos and benchmark testbed for replicated logs. Start with: squall run suites/quickstart.yaml",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+lab_app = typer.Typer(help="The local lab: hosts in network namespaces, reached over SSH.")
+inventory_app = typer.Typer(help="The hosts of inventory.yaml.")
+suite_app = typer.Typer(help="Suite files.")
+app.add_typer(lab_app, name="lab")
+app.add_typer(inventory_app, name="inventory")
+app.add_typer(suite_app, name="suite")
+
+SuiteArgument = Annotated[Path, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml")]
+InventoryOption = Annotated[
+    Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
+]
+SeedOption = Annotated[int | None, typer.Option(help="repeat the run with this seed; drawn and printed if left out")]
+OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
+SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
+InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in this process, without Spark")]
+
+
+def console() -> Console:
+    """Standard output; coloured on a terminal only."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+# --- running and judging -------------------------------------------------------------------------------------------
+
+
+@app.command(
+    epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
+    "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml"
+)
+def run(
+    suite: SuiteArgument,
+    inventory: InventoryOption = None,
+    seed: SeedOption = None,
+    only: OnlyOption = None,
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
+    idle_nemesis: Annotated[
+        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and do nothing; must end unknown")
+    ] = False,
+    spark_master: SparkOption = None,
+    in_process: InProcessOption = False,
+) -> int:
+    """Run a suite: hosts up, nodes deployed, load under faults, healed, read back, judged."""
+    from squall.harness.campaign import Campaign
+    from squall.harness.inventory import load_inventory
+    from squall.harness.plan import choose_seed
+    from squall.harness.suite import load_suite
+
+    campaign = Campaign(
+        load_suite(suite).only(only),
+        inventory=load_inventory(inventory) if inventory is not None else None,
+        inventory_path=inventory,
+        seed=choose_seed(seed),
+        runs_directory=runs_dir,
+        idle_nemesis=idle_nemesis,
+        spark_master=spark_master,
+        in_process=in_process,
+        console=console(),
+    )
+    return campaign.run()
+
+
+@app.command(epilog="Examples: squall check runs/latest · squall check runs/quickstart/* --in-process")
+def check(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="directories of runs")],
+    spark_master: SparkOption = None,
+    in_process: InProcessOption = False,
+) -> int:
+    """Judge stored runs again: no cluster is needed, a run that was killed half-way will do."""
+    from squall.harness.judging import judge_stored
+
+    return judge_stored(runs, spark_master=spark_master, in_process=in_process, console=console())
+
+
+@app.command(epilog="Examples: squall show runs/latest · squall show runs/latest events-3@20410..20425")
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
+    rows: Annotated[str | None, typer.Argument(metavar="[ROWS]", help="TOPIC-PARTITION[@OFFSET[..OFFSET]]")] = None,
+) -> int:
+    """A run in words, or the operations that concern some offsets."""
+    from squall.harness.judging import show_run
+
+    return show_run(run, rows, console())
+
+
+@app.command(epilog="Example: squall plan suites/quickstart.yaml --seed 4711")
+def plan(suite: SuiteArgument, seed: SeedOption = None, only: OnlyOption = None) -> None:
+    """What a suite would do, to whom, when; nothing is started."""
+    from squall.harness.plan import choose_seed, described, schedule_of
+    from squall.harness.suite import load_suite
+
+    out, chosen = console(), choose_seed(seed)
+    out.print(f"{'seed':<11}{chosen}")
+    for scenario in load_suite(suite).only(only).scenarios:
+        out.print()
+        for label, text in described(scenario, schedule_of(suite, scenario, chosen)):
+            out.print(f"{label:<11}{text}", markup=False)
+
+
+@app.command(epilog="Example: squall simulate suites/quickstart.yaml --seeds 200")
+def simulate(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
+    seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+) -> int:
+    """Run a scenario in simulation: virtual time, the same nodes and faults, a seed repeats bit for bit."""
+    from squall.harness.simulation.command import simulate as simulate_scenario
+
+    return simulate_scenario(scenario, seeds=seeds, first_seed=seed, console=console())
+
+
+# --- hosts ---------------------------------------------------------------------------------------------------------
+
+
+@lab_app.command("up", epilog="Example: squall lab up --brokers 5")
+def lab_up_command(
+    controllers: Annotated[int, typer.Option(min=1)] = 3,
+    brokers: Annotated[int, typer.Option(min=1)] = 3,
+    name: Annotated[str, typer.Option(help="labs of different names live side by side")] = "default",
+) -> None:
+    """Bring a lab up; it stays until `squall lab down`."""
+    from squall.harness.hosts.lab import lab_up
+
+    lab = lab_up(controllers, brokers, name=name)
+    out = console()
+    out.print(f"{'lab':<11}{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s")
+    for host in lab.hosts:
+        out.print(f"{'':<11}{host.name:<6} {host.address:<14} {' '.join(host.groups)}")
+
+
+@lab_app.command("down")
+def lab_down_command(name: Annotated[str, typer.Option()] = "default") -> None:
+    """Take a lab down with every process in it."""
+    from squall.harness.hosts.lab import lab_down
+
+    gone = lab_down(name)
+    console().print(f"{'lab':<11}{name} is down" if gone else f"{'lab':<11}there was no lab {name}")
+
+
+@lab_app.command("status")
+def lab_status_command() -> None:
+    """Which labs are up, and whether their hosts answer."""
+    from squall.harness.hosts.lab import lab_status
+
+    out, labs = console(), lab_status()
+    if not labs:
+        out.print(f"{'lab':<11}none is up; start one: squall lab up")
+    for status in labs:
+        answering = sum(status.answering.values())
+        out.print(f"{'lab':<11}{status.lab.name}: {answering} of {len(status.answering)} hosts answer")
+        for host in status.lab.hosts:
+            state = "✔ answers" if status.answering[host.name] else "✘ silent"
+            out.print(f"{'':<11}{host.name:<6} {host.address:<14} {state}")
+
+
+@inventory_app.command("check", epilog="Example: squall inventory check --inventory inventory.yaml")
+def inventory_check(inventory: InventoryOption = None) -> int:
+    """What every host can do, and what it lacks."""
+    from squall.harness.hosts.preflight import COLUMNS
+    from squall.harness.hosts.preflight import check as look
+
+    hosts = chosen_hosts(inventory)
+    report, out = look(hosts.inventory, hosts.network), console()
+    table = Table(box=None, pad_edge=False)
+    for heading in ("host", *COLUMNS):
+        table.add_column(heading)
+    for row in report.rows:
+        cells = []
+        for column in COLUMNS:
+            found = row.find(column)
+            cells.append("" if found is None else f"{'✔' if found.ok else '✘'} {found.said}")
+        table.add_row(row.host.name, *cells)
+    out.print(table)
+    for one in report.control:
+        out.print(f"control node  {'✔' if one.ok else '✘'} {one.what}: {one.said}", markup=False)
+    wrong = report.error()
+    if wrong is not None:
+        raise wrong
+    return 0
+
+
+@inventory_app.command("trust", epilog="Example: squall inventory trust b2 --inventory inventory.yaml")
+def inventory_trust(host: Annotated[str, typer.Argument()], inventory: InventoryOption = None) -> None:
+    """Accept the key a host shows now, in place of any known before."""
+    from squall.harness.hosts.ssh import trust
+
+    hosts = chosen_hosts(inventory)
+    spec = hosts.inventory.host(host)
+    console().print(f"{'trust':<11}{spec.described()}: {trust(spec, hosts.network)}")
+
+
+@app.command(epilog="Example: squall heal --inventory inventory.yaml")
+def heal(inventory: InventoryOption = None) -> int:
+    """End every fault on every host, whoever injected it."""
+    import asyncio
+
+    from squall.harness.testbed import heal_hosts
+
+    hosts, out = chosen_hosts(inventory), console()
+    outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
+    for name, said in outcome.items():
+        out.print(f"{'heal':<11}{name:<6} {said}", markup=False)
+    return 0
+
+
+def chosen_hosts(inventory: Path | None) -> Hosts:
+    """The hosts of the given inventory, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
+    from squall.harness.run import standing_hosts
+
+    return standing_hosts(inventory)
+
+
+# --- files, figures, lists -----------------------------------------------------------------------------------------
+
+
+@suite_app.command("schema", epilog="Example: squall suite schema > suite.schema.json")
+def schema() -> None:
+    """The JSON Schema of suite files, for editors."""
+    from squall.harness.suite import suite_schema
+
+    typer.echo(json.dumps(suite_schema(), indent=2))
+
+
+@app.command(epilog="Examples: squall bench · squall bench interpreter · squall bench verdict --json verdict.json")
+def bench(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="left out: list them")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="keep figures and samples")] = None,
+) -> int:
+    """Measure, beside what must be reached; exit 1 where a must is missed."""
+    from squall.harness import benching
+
+    out = console()
+    if name is None:
+        for known, about in benching.described():
+            out.print(f"{known:<14}{about}", markup=False)
+        return 0
+    measurements = benching.measure(name)
+    benching.print_measurements(out, name, measurements)
+    if json_file is not None:
+        benching.save(json_file, name, measurements)
+    return 0 if all(one.passed for one in measurements) else 1
+
+
+@app.command()
+def mutants() -> None:
+    """The documented bugs a node can be started with, to show that they are caught."""
+    from squall.nodes.mutants import MUTANTS
+
+    for name, about in sorted(MUTANTS.items()):
+        console().print(f"{name:<24}{about}", markup=False)
+
+
+def main() -> None:
+    """Entry point: every way a command can end, as an exit status."""
+    sys.exit(status_of(sys.argv[1:]))
+
+
+def status_of(arguments: list[str]) -> int:
+    """Carry out a command line and return its exit status; all trouble is told on standard error."""
+    try:
+        result = app(arguments or ["--help"], standalone_mode=False)
+    except UsageError as wrong:
+        complain(str(wrong))
+        return USAGE_EXIT_STATUS
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED_EXIT_STATUS
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as trouble:
+        if isinstance(trouble, CommandLineError):
+            trouble.show()  # type: ignore[attr-defined]
+            return USAGE_EXIT_STATUS
+        complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
+        return CRASH_EXIT_STATUS
+    return result if isinstance(result, int) else 0
+
+
+def complain(message: str) -> None:
+    """To standard error, as it stands."""
+    typer.echo(message, err=True)
+
+
+if __name__ == "__main__":
+    main()
