@@ -86,7 +86,7 @@ class MetadataLog:
     def append(self, values: Sequence[bytes], epoch: int, now_ms: int) -> int:
         """Append one batch as the leader; returns the offset of its last record."""
         batch = build_batch([Record(value=value) for value in values], timestamp=now_ms)
-        return self._append(batch, epoch, now_ms, control=False)
+        return self._append(batch, epoch, now_ms)
 
     def append_leader_change(self, voters: tuple[int, ...], granted: tuple[int, ...], epoch: int, now_ms: int) -> int:
         """Append the control batch that opens this node's epoch as leader."""
@@ -96,10 +96,10 @@ class MetadataLog:
             granting_voters=[LeaderChangeVoter(voter_id=voter) for voter in granted],
         )
         record = Record(key=control_key(LEADER_CHANGE), value=encode_bytes(change, 0))
-        return self._append(build_batch([record], timestamp=now_ms, control=True), epoch, now_ms, control=True)
+        return self._append(build_batch([record], timestamp=now_ms, control=True), epoch, now_ms)
 
-    def _append(self, batch: bytearray, epoch: int, now_ms: int, *, control: bool) -> int:
-        appended = self._log.append_as_leader(batch, epoch, now_ms, control=control)
+    def _append(self, batch: bytearray, epoch: int, now_ms: int) -> int:
+        appended = self._log.append_as_leader(batch, epoch, now_ms)
         self._trace_append(appended)
         return appended.last_offset
 
@@ -151,8 +151,8 @@ class MetadataLog:
             target = min(own_end, end_offset) if own_epoch == epoch else own_end
         if target < high_watermark:
             raise InvariantViolation(
-                f"node {self._node}: epoch {epoch} ends at {end_offset} at the leader, which would cut this log to {target}, "
-                f"below its high watermark {high_watermark}"
+                f"node {self._node}: epoch {epoch} ends at {end_offset} at the leader, which would cut this log "
+                f"to {target}, below its high watermark {high_watermark}"
             )
         self._trace.event("truncate", node=self._node, end=target, was=self.end_offset)
         self._log.truncate_to(target)

@@ -1,0 +1,149 @@
+"""Brokers as the controller sees them: registration, heartbeats, fencing, producer ids (BL-05, FD-01, FD-02, rule 24).
+
+A broker's epoch is the offset of its registration record, so it is unique for all time and every later message of an
+earlier incarnation can be told apart. States on this side are fenced and unfenced; a broker that wants to stop is
+fenced at once, its leaderships moved in the same batch (controlled shutdown in steps, CS, is to come here).
+"""
+
+from __future__ import annotations
+
+from squall.nodes.controller.config import ControllerConfig
+from squall.nodes.controller.elections import PartitionChanges
+from squall.nodes.controller.liveness import Sessions
+from squall.nodes.controller.outcome import Outcome
+from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
+from squall.nodes.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    FenceBrokerRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+)
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from squall.nodes.protocol.schema import Message
+
+
+class BrokerControl:
+    """Decides over brokers. Works on the image it is handed and changes nothing but sessions itself."""
+
+    def __init__(self, config: ControllerConfig, changes: PartitionChanges) -> None:
+        self._config = config
+        self._changes = changes
+        self.sessions = Sessions(config.session_timeout)
+
+    def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:
+        """Whether a message of this broker and epoch is of its current incarnation."""
+        found = image.brokers.get(broker)
+        return ErrorCode.NONE if found is not None and found.epoch == epoch else ErrorCode.STALE_BROKER_EPOCH
+
+    # -- registration -----------------------------------------------------------------------------------------
+
+    def register(self, now: int, image: MetadataImage, request: BrokerRegistrationRequest, next_offset: int) -> Outcome:
+        """Begin an incarnation, fenced. The same incarnation again keeps its epoch and its fencing."""
+        if request.cluster_id != self._config.cluster_id:
+            return Outcome(BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        if not request.listeners:
+            return Outcome(BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REGISTRATION))
+        known = image.brokers.get(request.broker_id)
+        if known is not None and known.incarnation_id == request.incarnation_id:
+            self.sessions.heard(now, known.id)
+            return Outcome(BrokerRegistrationResponse(broker_epoch=known.epoch))
+        if known is not None and self.sessions.is_live(now, known.id):
+            return Outcome(BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION))
+        records: list[Message] = []
+        if known is not None and not known.fenced:
+            records += self.fence_records(image, known)
+        epoch = next_offset + len(records)
+        records.append(_registration_record(request, epoch))
+        self.sessions.heard(now, request.broker_id)
+        return Outcome(BrokerRegistrationResponse(broker_epoch=epoch), records)
+
+    # -- heartbeats -------------------------------------------------------------------------------------------
+
+    def heartbeat(self, now: int, image: MetadataImage, request: BrokerHeartbeatRequest) -> Outcome:
+        """Renew the session, and fence or unfence as the broker wants and may."""
+        error = self.epoch_error(image, request.broker_id, request.broker_epoch)
+        if error != ErrorCode.NONE:
+            return Outcome(BrokerHeartbeatResponse(error_code=error))
+        broker = image.brokers[request.broker_id]
+        caught_up = request.current_metadata_offset >= broker.epoch
+        if request.want_shut_down:
+            self.sessions.end(broker.id)
+            records = [] if broker.fenced else self.fence_records(image, broker)
+            return Outcome(
+                BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=True, should_shut_down=True), records
+            )
+        self.sessions.heard(now, broker.id)
+        fenced = request.want_fence or (broker.fenced and not caught_up)
+        records = []
+        if fenced and not broker.fenced:
+            records = self.fence_records(image, broker)
+        elif broker.fenced and not fenced:
+            records = self._unfence_records(image, broker)
+        return Outcome(BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced), records)
+
+    def fence_silent(self, now: int, image: MetadataImage) -> list[Message]:
+        """Records that fence the broker that has been silent for longest, if its session is over."""
+        broker_id = self.sessions.first_silent(now)
+        if broker_id is None:
+            return []
+        self.sessions.end(broker_id)
+        broker = image.brokers.get(broker_id)
+        return [] if broker is None or broker.fenced else self.fence_records(image, broker)
+
+    def fence_records(self, image: MetadataImage, broker: BrokerRegistration) -> list[Message]:
+        """Out of ISRs and leaderships first, fenced last, all in one batch (rule 25)."""
+        records: list[Message] = list(self._changes.broker_leaves(image, broker.id))
+        records.append(FenceBrokerRecord(id=broker.id, epoch=broker.epoch))
+        return records
+
+    def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> list[Message]:
+        records: list[Message] = [UnfenceBrokerRecord(id=broker.id, epoch=broker.epoch)]
+        records += self._changes.broker_joins(image, broker.id)
+        return records
+
+    # -- producer ids -----------------------------------------------------------------------------------------
+
+    def allocate_producer_ids(self, image: MetadataImage, request: AllocateProducerIdsRequest) -> Outcome:
+        """A block of ids that nobody else will ever get (rule 8): committed before it is handed out."""
+        error = self.epoch_error(image, request.broker_id, request.broker_epoch)
+        if error != ErrorCode.NONE:
+            return Outcome(AllocateProducerIdsResponse(error_code=error))
+        first, size = image.next_producer_id, self._config.producer_id_block
+        record = ProducerIdsRecord(
+            broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + size
+        )
+        return Outcome(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=size), [record])
+
+
+def _registration_record(request: BrokerRegistrationRequest, epoch: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=bytes(request.incarnation_id),
+        broker_epoch=epoch,
+        end_points=[
+            BrokerEndpoint(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
+            for one in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=one.name,
+                min_supported_version=one.min_supported_version,
+                max_supported_version=one.max_supported_version,
+            )
+            for one in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=[bytes(directory) for directory in request.log_dirs],
+    )

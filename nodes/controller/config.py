@@ -1,0 +1,29 @@
+"""What a controller is told when it is made. Durations are in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """One controller's settings; Kafka's property names stand beside the fields."""
+
+    node_id: int
+    cluster_id: str
+    session_timeout: int = 9_000_000
+    """`broker.session.timeout.ms`: a broker that has not been heard for so long is fenced (FD-01)."""
+    idle_interval: int = 500_000
+    """`metadata.max.idle.interval.ms`: a record is written at least this often; 0 for never."""
+    default_partitions: int = 1
+    """`num.partitions`, where a request says -1."""
+    default_replication_factor: int = 1
+    """`default.replication.factor`, where a request says -1."""
+    producer_id_block: int = 1000
+    delete_topics: bool = True
+    """`delete.topic.enable`."""
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Defaults of topic settings that differ from Kafka's, such as `min.insync.replicas`, by topic setting name."""
+    records_max: int = 10_000
+    """The most records in one batch; one operation on topics may not write more (QC-21)."""

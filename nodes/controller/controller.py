@@ -1,0 +1,261 @@
+"""`QuorumController`: the active controller's event loop, and the standby's replay (EP-06, rule 30, QC-21..23).
+
+Every controller replays the committed log into `committed`, its image of what is certain. The one that leads the quorum
+is *active*: it also keeps `image`, the same plus what it has written and not yet seen committed, and decides by that.
+
+    request ─ handler(image) ─ records ─ replay into image ─ raft.append ─┐
+                                                                         ├─ high watermark passes ─ response leaves
+    response ─ parked with the offset of its last record ────────────────┘
+
+One request at a time, in the order of arrival; responses leave in the order of their offsets. A response without
+records of its own may still rest on uncommitted ones (that a topic exists already, say), so it waits for all that was
+written before it.
+
+Activation: only when everything up to the start of its epoch is committed and replayed; `image` then begins as a copy
+of `committed`. Losing the leadership drops `image`, which is the whole rollback, and answers what is parked with
+NOT_CONTROLLER; its outcome is unknown to the client. Two images, rather than an undo log: the active controller pays
+memory and a copy at activation for a rollback that cannot be wrong.
+
+The controller knows nothing of replicas' high watermarks or log ends (EP-07); of the quorum it knows offsets only.
+Host: call `handle` for requests, `tick` each turn, and `advance` after raft's `flush`, so that what that committed is
+answered in the same iteration.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.controller.config import ControllerConfig
+from squall.nodes.controller.elections import PartitionChanges
+from squall.nodes.controller.isr import IsrControl
+from squall.nodes.controller.liveness import NEVER
+from squall.nodes.controller.outcome import Outcome
+from squall.nodes.controller.refusals import not_controller
+from squall.nodes.controller.topics import TopicControl
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.records import FeatureLevelRecord, NoOpRecord, decode_record, encode_record
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.ports import Rng, Trace
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
+from squall.nodes.protocol.messages.create_partitions import CreatePartitionsRequest
+from squall.nodes.protocol.messages.create_topics import CreateTopicsRequest
+from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import OutboundRequest, ServerRequest
+from squall.nodes.raft.errors import NotLeader
+from squall.nodes.raft.replica import RaftReplica
+
+METADATA_VERSION = 21
+"""Kafka 3.9: the level of `metadata.version` that a new cluster starts with."""
+
+Handler = Callable[[int, ServerRequest], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    """A response that may leave once `offset` is committed."""
+
+    offset: int
+    request: ServerRequest
+    response: Message
+
+
+class QuorumController:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        raft: RaftReplica,
+        *,
+        rng: Rng,
+        trace: Trace,
+        now: int,
+        mutants: Mutants = HEALTHY,
+    ) -> None:
+        self.config = config
+        self.mutants = mutants
+        self.committed = MetadataImage()
+        self.requests: list[OutboundRequest] = []
+        """Nothing: a controller asks nobody. Part of the grammar of components."""
+        self._raft = raft
+        self._trace = trace
+        self._changes = PartitionChanges(dict(config.topic_defaults))
+        self._brokers = BrokerControl(config, self._changes)
+        self._isr = IsrControl(self._brokers)
+        self._topics = TopicControl(config, rng)
+        self._image: MetadataImage | None = None
+        self._active_epoch: int | None = None
+        self._parked: deque[_Parked] = deque()
+        self._written_at = now
+        self._handlers: dict[int, Handler] = {
+            ApiKey.BROKER_REGISTRATION: self._register,
+            ApiKey.BROKER_HEARTBEAT: self._heartbeat,
+            ApiKey.ALTER_PARTITION: self._alter_partition,
+            ApiKey.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
+            ApiKey.CREATE_TOPICS: self._create_topics,
+            ApiKey.DELETE_TOPICS: self._delete_topics,
+            ApiKey.CREATE_PARTITIONS: self._create_partitions,
+        }
+
+    # -- what others may know ---------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return self._image is not None
+
+    @property
+    def api_keys(self) -> tuple[int, ...]:
+        """The APIs that `handle` serves."""
+        return tuple(self._handlers)
+
+    @property
+    def fenced_brokers(self) -> int:
+        return sum(broker.fenced for broker in self.committed.brokers.values())
+
+    # -- requests ---------------------------------------------------------------------------------------------
+
+    def handle(self, now: int, request: ServerRequest) -> None:
+        """Decide now; answer once what was decided is committed."""
+        self._watch_leadership(now)
+        if self._image is None:
+            request.respond(not_controller(request))
+            return
+        outcome = self._handlers[request.api_key](now, request)
+        try:
+            self._write(now, outcome.records)
+        except NotLeader:
+            request.respond(not_controller(request))
+            return
+        self._parked.append(_Parked(self._image.last_offset, request, outcome.response))
+        self._answer_parked()
+
+    @property
+    def _deciding(self) -> MetadataImage:
+        assert self._image is not None, "only the active controller decides"
+        return self._image
+
+    def _register(self, now: int, request: ServerRequest) -> Outcome:
+        body = cast(BrokerRegistrationRequest, request.body)
+        return self._brokers.register(now, self._deciding, body, self._raft.end_offset)
+
+    def _heartbeat(self, now: int, request: ServerRequest) -> Outcome:
+        return self._brokers.heartbeat(now, self._deciding, cast(BrokerHeartbeatRequest, request.body))
+
+    def _alter_partition(self, now: int, request: ServerRequest) -> Outcome:
+        body = cast(AlterPartitionRequest, request.body)
+        return self._isr.alter_partition(self._deciding, body, request.api_version)
+
+    def _allocate_producer_ids(self, now: int, request: ServerRequest) -> Outcome:
+        return self._brokers.allocate_producer_ids(self._deciding, cast(AllocateProducerIdsRequest, request.body))
+
+    def _create_topics(self, now: int, request: ServerRequest) -> Outcome:
+        return self._topics.create(self._deciding, cast(CreateTopicsRequest, request.body))
+
+    def _delete_topics(self, now: int, request: ServerRequest) -> Outcome:
+        return self._topics.delete(self._deciding, cast(DeleteTopicsRequest, request.body))
+
+    def _create_partitions(self, now: int, request: ServerRequest) -> Outcome:
+        return self._topics.create_partitions(self._deciding, cast(CreatePartitionsRequest, request.body))
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def _write(self, now: int, records: Sequence[Message]) -> None:
+        """Append records and replay them at once; one batch unless they are too many for one."""
+        if not records:
+            return
+        size = self.config.records_max
+        batches = [records[at : at + size] for at in range(0, len(records), size)]
+        offset = self._raft.end_offset
+        self._raft.append(now, [[encode_record(record) for record in batch] for batch in batches])
+        for record in records:
+            self._deciding.replay(record, offset, self._raft.epoch)
+            offset += 1
+        self._written_at = now
+
+    # -- replay and leadership --------------------------------------------------------------------------------
+
+    def advance(self, now: int) -> None:
+        """Replay what is committed by now, and let go the responses that waited for it."""
+        self._watch_leadership(now)
+        for batch in self._raft.committed(self.committed.last_offset + 1):
+            if not batch.is_control:
+                for offset, value in enumerate(batch.values, batch.base_offset):
+                    self.committed.replay(decode_record(value), offset, batch.epoch)
+            self.committed.passed(batch.last_offset, batch.epoch)
+        self._activate_if_ready(now)
+        self._answer_parked()
+
+    def _answer_parked(self) -> None:
+        while self._parked and self._parked[0].offset <= self.committed.last_offset:
+            parked = self._parked.popleft()
+            if not parked.request.closed:
+                parked.request.respond(parked.response)
+
+    def _watch_leadership(self, now: int) -> None:
+        if self._active_epoch is not None and not (self._raft.is_leader and self._raft.epoch == self._active_epoch):
+            self._deactivate()
+
+    def _deactivate(self) -> None:
+        self._trace.event("controller", node=self.config.node_id, epoch=self._active_epoch, active=False)
+        self._image = None
+        self._active_epoch = None
+        parked, self._parked = self._parked, deque()
+        for one in parked:
+            if not one.request.closed:
+                one.request.respond(not_controller(one.request))
+
+    def _activate_if_ready(self, now: int) -> None:
+        """Lead, once all that earlier leaders committed is replayed (QC-23)."""
+        raft = self._raft
+        if self._active_epoch is not None or not raft.is_leader:
+            return
+        if self.committed.last_offset < raft.epoch_start_offset:
+            return
+        self._active_epoch = raft.epoch
+        self._image = self.committed.clone()
+        self._image.passed(raft.end_offset - 1, raft.epoch)
+        unfenced = [broker.id for broker in self._image.brokers.values() if not broker.fenced]
+        self._brokers.sessions.restart(now, unfenced)
+        self._written_at = now
+        self._trace.event("controller", node=self.config.node_id, epoch=raft.epoch, active=True)
+        if "metadata.version" not in self._image.features:
+            self._write(now, [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)])
+
+    # -- time -------------------------------------------------------------------------------------------------
+
+    def tick(self, now: int) -> None:
+        """Replay, fence who has fallen silent, keep the log moving."""
+        self.advance(now)
+        if self._image is None:
+            return
+        while self._brokers.sessions.deadline() <= now:
+            self._write(now, self._brokers.fence_silent(now, self._image))
+        if self._idle_at() <= now:
+            self._write(now, [NoOpRecord()])
+
+    def _idle_at(self) -> int:
+        return self._written_at + self.config.idle_interval if self.config.idle_interval > 0 else NEVER
+
+    def deadline(self) -> int:
+        """When `tick` is next due; in the past if something committed is not replayed, or leadership has changed."""
+        raft = self._raft
+        lost = self._active_epoch is not None and not (raft.is_leader and raft.epoch == self._active_epoch)
+        if lost or raft.high_watermark > self.committed.last_offset + 1:
+            return 0
+        if self._image is None:
+            return NEVER
+        return min(self._brokers.sessions.deadline(), self._idle_at())
+
+    def close(self, now: int) -> None:
+        """Stop deciding; what waits is answered NOT_CONTROLLER."""
+        if self._active_epoch is not None:
+            self._deactivate()

@@ -1,0 +1,45 @@
+"""Who has been heard of lately (FD-01, FD-04, FD-05). Monotonic time only: clock skew fences nobody.
+
+Sessions live in the memory of the active controller and nowhere else; a newly active one gives every unfenced broker
+a full session before it may find it silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+NEVER = 2**63 - 1
+
+
+class Sessions:
+    """The last sign of life of each broker that has a session."""
+
+    def __init__(self, timeout: int) -> None:
+        self._timeout = timeout
+        self._heard: dict[int, int] = {}
+
+    def restart(self, now: int, brokers: Iterable[int]) -> None:
+        """Begin anew, as if all these brokers had just been heard."""
+        self._heard = dict.fromkeys(brokers, now)
+
+    def heard(self, now: int, broker: int) -> None:
+        """A broker gave a sign of life. It moves to the end: the first is always the one silent for longest."""
+        self._heard.pop(broker, None)
+        self._heard[broker] = now
+
+    def end(self, broker: int) -> None:
+        self._heard.pop(broker, None)
+
+    def is_live(self, now: int, broker: int) -> bool:
+        heard = self._heard.get(broker)
+        return heard is not None and now < heard + self._timeout
+
+    def first_silent(self, now: int) -> int | None:
+        """The broker whose session ended first, None if all are live."""
+        for broker, heard in self._heard.items():
+            return broker if now >= heard + self._timeout else None
+        return None
+
+    def deadline(self) -> int:
+        """When the next session ends."""
+        return next((heard + self._timeout for heard in self._heard.values()), NEVER)

@@ -1,0 +1,26 @@
+"""What handling a request comes to: records to write and the response to give once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`records` are written as one batch where they fit one; without any, the response still waits its turn."""
+
+    response: Message
+    records: Sequence[Message] = ()
+
+
+class Refused(Exception):
+    """One item of a request cannot be done; becomes an error code and a message in its response."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
