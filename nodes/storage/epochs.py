@@ -92,10 +92,14 @@ class LeaderEpochCache:
             self._epochs.append(epoch)
             self._starts.append(start_offset)
 
-    def observe(self, epoch: int, start_offset: int) -> None:
-        """Record an epoch met in the log during recovery; the caller saves."""
-        if epoch >= 0 and (not self._epochs or epoch > self._epochs[-1]):
-            self._push(epoch, start_offset)
+    def observe(self, epoch: int, offset: int) -> None:
+        """Believe a batch met during recovery rather than the file; the caller saves.
+
+        They disagree if a power loss undid a truncation after the next epoch was assigned: the old records are back
+        where the file already says the new epoch begins.
+        """
+        if epoch >= 0 and self.epoch_of(offset) != epoch:
+            self._push(epoch, offset)
 
     def truncate_from_end(self, offset: int) -> None:
         """Forget epochs that begin at or after `offset` (rule 14), whether or not records were cut."""

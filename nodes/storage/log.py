@@ -457,7 +457,7 @@ class Log:
         self._drop_segments(0)
         self._segments.append(self._segment(offset, create=True))
         self.epochs.clear()
-        self._rebuild_producers()
+        self.producers.forget_all()
         self.durable_offset = min(self.durable_offset, offset)
 
     # -- durability and the end -----------------------------------------------------------------------------------

@@ -119,8 +119,11 @@ class ProducerStates:
         if len(batches) > BATCHES_KEPT:
             del batches[0]
 
-    def clear(self) -> None:
+    def forget_all(self) -> None:
+        """The log begins anew: no state, no snapshots."""
         self._states.clear()
+        for at in self.snapshots():
+            remove_if_there(self._disk, self._path(at))
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
@@ -152,12 +155,6 @@ class ProducerStates:
                 return at
             remove_if_there(self._disk, self._path(at))
         return None
-
-    def remove_snapshots_below(self, offset: int) -> None:
-        """Keep only what a rebuild may still need: the snapshots at or above `offset`."""
-        for at in self.snapshots():
-            if at < offset:
-                remove_if_there(self._disk, self._path(at))
 
     def _encode(self) -> bytes:
         out = bytearray()

@@ -1,0 +1,105 @@
+"""What the log answers to idempotent producers (rules 5 to 7)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from squall.harness.simulation.disk import SimDisk
+from squall.nodes.storage.errors import LogError
+from squall.nodes.storage.producers import ProducerStates
+
+LAST = (1 << 31) - 1
+PRODUCER = 42
+
+
+def states(disk: SimDisk | None = None) -> ProducerStates:
+    return ProducerStates(disk or SimDisk(Random(0)), "t-0")
+
+
+def fed(batches: list[tuple[int, int, int]], disk: SimDisk | None = None) -> ProducerStates:
+    """Batches of (epoch, first sequence, count), appended one after the other."""
+    made, offset = states(disk), 0
+    for epoch, sequence, count in batches:
+        made.update(PRODUCER, epoch, sequence, offset, offset + count - 1, 0)
+        offset += count
+    return made
+
+
+def verdict(made: ProducerStates, epoch: int, sequence: int, count: int) -> str | int:
+    """`new`, the error's name, or the first offset of the batch that this one repeats."""
+    try:
+        earlier = made.check(PRODUCER, epoch, sequence, count)
+    except LogError as refusal:
+        return refusal.kind
+    return "new" if earlier is None else earlier.first_offset
+
+
+SIX = [(3, at * 10, 10) for at in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("history", "batch", "answer"),
+    [
+        ([], (0, 0, 1), "new"),
+        ([], (5, 777, 3), "new"),  # nothing known of this producer: any sequence
+        ([(0, 0, 5)], (0, 5, 2), "new"),
+        ([(0, 0, 5)], (0, 0, 5), 0),
+        ([(0, 0, 5), (0, 5, 2)], (0, 5, 2), 5),
+        ([(0, 0, 5), (0, 5, 2)], (0, 0, 5), 0),  # the one before the last is remembered too
+        ([(0, 0, 5)], (0, 0, 4), "OUT_OF_ORDER_SEQUENCE_NUMBER"),  # same start, another length: no repetition
+        ([(0, 0, 5)], (0, 6, 1), "OUT_OF_ORDER_SEQUENCE_NUMBER"),  # a gap
+        ([(0, 0, 5)], (0, 4, 1), "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        (SIX, (3, 10, 10), 10),  # the fifth last
+        (SIX, (3, 0, 10), "OUT_OF_ORDER_SEQUENCE_NUMBER"),  # the sixth last is forgotten
+        ([(3, 0, 5)], (2, 5, 1), "INVALID_PRODUCER_EPOCH"),
+        ([(3, 0, 5)], (4, 0, 1), "new"),
+        ([(3, 0, 5)], (4, 5, 1), "OUT_OF_ORDER_SEQUENCE_NUMBER"),  # a new epoch begins at 0
+        ([(3, 0, 5), (4, 0, 1)], (4, 0, 1), 5),
+        ([(3, 0, 5), (4, 0, 1)], (4, 0, 5), "OUT_OF_ORDER_SEQUENCE_NUMBER"),  # of the old epoch nothing is left
+        ([(0, LAST - 1, 2)], (0, 0, 1), "new"),  # 2^31-1 is followed by 0
+        ([(0, LAST - 1, 2)], (0, LAST + 1, 1), "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        ([(0, LAST - 1, 5)], (0, 3, 1), "new"),  # the batch itself wraps: last sequence 2
+        ([(0, LAST - 1, 5)], (0, LAST - 1, 5), 0),
+        ([(0, LAST - 1, 5)], (0, 2, 1), "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+    ],
+)
+def test_a_batch_is_new_repeated_or_refused(
+    history: list[tuple[int, int, int]], batch: tuple[int, int, int], answer: str | int
+) -> None:
+    assert verdict(fed(history), *batch) == answer
+
+
+def test_a_snapshot_holds_everything() -> None:
+    disk = SimDisk(Random(1))
+    fed(SIX, disk).take_snapshot(60)
+    again = states(disk)
+    assert again.restore(60) == 60
+    assert [verdict(again, 3, at * 10, 10) for at in range(1, 6)] == [10, 20, 30, 40, 50]
+    assert verdict(again, 3, 60, 1) == "new"
+
+
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one() -> None:
+    disk = SimDisk(Random(1))
+    fed(SIX[:1], disk).take_snapshot(10)
+    fed(SIX, disk).take_snapshot(60)
+    disk.open("t-0/00000000000000000060.snapshot")._content.data[20] ^= 1
+    again = states(disk)
+    assert again.restore(60) == 10
+    assert verdict(again, 3, 10, 10) == "new"
+    assert again.snapshots() == [10]
+
+
+def test_snapshots_above_the_log_end_are_deleted() -> None:
+    disk = SimDisk(Random(1))
+    made = fed(SIX, disk)
+    for offset in (10, 30, 60):
+        made.take_snapshot(offset)
+    assert states(disk).restore(45) == 30
+    assert made.snapshots() == [10, 30]
+
+
+def test_without_a_snapshot_nothing_is_known() -> None:
+    made = fed(SIX)
+    assert made.restore(60) is None and len(made) == 0
