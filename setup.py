@@ -8,11 +8,7 @@ from setuptools import find_packages, setup
 
 ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
 
-packages = [
-    f"squall.{room}" + (f".{inner}" if inner else "")
-    for room in ROOMS
-    for inner in ("", *find_packages(room))
-]
+packages = [f"squall.{room}" + (f".{inner}" if inner else "") for room in ROOMS for inner in ("", *find_packages(room))]
 
 setup(
     packages=packages,

@@ -52,11 +52,11 @@ class Kernel(asyncio.AbstractEventLoop):
 
     # -- scheduling -------------------------------------------------------------------------------------------
 
-    def at(self, when: int, callback: Callable[..., None], *arguments: object) -> asyncio.Handle:
+    def at(self, when: int, callback: Callable[..., object], *arguments: object) -> asyncio.Handle:
         """Run `callback` at virtual time `when` (microseconds; the past counts as now)."""
         return self._push(max(when, self.now), callback, arguments, None)
 
-    def after(self, delay: int, callback: Callable[..., None], *arguments: object) -> asyncio.Handle:
+    def after(self, delay: int, callback: Callable[..., object], *arguments: object) -> asyncio.Handle:
         """Run `callback` in `delay` microseconds."""
         return self.at(self.now + delay, callback, *arguments)
 
@@ -118,7 +118,7 @@ class Kernel(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self.now / MICROSECONDS
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         return self._push(self.now, callback, args, context or copy_context())
 
     def call_later(
@@ -126,7 +126,7 @@ class Kernel(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         return self._push(self.now + max(0, round(delay * MICROSECONDS)), callback, args, context or copy_context())
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]
         return self._push(max(self.now, round(when * MICROSECONDS)), callback, args, context or copy_context())
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

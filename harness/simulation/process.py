@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from squall.harness.simulation.disk import CrashNow, SimDisk
 from squall.harness.simulation.kernel import Kernel
 from squall.harness.simulation.network import ConnectionEnd, SimNetwork
-from squall.nodes.node.node import Close, Connect, Node, Pause, Resume, Send
+from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
+from squall.nodes.node.node import Node
 from squall.nodes.ports import Trace
 
 NEVER = 2**63 - 1

@@ -1,0 +1,296 @@
+"""One simulated run, and many: the suite's workload, faults and checks in virtual time.
+
+The course is that of `harness/run.py`: cluster whole → load under faults → heal → final reads → checks. What differs is
+the world, and that an observer checks the invariants as the run goes. After the load everything is healed and the
+cluster must become whole and serve the final reads: a system that is safe because it stands still has failed too.
+
+A scenario's own `nemesis` is used as it stands; with `swarm` each seed draws its faults. `SimResult.digest` hashes all
+that was delivered, in order: equal for equal (scenario, seed), on any machine and under any PYTHONHASHSEED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
+from squall.harness.interpreter import Interpreter
+from squall.harness.recording import Recorder
+from squall.harness.simulation.invariants import InvariantBroken, Observer
+from squall.harness.simulation.judge import judge
+from squall.harness.simulation.swarm import Swarm, draw_swarm
+from squall.harness.simulation.world import ClusterShape, SimWorld
+from squall.harness.suite import Scenario, TopicOptions
+from squall.nemesis.evidence import heal_all
+from squall.nemesis.runner import NemesisEvent, NemesisRunner
+from squall.nemesis.schedule import build_schedule
+from squall.nodes.mutants import Mutants
+from squall.workloads.clients.admin import NativeAdmin
+from squall.workloads.clients.client import Client, Topic
+from squall.workloads.clients.native import NativeKit
+from squall.workloads.log import LogWorkload, Shard, final_states
+from squall.workloads.operation import MARKER, OK, SEND, Event
+
+READY_SECONDS = 60.0
+DRAIN_SECONDS = 15.0
+RUN_ID = "00000000-0000-4000-8000-{:012d}"
+
+
+@dataclass(frozen=True)
+class SimOptions:
+    """What a simulation does beyond its scenario. `mutants` are added to the scenario's."""
+
+    swarm: bool = True
+    mutants: tuple[str, ...] = ()
+    keep: Path | None = None
+
+
+@dataclass(frozen=True)
+class SimResult:
+    """What came of one seed. `problem` says why it is not valid; `broken` names invariant or anomaly."""
+
+    seed: int
+    verdict: str
+    digest: str
+    broken: tuple[str, ...] = ()
+    problem: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
+
+
+class _SimClock:
+    """The history's clock in simulation; see `workloads.ports.Clock`."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+
+    def now_ns(self) -> int:
+        return self._world.now_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Simulation:
+    """One scenario with one seed. Use it once."""
+
+    def __init__(self, scenario: Scenario, seed: int, options: SimOptions, directory: Path) -> None:
+        cluster = scenario.cluster
+        self.scenario = scenario
+        self.seed = seed
+        self.options = options
+        self.directory = directory
+        shape = ClusterShape(
+            controllers=cluster.controllers,
+            brokers=cluster.brokers,
+            config={key: _text(value) for key, value in cluster.config.items()},
+            mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
+        )
+        self.observer = Observer()
+        self.world = SimWorld(shape, seed, topics=scenario.topics, on_iteration=self.observer.look)
+        self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
+        self.clock = _SimClock(self.world)
+        self.workload = LogWorkload(scenario.workload, scenario.topics)
+        self.recorder = Recorder.open(
+            directory,
+            RUN_ID.format(seed),
+            0,
+            acks=scenario.workload.acks,
+            idempotent=scenario.workload.idempotent and scenario.workload.acks == "all",
+        )
+        self.faults: list[str] = []
+        self.fault_counts: dict[str, int] = {}
+        self.final_read = ""
+        self.load_started = 0
+        self.load_ended = 0
+
+    def run(self) -> None:
+        """To the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
+        try:
+            self.world.kernel.run_until_complete(self._run())
+        finally:
+            self.recorder.close()
+
+    async def _run(self) -> None:
+        scenario, world = self.scenario, self.world
+        world.start()
+        admin = NativeAdmin(
+            world.connector(),
+            world.bootstrap(),
+            [(place.address, place.port) for place in world.places if place.role == "controller"],
+        )
+        topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
+        await create_topics(admin, topics, READY_SECONDS)
+        await await_whole(admin, scenario.cluster.brokers, scenario.topics, READY_SECONDS)
+        await self._load()
+        await heal_all(world.hosts)
+        for process in world.processes.values():
+            process.start()
+        await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
+        await self._final_reads()
+        await admin.close()
+
+    async def _load(self) -> None:
+        shard = self.workload.shard(0, 1)
+        interpreter, clients = await self._interpreter(shard)
+        loop = asyncio.get_running_loop()
+        self.load_started = self.clock.now_ns()
+        loading = loop.create_task(interpreter.run())
+        nemesis = loop.create_task(self._nemesis())
+        await asyncio.sleep(self.scenario.time.load)
+        await nemesis
+        interpreter.stop()
+        await loading
+        self.load_ended = self.clock.now_ns()
+        for client in clients:
+            await client.close()
+
+    async def _nemesis(self) -> None:
+        if self.options.swarm:
+            view = self.world.cluster
+            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.load)
+            self.faults = [str(fault) for fault in faults]
+            swarm = Swarm(self.world, faults)
+            await swarm.run()
+            self.fault_counts = swarm.counts
+            return
+        schedule = build_schedule(self.scenario.nemesis, self.scenario.time.load, self.seed)
+        runner = NemesisRunner(
+            schedule,
+            self.world.hosts,
+            self.world.cluster,
+            now_ns=self.clock.now_ns,
+            sleep=self.clock.sleep,
+            report=self._reported,
+            ports=self.world.ports(),
+        )
+        await runner.run()
+
+    def _reported(self, event: NemesisEvent) -> None:
+        seconds = (event.at_ns - self.load_started) / 1e9
+        self.faults.append(f"{seconds:7.3f} s  {event.kind} {', '.join(event.targets)} {event.phase} {event.text}")
+        if event.phase == "proven":
+            self.fault_counts[event.kind] = self.fault_counts.get(event.kind, 0) + 1
+
+    async def _final_reads(self) -> None:
+        interpreter, clients = await self._interpreter(self.workload.final_shard())
+        states = final_states(await interpreter.run())
+        unfinished = [f"{one.topic}-{one.partition}" for one in states if not one.complete]
+        self.final_read = f"incomplete: {', '.join(unfinished)}" if unfinished else "complete"
+        for client in clients:
+            await client.close()
+        if unfinished:
+            raise ClusterNotReady(f"final reads did not complete on {', '.join(unfinished)}")
+
+    async def _interpreter(self, shard: Shard) -> tuple[Interpreter, list[Client]]:
+        kit = NativeKit(self.world.connector(), tuple(self.world.bootstrap()), self.clock)
+        clients: dict[int, Client] = {}
+        numbers: dict[int, int] = {}
+        opened: list[Client] = []
+        for plan in shard.clients:
+            client = kit.client(plan)
+            await client.open()
+            await client.setup()
+            opened.append(client)
+            for thread in plan.threads:
+                clients[thread], numbers[thread] = client, plan.client
+        interpreter = Interpreter(
+            shard.generator,
+            clients,
+            numbers,
+            clock=self.clock,
+            record=self._record,
+            total_threads=self.workload.total_threads,
+            drain=DRAIN_SECONDS,
+        )
+        return interpreter, opened
+
+    def _record(self, event: Event) -> None:
+        self.recorder.record(event)
+        operation, completion = event.operation, event.completion
+        if completion is None or completion.type != OK or completion.offset is None:
+            return
+        if operation.f == MARKER or (operation.f == SEND and self.scenario.workload.acks == "all"):
+            assert operation.topic is not None and operation.partition is not None
+            self.observer.acknowledged(operation.topic, operation.partition, completion.offset)
+
+    def counts(self) -> dict[str, int]:
+        """What happened, in numbers, for the summary of many seeds."""
+        sightings = self.observer.sightings
+        return {
+            "acknowledged": sightings.acknowledged,
+            "elections": sightings.quorum_leaders,
+            "leader changes": sightings.partition_leaders,
+            "ISR changes": sightings.isr_changes,
+            "crashes": sum(process.crashes for process in self.world.processes.values()),
+            "resets": self.world.network.resets,
+            "frames": self.world.network.frames_delivered,
+            "events": self.world.kernel.events_run,
+            **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
+        }
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _topic(name: str, options: TopicOptions) -> Topic:
+    settings = {"min.insync.replicas": str(options.min_insync_replicas)}
+    settings |= {key: str(value) for key, value in options.config.items()}
+    return Topic(name, options.partitions, options.replication_factor, tuple(settings.items()))
+
+
+def simulate(scenario: Scenario, seed: int, options: SimOptions = SimOptions()) -> SimResult:
+    """Run one seed and judge it. Never raises for what the nodes do: a crash of theirs is a result too."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="squall-simulation-") as scratch:
+        directory = options.keep / f"seed-{seed}" if options.keep is not None else Path(scratch)
+        directory.mkdir(parents=True, exist_ok=True)
+        simulation = Simulation(scenario, seed, options, directory)
+        broken: tuple[str, ...] = ()
+        problem, verdict = "", ""
+        try:
+            simulation.run()
+        except InvariantBroken as breach:
+            verdict, broken, problem = "invalid", (breach.name,), str(breach)
+        except ClusterNotReady as trouble:
+            verdict, broken, problem = "invalid", ("LIVENESS",), str(trouble)
+        except Exception as trouble:
+            where = traceback.format_exc(limit=-4)
+            verdict, broken, problem = "invalid", ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{where}"
+        if not verdict:
+            judged = judge(simulation, directory)
+            verdict, broken, problem = judged.verdict, judged.anomalies, judged.reason
+        return SimResult(
+            seed=seed,
+            verdict=verdict,
+            digest=simulation.world.network.digest,
+            broken=broken,
+            problem=problem,
+            counts=simulation.counts(),
+            faults=tuple(simulation.faults),
+            simulated_s=simulation.world.kernel.now / 1e6,
+            wall_s=time.monotonic() - started,
+        )
+
+
+def simulate_many(
+    scenario: Scenario, seeds: Sequence[int], options: SimOptions = SimOptions(), *, processes: int = 1
+) -> Iterator[SimResult]:
+    """Run many seeds over some processes; results come as they are ready."""
+    if processes <= 1 or len(seeds) == 1:
+        yield from (simulate(scenario, seed, options) for seed in seeds)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        pending = {pool.submit(simulate, scenario, seed, options): seed for seed in seeds}
+        for future in as_completed(pending):
+            yield future.result()

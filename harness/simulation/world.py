@@ -1,0 +1,198 @@
+"""A simulated cluster: hosts with nodes, a network, clients, all in one kernel; fulfils `harness.world.World`.
+
+Names, node ids, ports and configurations are those of a lab of the same size, so a suite means the same in both
+worlds. Everything random comes from streams keyed by the run's seed and the name of what draws from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
+from squall.harness.simulation.agent import SimHost
+from squall.harness.simulation.connector import SimConnector
+from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.kernel import Kernel
+from squall.harness.simulation.network import SimNetwork
+from squall.harness.simulation.process import SimProcess, SimWallClock
+from squall.nodes.config import NodeConfig
+from squall.nodes.metadata.image import PartitionRegistration
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.node.node import Node
+from squall.nodes.ports import NullTrace, Trace
+
+CLIENT_ADDRESS = "10.0.0.200"
+
+
+@dataclass(frozen=True)
+class ClusterShape:
+    """What is simulated: how many of each, Kafka's configuration, seeded bugs."""
+
+    controllers: int = 3
+    brokers: int = 3
+    config: Mapping[str, str] = field(default_factory=dict)
+    mutants: Mutants = HEALTHY
+
+
+@dataclass(frozen=True)
+class SimPlace:
+    """One simulated node: its host's name and address, its id and role."""
+
+    name: str
+    address: str
+    node_id: int
+    role: str
+
+    @property
+    def port(self) -> int:
+        return BROKER_PORT if self.role == "broker" else CONTROLLER_PORT
+
+    @property
+    def listener(self) -> str:
+        return "PLAINTEXT" if self.role == "broker" else "CONTROLLER"
+
+
+def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
+    """Controllers c1 …, then brokers b1 …"""
+    controllers = tuple(
+        SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, "controller")
+        for number in range(shape.controllers)
+    )
+    brokers = tuple(
+        SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, "broker")
+        for number in range(shape.brokers)
+    )
+    return controllers + brokers
+
+
+def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterShape) -> dict[str, str]:
+    """The node's configuration, by Kafka's names."""
+    voters = ",".join(f"{one.node_id}@{one.address}:{one.port}" for one in places if one.role == "controller")
+    properties = {
+        "process.roles": place.role,
+        "node.id": str(place.node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{place.listener}://{place.address}:{place.port}",
+        "log.dirs": "data",
+    }
+    if place.role == "broker":
+        properties["advertised.listeners"] = properties["listeners"]
+        properties["inter.broker.listener.name"] = "PLAINTEXT"
+    return properties | dict(shape.config)
+
+
+class SimWorld:
+    """The cluster of one run. `on_iteration` sees every process between two of its turns."""
+
+    def __init__(
+        self,
+        shape: ClusterShape,
+        seed: object,
+        *,
+        topics: Mapping[str, int],
+        trace: Trace | None = None,
+        on_iteration: Callable[[SimProcess], None] | None = None,
+    ) -> None:
+        self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
+        self.network = SimNetwork(self.kernel, Random(f"{seed}/network"))
+        self.places = places_of(shape)
+        self.processes: dict[str, SimProcess] = {}
+        self.sim_hosts: dict[str, SimHost] = {}
+        addresses = {place.name: place.address for place in self.places} | {"clients": CLIENT_ADDRESS}
+        for place in self.places:
+            config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
+            process = SimProcess(
+                place.name,
+                place.address,
+                {place.port: place.listener},
+                kernel=self.kernel,
+                network=self.network,
+                disk=SimDisk(Random(f"{seed}/{place.name}/disk")),
+                factory=node_factory(config, shape.mutants),
+                trace=trace or NullTrace(),
+                seed=seed,
+                on_iteration=on_iteration,
+            )
+            self.processes[place.name] = process
+            self.sim_hosts[place.name] = SimHost(process, kernel=self.kernel, network=self.network, addresses=addresses)
+        for host in self.sim_hosts.values():
+            host.meet(self.sim_hosts)
+        self.cluster = SimClusterView(self.places, self.processes, topics)
+
+    @property
+    def hosts(self) -> Mapping[str, SimHost]:
+        return self.sim_hosts
+
+    def start(self) -> None:
+        """Start every node."""
+        for process in self.processes.values():
+            process.start()
+
+    def now_ns(self) -> int:
+        return self.kernel.now * 1000
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def connector(self) -> SimConnector:
+        return SimConnector(self.network, CLIENT_ADDRESS)
+
+    def bootstrap(self) -> list[tuple[str, int]]:
+        return [(place.address, place.port) for place in self.places if place.role == "broker"]
+
+    def ports(self) -> dict[str, int]:
+        return {place.name: place.port for place in self.places}
+
+
+def node_factory(config: NodeConfig, mutants: Mutants) -> Callable[..., Node]:
+    """Makes incarnations of one node."""
+
+    def make(*, disk: SimDisk, clock: SimWallClock, rng: Random, trace: Trace, now: int) -> Node:
+        return Node(config, disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants)
+
+    return make
+
+
+class SimClusterView:
+    """Who leads what, read from the nodes themselves; fulfils `nemesis.ports.ClusterView`.
+
+    The view is that of the best informed running node, as an admin client that asks everybody would get it.
+    """
+
+    def __init__(
+        self, places: tuple[SimPlace, ...], processes: Mapping[str, SimProcess], topics: Mapping[str, int]
+    ) -> None:
+        self.brokers = tuple(place.name for place in places if place.role == "broker")
+        self.controllers = tuple(place.name for place in places if place.role == "controller")
+        self.topics = topics
+        self._names = {place.node_id: place.name for place in places}
+        self._processes = processes
+
+    def _running(self) -> list[Node]:
+        return [one.node for one in self._processes.values() if one.node is not None and not one.paused]
+
+    async def active_controller(self) -> str | None:
+        leaders = [node for node in self._running() if node.raft.is_leader]
+        if not leaders:
+            return None
+        newest = max(leaders, key=lambda node: node.raft.leader_and_epoch[1])
+        return self._names[newest.config.node_id]
+
+    async def leader(self, topic: str, partition: int) -> str | None:
+        found = self._registration(topic, partition)
+        return None if found is None else self._names.get(found.leader)
+
+    async def in_sync(self, topic: str, partition: int) -> list[str]:
+        found = self._registration(topic, partition)
+        return [] if found is None else [self._names[node_id] for node_id in found.isr]
+
+    def _registration(self, topic: str, partition: int) -> PartitionRegistration | None:
+        images = [node.image for node in self._running()]
+        if not images:
+            return None
+        newest = max(images, key=lambda image: image.last_offset)
+        return newest.partition(topic, partition)
