@@ -121,7 +121,7 @@ class Kernel(asyncio.AbstractEventLoop):
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         return self._push(self.now, callback, args, context or copy_context())
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self._push(self.now + max(0, round(delay * MICROSECONDS)), callback, args, context or copy_context())
