@@ -119,7 +119,7 @@ class LoadWorkers:
         self.latest: list[dict[str, Any]] = [{} for _ in pipes]
         self.recent: list[int] = []
         self.readers: list[asyncio.Task[None]] = []
-        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failure: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def open(self) -> list[dict[str, Any]]:
         """Connect all clients; what each worker says about itself."""
@@ -202,7 +202,7 @@ class LoadWorkers:
 
     async def _answer(self, index: int, kind: str, seconds: float) -> dict[str, Any]:
         """The next report of that kind of one worker. Raises WorkerFailed."""
-        wanted = asyncio.ensure_future(self.reports[index].get())
+        wanted: asyncio.Future[Any] = asyncio.ensure_future(self.reports[index].get())
         await asyncio.wait({wanted, self.failure}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not wanted.done():
             wanted.cancel()

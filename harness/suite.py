@@ -47,9 +47,9 @@ class _Part(BaseModel):
 class TopicOptions(_Part):
     """A topic of the cluster under test."""
 
-    partitions: int = Field(8, ge=1, le=10_000)
-    replication_factor: int = Field(3, ge=1, le=100)
-    min_insync_replicas: int = Field(2, ge=1, le=100)
+    partitions: int = Field(default=8, ge=1, le=10_000)
+    replication_factor: int = Field(default=3, ge=1, le=100)
+    min_insync_replicas: int = Field(default=2, ge=1, le=100)
     config: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -81,13 +81,13 @@ Mutant = Annotated[str, AfterValidator(_known_mutant)]
 class ClusterOptions(_Part):
     """What is deployed: how many nodes in a lab, which topics, Kafka's configuration, seeded bugs."""
 
-    controllers: int = Field(3, ge=1, le=20, description="controllers of a local lab")
-    brokers: int = Field(3, ge=1, le=50, description="brokers of a local lab")
+    controllers: int = Field(default=3, ge=1, le=20, description="controllers of a local lab")
+    brokers: int = Field(default=3, ge=1, le=50, description="brokers of a local lab")
     topics: Mapping[TopicName, TopicOptions] = Field(default_factory=lambda: {"events": TopicOptions()})
     config: Mapping[str, str | int | float | bool] = Field(
         default_factory=dict, description="Kafka configuration of every node, by Kafka's names"
     )
-    mutants: tuple[Mutant, ...] = Field((), description="documented bugs to switch on; see `squall mutants`")
+    mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
 
     @model_validator(mode="after")
     def _topics(self) -> ClusterOptions:
@@ -99,8 +99,8 @@ class ClusterOptions(_Part):
 class TimeOptions(_Part):
     """How long things take."""
 
-    load: Duration = Field(60.0, description="seconds of load under faults")
-    settle: Duration = Field(10.0, description="the longest the cluster may take to recover after healing")
+    load: Duration = Field(default=60.0, description="seconds of load under faults")
+    settle: Duration = Field(default=10.0, description="the longest the cluster may take to recover after healing")
 
 
 def _expectation(value: Any) -> Any:
@@ -149,20 +149,22 @@ class Scenario(_Part):
 
     scenario: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="its name, lower-case")]
     description: str = ""
-    covers: tuple[str, ...] = Field((), description="requirement ids, see docs/requirements.md")
+    covers: tuple[str, ...] = Field(default=(), description="requirement ids, see docs/requirements.md")
     cluster: ClusterOptions = ClusterOptions()
     workload: LogOptions = LogOptions()
     nemesis: tuple[NemesisEntry, ...] = ()
-    fault_free: bool = Field(False, description="this scenario has no faults, and needs no evidence of any")
+    fault_free: bool = Field(default=False, description="this scenario has no faults, and needs no evidence of any")
     idle_nemesis: bool = Field(
         False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = CHECKS
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
-    repeat: int = Field(1, ge=1, le=1000, description="run it so many times, each with the next seed")
-    seeds: tuple[int, ...] = Field((), description="run it once with each of these seeds")
-    min_acknowledged: int = Field(1000, ge=1, description="fewer acknowledged sends than this prove nothing: unknown")
+    repeat: int = Field(default=1, ge=1, le=1000, description="run it so many times, each with the next seed")
+    seeds: tuple[int, ...] = Field(default=(), description="run it once with each of these seeds")
+    min_acknowledged: int = Field(
+        default=1000, ge=1, description="fewer acknowledged sends than this prove nothing: unknown"
+    )
 
     @model_validator(mode="after")
     def _sensible(self) -> Scenario:

@@ -169,7 +169,8 @@ class Testbed:
         if self._admin is not None:
             await self._admin.close()
         await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
-        await asyncio.to_thread(lambda: [remote.close() for remote in self.remotes.values()])
+        for remote in self.remotes.values():
+            await asyncio.to_thread(remote.close)
 
 
 async def heal_hosts(inventory: Inventory, network: Network) -> dict[str, str]:

@@ -61,14 +61,14 @@ class LogOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Literal["log"] = "log"
-    producers: int = Field(4, ge=1, le=64, description="producing clients")
-    consumers: int = Field(4, ge=0, le=64, description="consuming clients; each reads every topic-partition")
-    rate: PerSecond = Field(1000.0, description="sends per second over all producers, e.g. 2000/s")
-    acks: Literal["all", "1", "0"] = Field("all", description="acknowledgements the producers ask for")
-    idempotent: bool = Field(True, description="idempotent producers; needs acks: all")
-    record_size: int = Field(100, ge=16, le=900_000, description="bytes of a record's value")
-    in_flight: int = Field(8, ge=1, le=1000, description="processes of one producer per topic-partition")
-    final_timeout: float = Field(60.0, gt=0, description="seconds the final reads may take")
+    producers: int = Field(default=4, ge=1, le=64, description="producing clients")
+    consumers: int = Field(default=4, ge=0, le=64, description="consuming clients; each reads every topic-partition")
+    rate: PerSecond = Field(default=1000.0, description="sends per second over all producers, e.g. 2000/s")
+    acks: Literal["all", "1", "0"] = Field(default="all", description="acknowledgements the producers ask for")
+    idempotent: bool = Field(default=True, description="idempotent producers; needs acks: all")
+    record_size: int = Field(default=100, ge=16, le=900_000, description="bytes of a record's value")
+    in_flight: int = Field(default=8, ge=1, le=1000, description="processes of one producer per topic-partition")
+    final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ class Client(Protocol):
 class ClientKit(Protocol):
     """A kind of client library: makes clients from plans."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def client(self, plan: ClientPlan) -> Client: ...
 

@@ -370,10 +370,11 @@ def sort_out(messages: list[Message]) -> list[Arrival]:
         if arrival is None:
             arrival = found[topic, partition] = ((topic, partition), [], [], None, False)
         error = message.error()
-        if error is None:
-            arrival[1].append(message.offset())
+        offset = message.offset()
+        if error is None and offset is not None:
+            arrival[1].append(offset)
             arrival[2].append(decode_value(message.value()))
-        else:
+        elif error is not None:
             restart = arrival[4] or error.code() in RESTARTING
             found[topic, partition] = (
                 *arrival[:3],
