@@ -132,8 +132,12 @@ class Pipe:
     def say(self, text: str) -> None:
         os.write(self.writer, text.encode() + b"\n")
 
-    def hear(self, seconds: float, what: str) -> str:
+    def only_hear(self) -> None:
+        """Let go of the speaking end, so that only the child's death can end the pipe; children forked later do not
+        get it either."""
         os.close(self.writer)
+
+    def hear(self, seconds: float, what: str) -> str:
         if not select.select([self.reader], [], [], seconds)[0]:
             raise TimeoutError(f"{what} said nothing for {seconds:g} s")
         text = os.read(self.reader, 4096).decode().strip()
@@ -191,6 +195,7 @@ def start_lab(plan: dict[str, Any]) -> int:
     pipe = Pipe()
     KERNEL.unshare(CLONE_NEWPID)
     holder = fork(lambda: run_lab_init(plan, pipe), name="squall-lab", dies_with_parent=True)
+    pipe.only_hear()
     answer = pipe.hear(60, "the lab's init")
     if answer != "ready":
         raise RuntimeError(answer)
@@ -242,24 +247,28 @@ def ip(*commands: str) -> None:
 
 def start_hosts(plan: dict[str, Any]) -> None:
     """Fork all hosts, plug them into the switch with one `ip` call, let them go on, await their sshd."""
-    plugs: list[Pipe] = []
+    waiting: list[tuple[Pipe, Pipe]] = []
     cables: list[str] = []
     for number, host in enumerate(plan["hosts"], start=1):
-        created, plugged = Pipe(), Pipe()
-        fork(partial(enter_host, plan, host, created, plugged), name="squall-entry", dies_with_parent=True)
+        created, plugged, up = Pipe(), Pipe(), Pipe()
+        fork(partial(enter_host, plan, host, created, plugged, up), name="squall-entry", dies_with_parent=True)
         os.close(plugged.reader)
+        created.only_hear()
+        up.only_hear()
         init = created.hear(20, f"host {host['name']}")
         cables += [
             f"link add v{number} type veth peer name eth0 netns {init}",
             f"link set v{number} master br0",
             f"link set v{number} up",
         ]
-        plugs.append(plugged)
+        waiting.append((plugged, up))
     ip(*cables)
-    for plugged in plugs:
+    for plugged, _ in waiting:
         plugged.say("plugged in")
         os.close(plugged.writer)
-    for host in plan["hosts"]:
+    for host, (_, up) in zip(plan["hosts"], waiting, strict=True):
+        # Only now: a connection tried before the interface is up would cost a second of ARP's patience.
+        up.hear(20, f"host {host['name']}")
         await_sshd(host["address"], host["name"])
 
 
@@ -292,19 +301,20 @@ def reap_for_ever(vital: int | None = None) -> NoReturn:
 # --- One host -------------------------------------------------------------------------------------------------
 
 
-def enter_host(plan: dict[str, Any], host: dict[str, Any], created: Pipe, plugged: Pipe) -> NoReturn:
+def enter_host(plan: dict[str, Any], host: dict[str, Any], created: Pipe, plugged: Pipe, up: Pipe) -> NoReturn:
     """Make the host's namespaces, fork its init into them and be gone."""
     KERNEL.unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
-    init = fork(partial(run_host_init, plan, host, plugged), name="squall-host", dies_with_parent=False)
+    init = fork(partial(run_host_init, plan, host, plugged, up), name="squall-host", dies_with_parent=False)
     created.say(str(init))
     os._exit(0)
 
 
-def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe) -> NoReturn:
+def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe, up: Pipe) -> NoReturn:
     """Pid 1 of a lab host: build its root, bring its interface up, start sshd, reap."""
     os.setsid()
     socket.sethostname(host["name"])
     build_root(plan, host)
+    plugged.only_hear()
     plugged.hear(20, "the switch")
     ip(
         "link set lo up",
@@ -314,6 +324,7 @@ def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe) -> 
     )
     limit_what_programs_may_do()
     sshd = start_sshd()
+    up.say("up")
     os.closerange(3, OPEN_FILES)
     reap_for_ever(vital=sshd)
 
