@@ -71,8 +71,6 @@ def encode(message: Message, version: int) -> list[Buffer]:
     try:
         encoder_of(cls, version)(message, out.append)
         return _coalesced(out) if carries_records(cls, version) else [b"".join(out)]
-    except ProtocolError:
-        raise
     except (struct.error, TypeError, AttributeError, ValueError) as trouble:
         raise ProtocolError(f"{cls.__name__} v{version}: cannot be encoded: {trouble}") from trouble
 
@@ -96,8 +94,6 @@ def decode_from(cls: type[Decoded], version: int, view: memoryview, position: in
     key: Any = cls
     try:
         return decoder_of(key, version)(view, position, len(view))
-    except ProtocolError as trouble:
-        raise ProtocolError(f"{cls.__name__} v{version}: {trouble}") from trouble
     except (struct.error, IndexError, ValueError, OverflowError, MemoryError) as trouble:
         raise ProtocolError(f"{cls.__name__} v{version}: {trouble}") from trouble
 

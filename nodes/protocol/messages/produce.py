@@ -43,7 +43,7 @@ class PartitionProduceResponse(Message):
     index: int = int32()
     error_code: int = int16()
     base_offset: int = int64()
-    log_append_time: int = int64(default=-1)
+    log_append_time_ms: int = int64(default=-1)
     log_start_offset: int = int64(default=-1, versions="5+")
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, versions="8+")
     error_message: str | None = string(default=None, versions="8+", nullable="8+")
