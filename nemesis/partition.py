@@ -27,6 +27,7 @@ class NetworkPartition:
         self._context = context
         self._nodes = members("nodes", context.cluster)
         self._grudge: Grudge = {}
+        self._isolated: tuple[str, ...] = ()
         self._from_everyone: tuple[str, ...] = ()
         self._open = False
         self._observations = 0
@@ -36,6 +37,7 @@ class NetworkPartition:
         if isinstance(options, Isolate):
             target = await self._resolved(options.target)
             self._grudge = grudges.isolated(target.hosts, self._nodes)
+            self._isolated = target.hosts
             self._from_everyone = target.hosts if options.cut_from == "everyone" else ()
             return target
         if isinstance(options, OneWay):
@@ -120,11 +122,11 @@ class NetworkPartition:
         return None
 
     def told(self, during: Facts) -> str:
-        sides = [
-            f"{listener} deaf to {len(sources)} of {len(self._nodes) - 1}"
-            for listener, sources in sorted(self._grudge.items())
-        ]
-        return "; ".join(sides[:3]) + (f"; … {len(sides)} hosts in all" if len(sides) > 3 else "")
+        others = len(self._nodes) - 1
+        for listener, sources in self._grudge.items():
+            if len(self._grudge) == 1 or (self.kind == "isolate" and listener in self._isolated):
+                return f"deaf to {len(sources)} of {others}"
+        return f"{len(pairs_of(self._grudge))} of {len(self._nodes) * others} directions silent"
 
     def cuts(self) -> Grudge:
         return self._grudge

@@ -2,7 +2,7 @@
 
 Evidence is a fresh look at the process table (`proc.status`: state, pid, start time), not the reply of the verb
 that sent the signal, and where the node's port is known a connection from another host, which a dead process
-refuses. A killed process has come back only when it runs under another pid and start time.
+refuses.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ def why_not_killed(host: str, before: Facts, during: Facts) -> str | None:
     return None
 
 
-def why_not_back(host: str, before: Facts, after: Facts) -> str | None:
-    """Why these two looks do not show that a killed process is back; None if they do."""
+def why_not_back(host: str, after: Facts) -> str | None:
+    """Why this look does not show that a killed process is back; None if it does."""
     if after["state"] != "running":
         return f"{host}: the process is {after['state']}"
-    if same_process(before, after):
-        return f"{host}: it is still the process of before, pid {after['pid']}"
     if after.get("port") == "refused":  # silence may be another fault's doing
         return f"{host}: its port does not accept connections yet"
     return None
@@ -92,7 +90,7 @@ class KillProcess(_ProcessFault):
         return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
-        return first_reason([why_not_back(host, before[host], after[host]) for host in self._targets])
+        return first_reason([why_not_back(host, after[host]) for host in self._targets])
 
     def told(self, during: Facts) -> str:
         return "process gone"
@@ -180,7 +178,7 @@ class KillLaggingLeader:
         asleep = [name for name in self._followers if after["processes"][name]["state"] != "running"]
         if asleep:
             return f"{asleep[0]}: the process is {after['processes'][asleep[0]]['state']}"
-        return why_not_back(self._leader, before["processes"][self._leader], after["processes"][self._leader])
+        return why_not_back(self._leader, after["processes"][self._leader])
 
     def told(self, during: Facts) -> str:
         return f"{', '.join(self._followers)} paused {self._lag:g} s, then the leader's process gone"

@@ -252,3 +252,20 @@ def test_cancelled_it_heals_every_host_and_completes_the_records(world: Any, dri
         ("pause", True, True),
     ]
     assert all("interrupted" in record.detail for record in runner.records)
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"fault": "isolate", "target": "b2"}, "deaf to 7 of 7"),
+        ({"fault": {"isolate": {"from": "everyone"}}, "target": "b2"}, "deaf to 7 of 7"),
+        ({"fault": "one-way", "target": "b2"}, "deaf to 7 of 7"),
+        ({"fault": "halves"}, "32 of 56 directions silent"),
+        ({"fault": "kill", "target": "b2"}, "process gone"),
+        ({"fault": "clock", "target": "b2"}, "offset +3600.0 s"),
+    ],
+)
+def test_the_proof_is_told_in_a_few_words(world: Any, drive: Any, entry: dict[str, Any], told: str) -> None:
+    runner, events = runner_of(world, schedule_of({"at": 1, "for": 3, **entry}))
+    drive(runner.run())
+    assert events[1].text == told
