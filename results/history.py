@@ -73,6 +73,8 @@ __all__ = [
     "read_faults",
     "read_topic_partition",
     "segment_path",
+    "torn_lines",
+    "validate",
     "write_history",
 ]
 
@@ -149,8 +151,7 @@ class History:
             table = file.read()
         except (pa.ArrowException, OSError) as trouble:
             raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
-        torn = int((file.schema_arrow.metadata or {}).get(_TORN_KEY, b"0"))
-        history = cls(table, torn, path)
+        history = cls(table, torn_lines(path), path)
         validate(table, path)
         return history
 
@@ -205,6 +206,11 @@ def layout(path: Path) -> list[TopicPartitionRows]:
         TopicPartitionRows(topic, partition, tuple(groups), rows)
         for topic, partition, groups, rows in json.loads(metadata[_LAYOUT_KEY])
     ]
+
+
+def torn_lines(path: Path) -> int:
+    """How many torn last lines the segments had from which a Parquet file was made."""
+    return int((_opened(path).schema_arrow.metadata or {}).get(_TORN_KEY, b"0"))
 
 
 def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:

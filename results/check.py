@@ -1,0 +1,151 @@
+"""Check runs: from their directories to verdicts, in one job of the engine.
+
+    segments → history.parquet → tasks → engine → results → verdict.json, tables/
+
+A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
+the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
+unknown, with file and row; it never takes the other runs with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from squall.results.checks.engines import Checked, Engine, TaskFailure
+from squall.results.checks.kernels.series import Frame
+from squall.results.checks.partition import Task
+from squall.results.checks.result import PartitionResult
+from squall.results.history import (
+    FUNCTIONS,
+    IllFormedHistory,
+    close_history,
+    layout,
+    read_cluster,
+    read_faults,
+    torn_lines,
+    validate,
+)
+from squall.results.manifest import Manifest
+from squall.results.tables import Series, bucket_width, series_of
+from squall.results.verdict import Verdict, ill_formed, judge
+from squall.results.witness import Surroundings
+
+_NEEDED = ["op_id", "process", "f", "invoked", "completed", "type"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can be checked: what is known about it, and its tasks."""
+
+    run_dir: Path
+    manifest: Manifest
+    around: Surroundings
+    frame: Frame
+    torn: int
+    tasks: tuple[Task, ...]
+
+
+def check_runs(run_dirs: Sequence[Path], engine: Engine) -> list[Verdict]:
+    """Check runs and write verdict and tables beside each. One verdict per run, in their order."""
+    began = time.perf_counter()
+    prepared: list[Prepared | Verdict] = []
+    for number, run_dir in enumerate(run_dirs):
+        prepared.append(_prepared_or_verdict(number, Path(run_dir)))
+    ready = [one for one in prepared if isinstance(one, Prepared)]
+    outcomes = engine.check([task for one in ready for task in one.tasks])
+    results: defaultdict[int, list[PartitionResult]] = defaultdict(list)
+    failures: dict[int, TaskFailure] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, Checked):
+            results[outcome.result.run].append(outcome.result)
+        else:
+            failures[outcome.run] = outcome
+    seconds = time.perf_counter() - began
+    verdicts = []
+    for number, (run_dir, one) in enumerate(zip(run_dirs, prepared, strict=True)):
+        if isinstance(one, Prepared) and number in failures:
+            failure = failures[number]
+            one = ill_formed(one.manifest, str(IllFormedHistory(failure.file, failure.row, failure.problem)))
+        verdicts.append(_conclude(Path(run_dir), one, results[number], engine.name, seconds))
+    return verdicts
+
+
+def check_run(run_dir: Path, engine: Engine) -> Verdict:
+    """Check a single run."""
+    return check_runs([run_dir], engine)[0]
+
+
+def _prepared_or_verdict(number: int, run_dir: Path) -> Prepared | Verdict:
+    manifest = None
+    try:
+        manifest = Manifest.load(run_dir)
+        return _prepare(number, run_dir, manifest)
+    except IllFormedHistory as trouble:
+        return ill_formed(manifest, str(trouble))
+
+
+def _prepare(number: int, run_dir: Path, manifest: Manifest) -> Prepared:
+    path = close_history(run_dir)
+    try:
+        columns = pq.read_table(path, columns=_NEEDED)
+    except (pa.ArrowException, OSError) as trouble:
+        raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
+    places = layout(path)
+    validate(columns, path)
+    frame = _frame(columns, manifest)
+    tasks = tuple(
+        Task(
+            run=number,
+            path=str(path.resolve()),
+            topic=place.topic,
+            partition=place.partition,
+            row_groups=place.row_groups,
+            frame_start=frame.start,
+            frame_width=frame.width,
+            frame_end=frame.end,
+            linearizable_reads=manifest.profile == "lin",
+        )
+        for place in places
+    )
+    around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
+    return Prepared(run_dir, manifest, around, frame, torn_lines(path), tasks)
+
+
+def _frame(columns: pa.Table, manifest: Manifest) -> Frame:
+    """The time axis of a run: from the start of its load to its last completion."""
+    invoked = np.asarray(columns["invoked"])
+    if len(invoked) == 0:
+        return Frame(manifest.load_started or 0, bucket_width(0), manifest.load_started or 0)
+    start = manifest.load_started if manifest.load_started is not None else int(invoked.min())
+    last = max(int(invoked.max()), pc.max(columns["completed"]).as_py() or 0)
+    sent = invoked[np.asarray(columns["f"]) == FUNCTIONS["send"]]
+    end = manifest.load_ended if manifest.load_ended is not None else int(sent.max(initial=start))
+    return Frame(start, bucket_width(last - start), end)
+
+
+def _conclude(
+    run_dir: Path,
+    one: Prepared | Verdict,
+    results: list[PartitionResult],
+    engine: str,
+    seconds: float,
+) -> Verdict:
+    """Judge, and write everything down."""
+    if isinstance(one, Verdict):
+        if run_dir.is_dir():
+            one.save(run_dir)
+        return one
+    verdict = judge(one.manifest, results, one.around, torn=one.torn, engine=engine, seconds=seconds)
+    series: Series = series_of(results, one.frame)
+    series.save(run_dir)
+    verdict.save(run_dir)
+    return verdict

@@ -1,0 +1,132 @@
+"""The registry of anomalies: their stable names, what each means, and what a person should look at.
+
+Names follow Jepsen's where it has one. They appear in suites (`expect: {invalid: [lost_write]}`), in
+`verdict.json` and in reports, and are never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from squall.results.text import grouped
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """`meaning` is a sentence about the system; `hint` says where in it to look; `headline` counts instances."""
+
+    name: str
+    meaning: str
+    one: str
+    many: str
+    hint: str
+
+    def headline(self, count: int) -> str:
+        return self.one if count == 1 else f"{grouped(count)} {self.many}"
+
+
+ANOMALIES: Final[dict[str, Anomaly]] = {
+    one.name: one
+    for one in (
+        Anomaly(
+            "lost_write",
+            "a record that was acknowledged under acks=all, or read, is missing from the log",
+            "an acknowledged record is missing from the log",
+            "acknowledged records are missing from the log",
+            "acknowledging before all in-sync replicas have it, a leader that was not fenced, or truncation of "
+            "committed records",
+        ),
+        Anomaly(
+            "inconsistent_offset",
+            "one offset holds two different values",
+            "an offset holds two different values",
+            "offsets hold two different values",
+            "two leaders at once, a follower that did not truncate, or reads beyond the high watermark",
+        ),
+        Anomaly(
+            "duplicate",
+            "one value of an idempotent producer lies at two offsets",
+            "a value of an idempotent producer lies at two offsets",
+            "values of idempotent producers lie at two offsets each",
+            "producer state: sequence numbers not checked, or not rebuilt after a leader change or restart",
+        ),
+        Anomaly(
+            "phantom",
+            "a record was read that nobody sent to this topic-partition",
+            "a record was read that nobody sent here",
+            "records were read that nobody sent here",
+            "corruption, records of another topic-partition, or a log that survived from an earlier run",
+        ),
+        Anomaly(
+            "aborted_read",
+            "a record was read whose send had definitely failed",
+            "a record was read although its send had failed",
+            "records were read although their sends had failed",
+            "an error answered after the record was appended; it should have said that the outcome is unknown",
+        ),
+        Anomaly(
+            "rt_order",
+            "of two sends one after the other, the later lies before the earlier",
+            "a send lies before one that had ended before it began",
+            "sends lie before others that had ended before they began",
+            "two leaders at once, or offsets given out again after truncation",
+        ),
+        Anomaly(
+            "future_read",
+            "a record at this offset or beyond it was read before the send was even begun",
+            "a send lies at or below an offset that had been read before it began",
+            "sends lie at or below offsets that had been read before they began",
+            "reads beyond the high watermark, or offsets given out again after truncation",
+        ),
+        Anomaly(
+            "stale_read",
+            "a stated log end lies below a record acknowledged before",
+            "a stated log end lies below a record acknowledged before",
+            "stated log ends lie below records acknowledged before",
+            "a deposed leader that still answers, or a high watermark not yet known after an election (KIP-207)",
+        ),
+        Anomaly(
+            "hw_regress",
+            "a stated log end lies below what had been read or stated before",
+            "a stated log end went back",
+            "stated log ends went back",
+            "a new leader that answers before its high watermark has caught up (KIP-207)",
+        ),
+        Anomaly(
+            "int_poll_skip",
+            "a single poll left out a record that others read",
+            "a poll left out a record that others read",
+            "times a poll left out records that others read",
+            "a hole in one replica's log, or a fetch that served the wrong segment position",
+        ),
+        Anomaly(
+            "int_nonmonotonic",
+            "a single poll delivered offsets that do not increase",
+            "a poll delivered offsets that do not increase",
+            "times a poll delivered offsets that do not increase",
+            "batches out of order in a replica's log or in a fetch response",
+        ),
+        Anomaly(
+            "poll_skip",
+            "from one poll to the next, a session left out a record that others read",
+            "a session left out a record that others read",
+            "times a session left out records that others read",
+            "a high watermark that went back and forth, or a position reset without telling the client",
+        ),
+        Anomaly(
+            "nonmonotonic_poll",
+            "a session was delivered an offset it had already passed",
+            "a session went back",
+            "times a session went back",
+            "truncation below what had been read, or a position reset without telling the client",
+        ),
+        Anomaly(
+            "nonmonotonic_send",
+            "an idempotent producer's later send lies before its earlier one",
+            "a later send of an idempotent producer lies before its earlier one",
+            "later sends of idempotent producers lie before their earlier ones",
+            "sequence numbers not checked per producer and topic-partition",
+        ),
+    )
+}

@@ -1,0 +1,67 @@
+"""Drivers: who runs the tasks. The kernels are the same under each.
+
+`InProcess` runs them one after the other; `SparkEngine` (`spark.py`) has Spark schedule them. A task whose rows
+cannot be read yields a `TaskFailure`, so that one broken run does not take the others with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from squall.results.checks.partition import Task, check_task
+from squall.results.checks.result import PartitionResult
+from squall.results.segments import IllFormedHistory
+
+
+class TaskFailure(msgspec.Struct, frozen=True, tag="failure"):
+    """A task that could not read its rows."""
+
+    run: int
+    file: str
+    row: int | None
+    problem: str
+
+
+class Checked(msgspec.Struct, frozen=True, tag="checked"):
+    """A task that was carried out."""
+
+    result: PartitionResult
+
+
+Outcome = Checked | TaskFailure
+
+
+class Engine(Protocol):
+    """Runs tasks; the order of outcomes is that of the tasks."""
+
+    name: str
+
+    def check(self, tasks: Sequence[Task]) -> list[Outcome]: ...
+
+
+class InProcess:
+    """One after the other, here."""
+
+    name = "in process"
+
+    def check(self, tasks: Sequence[Task]) -> list[Outcome]:
+        return [outcome_of(task) for task in tasks]
+
+
+def outcome_of(task: Task) -> Outcome:
+    """Carry out one task."""
+    try:
+        return Checked(check_task(task))
+    except IllFormedHistory as trouble:
+        return TaskFailure(task.run, trouble.file, trouble.row, trouble.problem)
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    return msgspec.msgpack.encode(outcome)
+
+
+def decode_outcome(data: bytes) -> Outcome:
+    return msgspec.msgpack.decode(data, type=Checked | TaskFailure)

@@ -1,0 +1,206 @@
+"""The check of one topic-partition: read its rows, run the kernels, gather what was found.
+
+This is the unit that every driver schedules. It reads its own row groups with pyarrow, so that nothing but
+the description of the task and its result travels between processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from squall.results.checks.kernels.log import Finding, Findings, check_log
+from squall.results.checks.kernels.observed import Observed
+from squall.results.checks.kernels.operations import NEVER, NONE, Operations
+from squall.results.checks.kernels.series import Frame, availability, latencies, realtime_lag, throughput
+from squall.results.checks.result import (
+    Delivered,
+    FinalReadFacts,
+    Neighbour,
+    OperationFacts,
+    PartitionResult,
+    WitnessFacts,
+)
+from squall.results.history import FUNCTIONS, TYPES, read_topic_partition
+
+NEAR: Final = 3
+_FUNCTION_NAMES: Final = {code: name for name, code in FUNCTIONS.items()}
+_TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One topic-partition of one run: where its rows lie, and what must be known to check them."""
+
+    run: int
+    path: str
+    topic: str
+    partition: int
+    row_groups: tuple[int, ...]
+    frame_start: int
+    frame_width: int
+    frame_end: int
+    linearizable_reads: bool = False
+
+    @property
+    def frame(self) -> Frame:
+        return Frame(self.frame_start, self.frame_width, self.frame_end)
+
+
+def check_task(task: Task) -> PartitionResult:
+    """Read the rows of a task and check them. Raises IllFormedHistory if they cannot be read."""
+    return check_table(task, read_topic_partition(Path(task.path), task.row_groups))
+
+
+def check_table(task: Task, table: pa.Table) -> PartitionResult:
+    """Check the rows of one topic-partition, sorted by invocation."""
+    began = time.perf_counter()
+    operations = Operations.from_table(table)
+    observed = Observed.of(operations)
+    findings = check_log(operations, observed, linearizable_reads=task.linearizable_reads)
+    available = availability(operations, task.frame)
+    lag = realtime_lag(operations, observed)
+    witness = _WitnessMaker(task, table, operations, observed)
+    return PartitionResult(
+        run=task.run,
+        topic=task.topic,
+        partition=task.partition,
+        operations=_counts(operations),
+        acknowledged=int(operations.is_acked.sum()),
+        records=len(operations.record_offset),
+        anomalies=findings.counts,
+        noted={**findings.noted, "values_sent_twice": _values_sent_twice(operations)},
+        witnesses=witness.all(findings),
+        final=FinalReadFacts(
+            complete=observed.final.complete,
+            records=observed.final.records,
+            end=observed.final.end,
+            marker_offset=observed.final.marker_offset,
+        ),
+        throughput=throughput(operations, task.frame),
+        latencies=latencies(operations, task.frame),
+        errors=_errors(table, operations, task.frame),
+        acknowledged_sends=available.acknowledged,
+        longest_outage=available.longest,
+        longest_outage_start=available.longest_start,
+        outages=available.outages,
+        lag_p99=int(np.percentile(lag, 99)) if len(lag) else 0,
+        lag_max=int(lag.max(initial=0)),
+        milliseconds=(time.perf_counter() - began) * 1000,
+    )
+
+
+def _counts(operations: Operations) -> dict[str, int]:
+    keys, counts = np.unique(operations.f * 8 + operations.type, return_counts=True)
+    return {
+        f"{_FUNCTION_NAMES[key >> 3]}.{_TYPE_NAMES[key & 7]}": count
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True)
+    }
+
+
+def _values_sent_twice(operations: Operations) -> int:
+    values = operations.value[operations.is_send]
+    return len(values) - len(np.unique(values))
+
+
+def _errors(table: pa.Table, operations: Operations, frame: Frame) -> list[tuple[int, int, str, int]]:
+    """(bucket, f, error, operations) of everything that ended with an error."""
+    rows = np.flatnonzero(np.asarray(table["error"].is_valid()))
+    if len(rows) == 0:
+        return []
+    texts = table["error"].take(pa.array(rows)).cast(pa.string()).to_pylist()
+    ended = np.where(operations.completed[rows] == NEVER, operations.invoked[rows], operations.completed[rows])
+    counted = Counter(zip(frame.bucket(ended).tolist(), operations.f[rows].tolist(), texts, strict=True))
+    return [(*key, count) for key, count in sorted(counted.items())]
+
+
+class _WitnessMaker:
+    """Turns findings into facts that can be read without the history."""
+
+    def __init__(self, task: Task, table: pa.Table, operations: Operations, observed: Observed) -> None:
+        self.task = task
+        self.table = table
+        self.operations = operations
+        self.observed = observed
+
+    def all(self, findings: Findings) -> tuple[WitnessFacts, ...]:
+        return tuple(self._witness(one) for one in findings.instances)
+
+    def _witness(self, finding: Finding) -> WitnessFacts:
+        return WitnessFacts(
+            anomaly=finding.anomaly,
+            topic=self.task.topic,
+            partition=self.task.partition,
+            offset=finding.offset,
+            other_offset=finding.other_offset,
+            values=finding.values,
+            operations=tuple(self._operation(role, row, finding.offset) for role, row in finding.roles),
+            neighbours=neighbours(self.operations, self.observed, finding.offset - NEAR, finding.offset + NEAR),
+        )
+
+    def _operation(self, role: str, row: int, offset: int) -> OperationFacts:
+        facts: dict[str, Any] = self.table.slice(row, 1).select(_WITNESS_COLUMNS).to_pylist()[0]
+        facts |= {"f": _FUNCTION_NAMES[facts["f"]], "type": _TYPE_NAMES[facts["type"]]}
+        return OperationFacts(role=role, delivered=self._delivered(row, offset), **facts)
+
+    def _delivered(self, row: int, offset: int) -> Delivered | None:
+        records = np.flatnonzero(self.operations.record_poll == row)
+        if len(records) == 0:
+            return None
+        offsets = self.operations.record_offset[records]
+        values = self.operations.record_value[records]
+        near = np.abs(offsets - offset) <= NEAR
+        pairs = zip(offsets[near].tolist(), values[near].tolist(), strict=True)
+        return Delivered(int(offsets[0]), int(offsets[-1]), len(records), tuple(pairs))
+
+
+_WITNESS_COLUMNS: Final = [
+    "op_id",
+    "f",
+    "type",
+    "process",
+    "client",
+    "invoked",
+    "completed",
+    "value",
+    "offset",
+    "high_watermark",
+    "leader_epoch",
+    "node",
+    "session",
+    "error",
+]
+
+
+def neighbours(operations: Operations, observed: Observed, low: int, high: int) -> tuple[Neighbour, ...]:
+    """What was acknowledged and read at the offsets from `low` to `high` of which anything is known."""
+    records = np.flatnonzero((operations.record_offset >= low) & (operations.record_offset <= high))
+    acked = np.flatnonzero(
+        operations.is_send & (operations.type == TYPES["ok"]) & (operations.offset >= low) & (operations.offset <= high)
+    )
+    found = []
+    for offset in range(max(low, 0), high + 1):
+        here = acked[operations.offset[acked] == offset]
+        read = Counter(operations.record_value[records[operations.record_offset[records] == offset]].tolist())
+        if len(here) == 0 and not read:
+            continue
+        slot = np.searchsorted(observed.slots.offsets, offset)
+        known = slot < len(observed.slots) and observed.slots.offsets[slot] == offset
+        final = int(observed.final.value[slot]) if known else NONE
+        found.append(
+            Neighbour(
+                offset=offset,
+                acknowledged=tuple(
+                    (int(operations.value[one]), int(operations.process[one]), int(operations.completed[one]))
+                    for one in here
+                ),
+                read=tuple(sorted(read.items())),
+                final=None if final == NONE else final,
+            )
+        )
+    return tuple(found)

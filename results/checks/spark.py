@@ -1,0 +1,174 @@
+"""Spark as the checkers' engine: it schedules one task per run and topic-partition.
+
+Each task reads its own row groups with pyarrow and runs the numpy kernels (`mapInArrow`): the layout of the
+history is the shuffle. Moving nested rows through the JVM costs more than the check itself (5 to 20 times,
+measured), so only descriptions of tasks and their results travel.
+
+A session costs seconds to start, so there is one per suite and all runs of a suite go into one job. It is
+tuned for a quick start: the JVM's first compiler only, the serial collector, no web interface, and an archive of
+loaded classes kept in the user's cache directory from the first start on (the JVM ignores it if it does not fit).
+The driver binds to the loopback address; Python workers run this very interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from squall.results.checks.engines import Outcome, decode_outcome, encode_outcome, outcome_of
+from squall.results.checks.partition import Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER = "local[2]"
+OLDEST_JAVA = 17
+DRIVER_MEMORY = "1g"
+
+
+class NoJava(Exception):
+    """Spark cannot run here. The message says what to do about it."""
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark would use, None if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(program) is None:
+        return None
+    answer = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.search(r'version "(\d+)', answer.stderr)
+    return int(found[1]) if found else None
+
+
+def require_java() -> None:
+    """Raises NoJava with the remedy."""
+    version = java_version()
+    remedy = (
+        f"Spark needs Java {OLDEST_JAVA} or newer. Install it (`apt install openjdk-17-jre-headless`, or run "
+        "`make quickstart`, which does), or check without Spark: `squall check --engine in-process RUN`."
+    )
+    if version is None:
+        raise NoJava(f"no Java was found (JAVA_HOME, PATH). {remedy}")
+    if version < OLDEST_JAVA:
+        raise NoJava(f"Java {version} is too old. {remedy}")
+
+
+def class_archive(cache: Path | None = None) -> Path:
+    """Where this Java and this PySpark keep their archive of loaded classes."""
+    import pyspark
+
+    root = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "squall"
+    java = shutil.which("java") or os.environ.get("JAVA_HOME", "")
+    identity = f"{Path(java).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+    return root / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
+
+
+def _java_options(archive: Path | None) -> str:
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    if archive is not None and archive.exists():
+        options.append(f"-XX:SharedArchiveFile={archive}")
+    elif archive is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={archive}")
+    return " ".join(options)
+
+
+class SparkEngine:
+    """A Spark session for a suite. Use as a context, or call `close`."""
+
+    def __init__(self, master: str = LOCAL_MASTER, *, cache: Path | None = None, class_sharing: bool = True) -> None:
+        """Starts Spark. Raises NoJava."""
+        require_java()
+        self.master = master
+        self.name = f"Spark {master}"
+        self._session = _session(master, self._archive(cache) if class_sharing else None)
+
+    @staticmethod
+    def _archive(cache: Path | None) -> Path | None:
+        archive = class_archive(cache)
+        try:
+            archive.parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return None  # no place to keep it: slower, not wrong
+        return archive
+
+    def check(self, tasks: Sequence[Task]) -> list[Outcome]:
+        """Run the tasks, at most two per core and job."""
+        if not tasks:
+            return []
+        pending = list(tasks)
+        parts = min(len(pending), 2 * self._session.sparkContext.defaultParallelism)
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            for batch in batches:
+                ids = batch.column(0).to_pylist()
+                data = [encode_outcome(outcome_of(pending[index])) for index in ids]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(ids, pa.int64()), pa.array(data, pa.binary())], ["id", "data"]
+                )
+
+        rows = self._session.range(0, len(pending), 1, parts).mapInArrow(work, "id long, data binary").collect()
+        by_task = {row["id"]: decode_outcome(bytes(row["data"])) for row in rows}
+        return [by_task[index] for index in range(len(pending))]
+
+    def close(self) -> None:
+        """Stop Spark and its JVM."""
+        from pyspark import SparkContext
+
+        gateway: Any = SparkContext._gateway
+        self._session.stop()
+        if gateway is not None:
+            with contextlib.suppress(Exception):
+                gateway.shutdown()
+            with contextlib.suppress(Exception):
+                gateway.proc.stdin.close()
+                gateway.proc.wait(timeout=30)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _session(master: str, archive: Path | None) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder
+    settings = {
+        "spark.app.name": "squall",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": _java_options(archive),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+        "spark.python.worker.reuse": "true",
+    }
+    if not master.startswith("local"):
+        for name in ("spark.driver.host", "spark.driver.bindAddress"):
+            del settings[name]
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.master(master).getOrCreate()

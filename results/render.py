@@ -1,0 +1,113 @@
+"""Verdicts as plain text, in the order in which a person asks: what is it, what was wrong, where, what now.
+
+Lines are (style, text); the command line colours them by style (`good`, `bad`, `doubt`, `strong`, `dim`, `plain`).
+Colour never carries meaning alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from squall.results.text import duration, grouped, several
+from squall.results.verdict import Statement, Verdict
+from squall.results.witness import Witness
+
+Line = tuple[str, str]
+
+MARKS: Final = {True: "✔", False: "✘", None: "?"}
+STYLES: Final = {"valid": "good", "invalid": "bad", "unknown": "doubt"}
+MOST_REASONS: Final = 8
+
+
+def verdict_lines(verdict: Verdict, run: str = "runs/latest", report: str = "") -> list[Line]:
+    """Everything the terminal shows of a verdict. `run` is how commands name the run."""
+    return [*check_lines(verdict), ("plain", ""), *outcome_lines(verdict, run, report)]
+
+
+def check_lines(verdict: Verdict) -> list[Line]:
+    """What was checked, by what, and what of it holds."""
+    coverage = verdict.coverage
+    if not coverage.engine:
+        return []
+    counted = (
+        f"{grouped(coverage.sends_ok + coverage.sends_info + coverage.sends_fail)} sends, "
+        f"{grouped(coverage.records)} records read, {several(coverage.topic_partitions, 'topic-partition')}"
+    )
+    lines: list[Line] = [("plain", f"{'check':<7}{counted:<65}{coverage.engine}, {coverage.seconds:.1f} s")]
+    held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements)
+    lines.append(("plain", f"{'':<7}{held}"))
+    if availability := availability_text(verdict):
+        lines.append(("plain", f"{'':<7}{availability}"))
+    noted = [
+        (coverage.unseen, "acknowledged record that nobody looked for", "acknowledged records that nobody looked for"),
+        (coverage.lost_unprotected, "record lost under acks 0 or 1", "records lost under acks 0 or 1"),
+        (coverage.duplicate_not_idempotent, "duplicate without idempotence", "duplicates without idempotence"),
+        (coverage.torn_lines, "torn last line", "torn last lines"),
+    ]
+    said = [several(count, one, many) for count, one, many in noted if count]
+    if said:
+        lines.append(("dim", f"{'':<7}noted: {', '.join(said)}"))
+    return lines
+
+
+def availability_text(verdict: Verdict) -> str:
+    """`availability: longest gap 2.31 s (events-3, under isolate b2)`."""
+    outage = verdict.longest_outage
+    if outage is None:
+        return ""
+    under = f", under {', '.join(outage.faults)}" if outage.faults else ""
+    return f"availability: longest gap {duration(outage.nanoseconds)} ({outage.where}{under})"
+
+
+def outcome_lines(verdict: Verdict, run: str, report: str = "") -> list[Line]:
+    """The verdict itself, witnesses, reasons, and where to look next."""
+    lines = [(STYLES[verdict.verdict], f"{verdict.verdict.upper():<10}{summary(verdict):<60}exit {verdict.exit_code}")]
+    shown = set()
+    for one in verdict.witnesses:
+        if one.anomaly not in shown:
+            shown.add(one.anomaly)
+            lines += [("plain", ""), *witness_lines(one, run)]
+    if verdict.reasons:
+        lines.append(("plain", ""))
+        lines += [("doubt", f"  {one}") for one in verdict.reasons[:MOST_REASONS]]
+        if len(verdict.reasons) > MOST_REASONS:
+            lines.append(("dim", f"  and {len(verdict.reasons) - MOST_REASONS} more reasons, in verdict.json"))
+    if verdict.anomalies and verdict.command:
+        lines += [("plain", ""), ("dim", f"  Repeat with: {verdict.command}")]
+    if report:
+        lines += [("plain", ""), ("dim", f"  {report}")]
+    return lines
+
+
+def summary(verdict: Verdict) -> str:
+    """The verdict line's few words."""
+    if verdict.verdict == "invalid":
+        names = ", ".join(f"{one.name} ({grouped(one.count)})" for one in verdict.anomalies)
+        return f"{several(len(verdict.anomalies), 'anomaly', 'anomalies')}: {names}"
+    if verdict.verdict == "unknown":
+        return "nothing can be concluded from this run"
+    return f"{grouped(verdict.coverage.acknowledged)} acknowledged records, all there, all in order"
+
+
+def witness_lines(witness: Witness, run: str = "runs/latest") -> list[Line]:
+    """A witness as a block: headline, the operations, circumstances, where to look."""
+    lines: list[Line] = [("strong", f"  {witness.title}"), ("plain", "")]
+    subjects = max((len(one.subject) for one in witness.lines), default=0)
+    texts = max((len(one.text) for one in witness.lines), default=0)
+    for one in witness.lines:
+        lines.append(("plain", f"    {one.subject:<{subjects}}  {one.text:<{texts}}  {one.time:>10}".rstrip()))
+    lines += [
+        ("plain", ""),
+        ("plain", f"  Look at: {witness.hint}."),
+        ("dim", f"  Rows: squall show {run} {witness.rows}"),
+    ]
+    return lines
+
+
+def statement_mark(statement: Statement) -> str:
+    return MARKS[statement.holds]
+
+
+def plain(lines: list[Line]) -> str:
+    """Without any colour."""
+    return "\n".join(text for _, text in lines)

@@ -1,0 +1,182 @@
+"""Series of a run as tables: what its plots show, and what comparisons and dashboards query later (HX-12).
+
+    tables/throughput.parquet     bucket, f, type, operations
+    tables/latency.parquet        bucket, sends, p50, p99, p999, max (seconds, from the intended start)
+    tables/errors.parquet         bucket, f, error, operations
+    tables/outages.parquet        topic, partition, start, end (seconds)
+    tables/partitions.parquet     a row per topic-partition: counts, anomalies, longest outage, lag
+
+The tasks of the engine count per topic-partition; here the counts are added up and quantiles are read off the
+histograms. A bucket is given by its start in seconds since the load began.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from squall.results.checks.kernels.series import Frame, class_nanoseconds
+from squall.results.checks.result import PartitionResult
+from squall.results.segments import FUNCTIONS, TYPES
+
+TABLES_FOLDER: Final = "tables"
+MOST_BUCKETS: Final = 240
+BUCKET_SECONDS: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 3600)
+QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+
+_F: Final = {code: name for name, code in FUNCTIONS.items()}
+_TYPE: Final = {code: name for name, code in TYPES.items()}
+
+
+def bucket_width(span_ns: int) -> int:
+    """The narrowest round width with which a run of this length has no more than `MOST_BUCKETS` buckets."""
+    for seconds in BUCKET_SECONDS:
+        if span_ns <= MOST_BUCKETS * seconds * 1e9:
+            return int(seconds * 1e9)
+    return int(BUCKET_SECONDS[-1] * 1e9)
+
+
+@dataclass(frozen=True)
+class Series:
+    """The tables of one run, by name."""
+
+    tables: Mapping[str, pa.Table]
+
+    def __getitem__(self, name: str) -> pa.Table:
+        return self.tables[name]
+
+    def save(self, run_dir: Path) -> None:
+        folder = run_dir / TABLES_FOLDER
+        folder.mkdir(exist_ok=True)
+        for name, table in self.tables.items():
+            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+
+    @classmethod
+    def load(cls, run_dir: Path) -> Series:
+        return cls({path.stem: pq.read_table(path) for path in sorted((run_dir / TABLES_FOLDER).glob("*.parquet"))})
+
+
+def series_of(results: Sequence[PartitionResult], frame: Frame) -> Series:
+    """Add up what the tasks counted."""
+    return Series(
+        {
+            "throughput": _throughput(results, frame),
+            "latency": _latency(results, frame),
+            "errors": _errors(results, frame),
+            "outages": _outages(results, frame),
+            "partitions": _partitions(results, frame),
+        }
+    )
+
+
+def _second(bucket: int, frame: Frame) -> float:
+    return bucket * frame.width / 1e9
+
+
+def _throughput(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
+    totals: Counter[tuple[int, int, int]] = Counter()
+    for one in results:
+        for bucket, f, kind, count in one.throughput:
+            totals[bucket, f, kind] += count
+    rows = [
+        {"second": _second(bucket, frame), "f": _F[f], "type": _TYPE[kind], "operations": count}
+        for (bucket, f, kind), count in sorted(totals.items())
+    ]
+    return _table(rows, {"second": pa.float64(), "f": pa.string(), "type": pa.string(), "operations": pa.int64()})
+
+
+def _latency(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
+    histograms: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for one in results:
+        for bucket, latency_class, count in one.latencies:
+            histograms[bucket][latency_class] += count
+    rows = [
+        {"second": _second(bucket, frame), "sends": histogram.total(), **quantiles(histogram)}
+        for bucket, histogram in sorted(histograms.items())
+    ]
+    return _table(rows, {"second": pa.float64(), "sends": pa.int64(), **dict.fromkeys(QUANTILES, pa.float64())})
+
+
+def quantiles(histogram: Mapping[int, int]) -> dict[str, float]:
+    """Seconds at each quantile of a histogram of latency classes."""
+    ordered = sorted(histogram.items())
+    total = sum(histogram.values())
+    found = {}
+    for name, share in QUANTILES.items():
+        below = 0
+        for latency_class, count in ordered:
+            below += count
+            if below >= share * total:
+                found[name] = class_nanoseconds(latency_class) / 1e9
+                break
+    return found
+
+
+def overall_quantiles(results: Iterable[PartitionResult]) -> dict[str, float]:
+    """Quantiles over the whole run, in seconds; empty if nothing was acknowledged."""
+    total: Counter[int] = Counter()
+    for one in results:
+        for _, latency_class, count in one.latencies:
+            total[latency_class] += count
+    return quantiles(total)
+
+
+def _errors(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
+    totals: Counter[tuple[int, int, str]] = Counter()
+    for one in results:
+        for bucket, f, error, count in one.errors:
+            totals[bucket, f, error] += count
+    rows = [
+        {"second": _second(bucket, frame), "f": _F[f], "error": error, "operations": count}
+        for (bucket, f, error), count in sorted(totals.items())
+    ]
+    return _table(rows, {"second": pa.float64(), "f": pa.string(), "error": pa.string(), "operations": pa.int64()})
+
+
+def _outages(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "start": (start - frame.start) / 1e9,
+            "end": (end - frame.start) / 1e9,
+        }
+        for one in results
+        for start, end in one.outages
+    ]
+    return _table(rows, {"topic": pa.string(), "partition": pa.int32(), "start": pa.float64(), "end": pa.float64()})
+
+
+def _partitions(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "acknowledged": one.acknowledged,
+            "records": one.records,
+            "anomalies": sum(one.anomalies.values()),
+            "final_read_complete": one.final.complete,
+            "log_end": one.final.end + 1,
+            "longest_outage": one.longest_outage / 1e9,
+            "longest_outage_start": (one.longest_outage_start - frame.start) / 1e9,
+            "realtime_lag_p99": one.lag_p99 / 1e9,
+            "realtime_lag_max": one.lag_max / 1e9,
+            "check_ms": one.milliseconds,
+        }
+        for one in results
+    ]
+    whole = ("partition", "acknowledged", "records", "anomalies", "log_end")
+    types = {"topic": pa.string(), **dict.fromkeys(whole, pa.int64()), "final_read_complete": pa.bool_()}
+    types |= dict.fromkeys(("longest_outage", "longest_outage_start"), pa.float64())
+    types |= dict.fromkeys(("realtime_lag_p99", "realtime_lag_max", "check_ms"), pa.float64())
+    return _table(rows, types)
+
+
+def _table(rows: list[dict[str, Any]], types: dict[str, pa.DataType]) -> pa.Table:
+    return pa.Table.from_pylist(rows, pa.schema(list(types.items())))

@@ -1,0 +1,184 @@
+"""Witnesses in plain words: which operations, at which offsets, when, under which fault.
+
+The facts come from a task (`checks/result.py`); here they meet what the run knows besides, the faults and the
+leaders, and become lines that a person can read without knowing how the checker works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from squall.results.checks.anomalies import ANOMALIES
+from squall.results.checks.result import OperationFacts, WitnessFacts
+from squall.results.segments import ClusterObservation, FaultWindow
+from squall.results.text import clock, grouped, value_name
+
+ROWS_AROUND: Final = 5
+
+
+class WitnessLine(msgspec.Struct, frozen=True):
+    """`process 4 │ send of 4·1093 acknowledged at offset 20 417 │ 12.481 s`."""
+
+    subject: str
+    text: str
+    time: str = ""
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of an anomaly, told. `rows` is what `squall show RUN …` shows of it."""
+
+    anomaly: str
+    title: str
+    lines: tuple[WitnessLine, ...]
+    hint: str
+    rows: str
+    facts: WitnessFacts
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What else is known about the run: second 0, the faults, what was seen of the cluster."""
+
+    origin: int
+    faults: tuple[FaultWindow, ...] = ()
+    cluster: tuple[ClusterObservation, ...] = ()
+
+
+def tell(facts: WitnessFacts, count: int, around: Surroundings) -> Witness:
+    """A witness in words. `count` is how often its anomaly occurred in its topic-partition."""
+    where = f"{facts.topic}-{facts.partition}"
+    lines = [_operation_line(one, facts, around) for one in facts.operations]
+    lines += _leader_lines(facts, around) + _fault_lines(facts, around)
+    return Witness(
+        anomaly=facts.anomaly,
+        title=f"{where}: {ANOMALIES[facts.anomaly].headline(count)}{_place(facts, count)}",
+        lines=tuple(lines),
+        hint=ANOMALIES[facts.anomaly].hint,
+        rows=f"{where}@{max(0, facts.offset - ROWS_AROUND)}..{max(0, facts.offset) + ROWS_AROUND}",
+        facts=facts,
+    )
+
+
+def _place(facts: WitnessFacts, count: int) -> str:
+    if facts.offset < 0:
+        return "."
+    return f"{', first' if count > 1 else ','} at offset {grouped(facts.offset)}."
+
+
+# Operations ---------------------------------------------------------------------------------------------------------
+
+
+def _operation_line(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -> WitnessLine:
+    tells: dict[str, Callable[[OperationFacts, WitnessFacts, Surroundings], str]] = {
+        "send": _send_text,
+        "marker": _send_text,
+        "list_offsets": _log_end_text,
+    }
+    text = tells.get(one.f, _poll_text)(one, facts, around)
+    subject = "final read" if one.f == "final_poll" else f"process {one.process}"
+    moment = one.completed if one.completed is not None else one.invoked
+    return WitnessLine(subject, text, clock(moment, around.origin))
+
+
+def _send_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -> str:
+    what = f"{one.f} of value {value_name(one.value if one.value is not None else -1)}"
+    began = f", begun at {clock(one.invoked, around.origin)}"
+    if one.type == "fail":
+        return f"{what} failed ({one.error or 'no error given'})"
+    if one.type == "info":
+        return f"{what}, outcome unknown ({one.error or 'no answer'}){began}"
+    epoch = "" if one.leader_epoch is None else f", leader epoch {one.leader_epoch}"
+    offset = "without an offset" if one.offset is None else f"at offset {grouped(one.offset)}"
+    return f"{what} acknowledged {offset}{epoch}{began}"
+
+
+def _log_end_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -> str:
+    end = "unknown" if one.high_watermark is None else grouped(one.high_watermark)
+    return f"list_offsets answered: the log ends at {end}; begun at {clock(one.invoked, around.origin)}"
+
+
+def _poll_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -> str:
+    run = one.delivered
+    if run is None:
+        return "a poll that delivered nothing"
+    here = [value for offset, value in run.near if offset == facts.offset]
+    extent = f"offsets {grouped(run.first)} to {grouped(run.last)}"
+    if here:
+        begun = f"; begun at {clock(one.invoked, around.origin)}" if one.role == "earlier" else ""
+        return f"offset {grouped(facts.offset)} holds value {value_name(here[0])} (poll of {extent}{begun})"
+    beyond = [(offset, value) for offset, value in run.near if offset == facts.other_offset]
+    if beyond:
+        return f"offset {grouped(beyond[0][0])} holds value {value_name(beyond[0][1])} (poll of {extent})"
+    before = [offset for offset, _ in run.near if offset < facts.offset]
+    after = [offset for offset, _ in run.near if offset > facts.offset]
+    if before and after:
+        return f"goes from offset {grouped(max(before))} to {grouped(min(after))} (poll of {extent})"
+    if run.last < facts.offset:
+        return f"a poll of {extent}, which ends before offset {grouped(facts.offset)}"
+    if run.first > facts.offset:
+        return f"a poll of {extent}, which begins after offset {grouped(facts.offset)}"
+    return f"a poll of {extent}, without offset {grouped(facts.offset)}"
+
+
+# Circumstances -------------------------------------------------------------------------------------------------------
+
+
+def interval(facts: WitnessFacts) -> tuple[int, int]:
+    """From the beginning to the end of the operations concerned; final reads come long after and count not."""
+    during = [one for one in facts.operations if one.f != "final_poll"] or list(facts.operations)
+    begun = min((one.invoked for one in during), default=0)
+    ended = max((one.completed or one.invoked for one in during), default=0)
+    return begun, ended
+
+
+def _fault_lines(facts: WitnessFacts, around: Surroundings) -> list[WitnessLine]:
+    begun, ended = interval(facts)
+    active = faults_between(around.faults, begun, ended)
+    if active:
+        return [WitnessLine("under fault", _fault_text(one, around.origin)) for one in active[:3]]
+    before = [one for one in around.faults if one.healed is not None and one.healed <= begun]
+    after = [one for one in around.faults if one.injected is not None and one.injected >= ended]
+    lines = []
+    if before:
+        lines.append(WitnessLine("after fault", _fault_text(before[-1], around.origin)))
+    if after and facts.anomaly == "lost_write":
+        lines.append(WitnessLine("before fault", _fault_text(after[0], around.origin)))
+    return lines
+
+
+def faults_between(faults: Sequence[FaultWindow], begun: int, ended: int) -> list[FaultWindow]:
+    """Faults that held at some moment between two times."""
+    return [
+        one
+        for one in faults
+        if one.injected is not None and one.injected <= ended and (one.healed is None or one.healed >= begun)
+    ]
+
+
+def _fault_text(one: FaultWindow, origin: int) -> str:
+    begun = clock(one.injected, origin, 1).removesuffix(" s")
+    return f"{one.name} ({begun}–{clock(one.healed, origin, 1)})"
+
+
+def _leader_lines(facts: WitnessFacts, around: Surroundings) -> list[WitnessLine]:
+    """Who led at the time, and who took over next, as far as it was seen."""
+    begun, ended = interval(facts)
+    seen = [
+        one
+        for one in around.cluster
+        if one.kind == "leader" and (one.topic, one.partition) == (facts.topic, facts.partition)
+    ]
+    before = [one for one in seen if one.time <= begun]
+    later = [one for one in seen if one.time > begun]
+    shown = before[-1:] + [one for one in later if one.time <= ended][:2]
+    shown += [one for one in later if one.time > ended][:1]
+    return [
+        WitnessLine(
+            "leader",
+            f"{one.node or 'none'}{'' if one.epoch is None else f', leader epoch {one.epoch}'}, seen from",
+            clock(one.time, around.origin),
+        )
+        for one in shown
+    ]
