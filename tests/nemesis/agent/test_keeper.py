@@ -33,6 +33,11 @@ def process_state(agent: Any) -> str:
         return "absent"
 
 
+def kill_keeper(agent: Any, wait_until: Any) -> None:
+    os.kill(agent.keeper_pid(), signal.SIGKILL)
+    wait_until(lambda: not agent.keeper_lives(), "the keeper is dead")
+
+
 def test_a_pause_ends_by_itself_though_the_agent_was_killed(node: Any, wait_until: Any) -> None:
     node.call("proc.pause", id="f1", name="node", ttl=TTL)
     began = time.monotonic()
@@ -76,7 +81,7 @@ def test_a_new_agent_starts_a_keeper_for_what_a_dead_one_left_open(
     node: Any, start_agent: Any, wait_until: Any
 ) -> None:
     node.call("proc.pause", id="f1", name="node", ttl=TTL)
-    os.kill(node.keeper_pid(), signal.SIGKILL)
+    kill_keeper(node, wait_until)
     node.kill()
     time.sleep(TTL)
     assert process_state(node) == "T"
@@ -84,8 +89,8 @@ def test_a_new_agent_starts_a_keeper_for_what_a_dead_one_left_open(
     wait_until(lambda: process_state(node) == "S", "the expired pause is healed at once", timeout=3)
 
 
-def test_a_dead_keeper_is_replaced_before_the_next_fault(node: Any) -> None:
-    os.kill(node.keeper_pid(), signal.SIGKILL)
+def test_a_dead_keeper_is_replaced_before_the_next_fault(node: Any, wait_until: Any) -> None:
+    kill_keeper(node, wait_until)
     node.call("proc.pause", id="f1", name="node", ttl=60)
     assert node.keeper_lives()
 
@@ -96,7 +101,7 @@ def test_without_a_keeper_no_fault_is_injected(start_agent: Any, program: Path, 
     node.define(["/bin/sleep", "1000"])
     node.call("proc.start", name="node")
     (own_copy / "keeper.py").write_text("raise SystemExit('broken on purpose')\n")
-    os.kill(node.keeper_pid(), signal.SIGKILL)
+    kill_keeper(node, wait_until)
     with pytest.raises(refused, match="the keeper did not start, so no fault is injected"):
         node.call("proc.pause", id="f1", name="node", ttl=60)
     assert node.state_of() == "running"
