@@ -137,6 +137,11 @@ class Pipe:
         get it either."""
         os.close(self.writer)
 
+    def check_alive(self, what: str) -> None:
+        """Raise RuntimeError if the child is gone, having said nothing."""
+        if select.select([self.reader], [], [], 0)[0]:
+            self.hear(0, what)
+
     def hear(self, seconds: float, what: str) -> str:
         if not select.select([self.reader], [], [], seconds)[0]:
             raise TimeoutError(f"{what} said nothing for {seconds:g} s")
@@ -262,7 +267,12 @@ def start_hosts(plan: dict[str, Any]) -> None:
             f"link set v{number} up",
         ]
         waiting.append((plugged, up))
-    ip(*cables)
+    try:
+        ip(*cables)
+    except RuntimeError:
+        for host, (_, up) in zip(plan["hosts"], waiting, strict=True):
+            up.check_alive(f"host {host['name']}")  # a host that is gone has no network to plug into
+        raise
     for plugged, _ in waiting:
         plugged.say("plugged in")
         os.close(plugged.writer)
