@@ -14,15 +14,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from squall.harness.display import Display
+from squall.harness.display import CHECK, CROSS, Display
 from squall.harness.errors import UsageError
 from squall.harness.inventory import Inventory
-from squall.harness.judging import Judge, Judged
+from squall.harness.judging import Judge
 from squall.harness.plan import RunPlan, plan_suite
 from squall.harness.run import ScenarioRun, hosts_of
-from squall.harness.suite import Expectation, Suite
-
-EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
+from squall.harness.suite import Suite
+from squall.results.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -30,26 +29,17 @@ class Outcome:
     """One run of a suite, judged."""
 
     plan: RunPlan
-    judged: Judged
-
-    @property
-    def as_expected(self) -> bool:
-        return matches(self.plan.scenario.expect, self.judged)
-
-
-def matches(expected: Expectation, judged: Judged) -> bool:
-    """Whether a verdict is what a scenario expects: the same word, and every anomaly it names."""
-    return judged.verdict == expected.verdict and set(expected.anomalies) <= set(judged.anomalies)
+    verdict: Verdict
 
 
 def exit_status(outcomes: list[Outcome], single: bool) -> int:
     """The worst of what happened: violations before unknowns."""
     if single and len(outcomes) == 1:
-        return EXIT[outcomes[0].judged.verdict]
-    wrong = [one for one in outcomes if not one.as_expected]
+        return outcomes[0].verdict.exit_code
+    wrong = [one.verdict for one in outcomes if not one.verdict.as_expected]
     if not wrong:
         return 0
-    return 2 if all(one.judged.verdict == "unknown" for one in wrong) else 1
+    return 2 if all(one.verdict == "unknown" for one in wrong) else 1
 
 
 @dataclass
@@ -77,7 +67,7 @@ class Campaign:
                 if len(plans) > 1:
                     self._head(number, len(plans), plan)
                 self._carry_out(plan, display)
-                self.outcomes.append(Outcome(plan, judge.judge(plan.directory)))
+                self.outcomes.append(Outcome(plan, judge.judge([plan.directory])[0]))
                 self.console.print()
         if len(plans) > 1:
             self._sum_up()
@@ -116,10 +106,10 @@ class Campaign:
     def _sum_up(self) -> None:
         self.console.rule("suite", align="left", style="dim")
         for one in self.outcomes:
-            mark = "✔" if one.as_expected else "✘"
-            anomalies = f" ({', '.join(one.judged.anomalies)})" if one.judged.anomalies else ""
-            self.console.print(
-                f"{mark} {one.plan.scenario.scenario:<44} seed {one.plan.seed:<6} {one.judged.verdict}{anomalies}"
-                + ("" if one.as_expected else f"   expected {one.plan.scenario.expect}"),
-                markup=False,
-            )
+            verdict = one.verdict
+            mark = CHECK if verdict.as_expected else CROSS
+            anomalies = ", ".join(anomaly.name for anomaly in verdict.anomalies)
+            line = f"{mark} {one.plan.scenario.scenario:<44} seed {one.plan.seed:<6} {verdict.verdict}"
+            line += f" ({anomalies})" if anomalies else ""
+            line += "" if verdict.as_expected else f"   expected {one.plan.scenario.expect}"
+            self.console.print(line, markup=False)
