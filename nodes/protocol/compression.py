@@ -102,14 +102,16 @@ def _unzstd(content: bytes, limit: int) -> bytes:
     zstandard: Any = _package("zstandard", Compression.ZSTD)
     reader = zstandard.ZstdDecompressor().stream_reader(content)
     out: bytes = reader.read(limit + 1)
-    return _within(out, limit)
+    if len(out) > limit:
+        raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
+    return out
 
 
 def _unsnappy(content: bytes, limit: int) -> bytes:
     """Plain snappy or xerial's blocks of it: clients send either."""
     snappy: Any = _package("cramjam", Compression.SNAPPY).snappy
     if not content.startswith(_XERIAL):
-        return _raw_snappy(snappy, content, limit)
+        return _raw_snappy(snappy, content, 0, limit)
     out = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(content):
@@ -117,18 +119,12 @@ def _unsnappy(content: bytes, limit: int) -> bytes:
         position += 4
         if position + size > len(content):
             raise ProtocolError("a snappy block reaches beyond the batch")
-        out += _raw_snappy(snappy, content[position : position + size], limit - len(out))
+        out += _raw_snappy(snappy, content[position : position + size], len(out), limit)
         position += size
     return bytes(out)
 
 
-def _raw_snappy(snappy: Any, block: bytes, limit: int) -> bytes:
-    if snappy.decompress_raw_len(block) > limit:
+def _raw_snappy(snappy: Any, block: bytes, before: int, limit: int) -> bytes:
+    if before + snappy.decompress_raw_len(block) > limit:
         raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
     return bytes(snappy.decompress_raw(block))
-
-
-def _within(out: bytes, limit: int) -> bytes:
-    if len(out) > limit:
-        raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
-    return out
