@@ -27,6 +27,7 @@ owner it ends when the owner does. Standard library only, because every host's i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -130,7 +131,8 @@ class Pipe:
         self.reader, self.writer = os.pipe()
 
     def say(self, text: str) -> None:
-        os.write(self.writer, text.encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # who is gone cannot listen; what it says itself ends, and tells
+            os.write(self.writer, text.encode() + b"\n")
 
     def only_hear(self) -> None:
         """Let go of the speaking end, so that only the child's death can end the pipe; children forked later do not
