@@ -212,7 +212,6 @@ class NodeConfig:
     message_max_bytes: int = setting(1_048_588, integer(0), "topics' default of max.message.bytes")
     log_segment_bytes: int = setting(1 << 30, integer(1024), "topics' default of segment.bytes")
     log_index_interval_bytes: int = setting(4096, integer(0), "bytes between two entries of an index")
-    producer_id_expiration_ms: int = setting(86_400_000, integer(1), "when an idle producer is forgotten")
 
     replica_lag_time_max_ms: int = setting(30_000, integer(1), "a follower behind for so long leaves the ISR")
     replica_fetch_wait_max_ms: int = setting(500, integer(0), "how long a leader may hold a follower's fetch")
@@ -230,7 +229,6 @@ class NodeConfig:
     controller_quorum_fetch_timeout_ms: int = setting(2000, integer(1), "without a leader for so long, stand")
     controller_quorum_election_backoff_max_ms: int = setting(1000, integer(0), "pause after a lost vote, at most")
     controller_quorum_request_timeout_ms: int = setting(2000, integer(1), "requests between voters")
-    controller_quorum_append_linger_ms: int = setting(25, integer(0), "how long the leader gathers records")
     controller_quorum_retry_backoff_ms: int = setting(20, integer(0), "pause before a request is repeated")
     metadata_max_idle_interval_ms: int = setting(500, integer(0), "a record at least this often; 0 is never")
 
@@ -239,7 +237,6 @@ class NodeConfig:
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
     fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one answer to a fetch")
-    connections_max_idle_ms: int = setting(600_000, integer(1), "an idle client connection is closed after so long")
 
     @classmethod
     def parse(cls, content: str, source: str = "node.properties") -> NodeConfig:

@@ -18,21 +18,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
+from squall.nodes.protocol.session import ServerRequest, ServerSession, Versions
 
 IN_FLIGHT_MAX = 64
 
 
 class Inbound:
-    """One request from its arrival to its answer."""
+    """One request from its arrival to its answer. `request` is None until it is decoded."""
 
-    __slots__ = ("answered", "chunks", "connection", "frame", "received_at")
+    __slots__ = ("answered", "chunks", "connection", "frame", "received_at", "request")
 
     def __init__(self, connection: Connection, frame: Buffer, received_at: int) -> None:
         self.connection = connection
         self.frame: Buffer | None = frame
         self.received_at = received_at
+        self.request: ServerRequest | None = None
         self.answered = False
         self.chunks: Sequence[Buffer] | None = None
 
@@ -40,12 +43,13 @@ class Inbound:
 class Connection:
     """One accepted connection. `in_flight` holds its requests, oldest first, until their answers have left."""
 
-    __slots__ = ("channel", "closed", "id", "in_flight", "listener", "paused")
+    __slots__ = ("channel", "closed", "id", "in_flight", "listener", "paused", "session")
 
-    def __init__(self, identity: int, listener: str, channel: RequestChannel) -> None:
+    def __init__(self, identity: int, listener: str, channel: RequestChannel, versions: Versions) -> None:
         self.id = identity
         self.listener = listener
         self.channel = channel
+        self.session = ServerSession(identity, listener, versions)
         self.in_flight: deque[Inbound] = deque()
         self.paused = False
         self.closed = False
@@ -102,8 +106,12 @@ class RequestChannel:
 class Connections:
     """All accepted connections of a node and the channels they feed. Effects go to the node's outbox."""
 
-    def __init__(self, channels: Mapping[str, RequestChannel], outbox: list[Effect]) -> None:
+    def __init__(
+        self, channels: Mapping[str, RequestChannel], versions: Mapping[str, Versions], outbox: list[Effect]
+    ) -> None:
+        """`channels` and `versions` are by listener name."""
         self._channels = channels
+        self._versions = versions
         self._outbox = outbox
         self._open: dict[int, Connection] = {}
         self.opened_count = 0
@@ -112,7 +120,7 @@ class Connections:
         return len(self._open)
 
     def opened(self, identity: int, listener: str) -> None:
-        self._open[identity] = Connection(identity, listener, self._channels[listener])
+        self._open[identity] = Connection(identity, listener, self._channels[listener], self._versions[listener])
         self.opened_count += 1
 
     def received(self, now: int, identity: int, frame: Buffer) -> None:
@@ -130,6 +138,9 @@ class Connections:
         connection = self._open.pop(identity, None)
         if connection is not None:
             connection.closed = True
+            for inbound in connection.in_flight:
+                if inbound.request is not None:
+                    inbound.request.closed = True
             connection.in_flight.clear()
             connection.channel.forget(connection)
         return connection
@@ -139,18 +150,33 @@ class Connections:
         if self.closed(connection.id) is not None:
             self._outbox.append(Close(connection.id))
 
-    def answer(self, inbound: Inbound, chunks: Sequence[Buffer] | None) -> None:
-        """A request is done, with these chunks or, for acks=0, without an answer. Send what is now next in order."""
+    def decode(self, now: int, inbound: Inbound) -> ServerRequest:
+        """The request in a frame; answered already if its version had to be refused. Raises ProtocolError."""
+        assert inbound.frame is not None, "a frame is decoded once"
+        request = inbound.connection.session.received(inbound.received_at, inbound.frame)
+        inbound.frame = None
+        inbound.request = request
+        if request.answer is not None:
+            self._answered(inbound, request)
+        else:
+            request.on_answer = partial(self._answered, inbound)
+        return request
+
+    def _answered(self, inbound: Inbound, request: ServerRequest) -> None:
+        """A request has its answer: chunks, silence, or the end of its connection. Send what is next in order."""
         connection = inbound.connection
         if connection.closed:
             return
-        assert not inbound.answered, "a request is answered once"
+        assert request.answer is not None and not inbound.answered, "a request is answered once"
+        if request.answer.close:
+            self.drop(connection)
+            return
         inbound.answered = True
-        inbound.chunks = chunks
+        inbound.chunks = request.chunks()
         waiting = connection.in_flight
         while waiting and waiting[0].answered:
             ready = waiting.popleft()
-            if ready.chunks is not None:
+            if ready.chunks:
                 self._outbox.append(Send(connection.id, ready.chunks))
         if connection.paused and not connection.channel.full and len(waiting) * 2 <= IN_FLIGHT_MAX:
             self._resume(connection)

@@ -1,0 +1,174 @@
+"""A broker: client requests in, replicas in the middle, requests to peers out.
+
+    produce.py, fetch.py, offsets.py     the data plane, on the replicas of `replicas.py`
+    metadata_api.py, forwarding.py       what the image says, and what only the controller can do
+    producer_ids.py                      ids for idempotent producers
+    observer.py                          the metadata log, committed records only (MD-03)
+    lifecycle.py, isr_sender.py          this broker towards the controller
+
+`handle` answers or parks; what is parked is looked at in `settle`, at the end of the turn, when all that the turn
+appended and committed is known. A broker serves nobody before it is unfenced for the first time (`is_serving`);
+the node leaves client requests in their channel until then (BL-02, BL-03).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from squall.nodes.broker.config import BrokerConfig
+from squall.nodes.broker.fetch import FetchHandler
+from squall.nodes.broker.forwarding import Forwarding
+from squall.nodes.broker.hosted import Deadlines, Progress
+from squall.nodes.broker.isr_sender import IsrSender
+from squall.nodes.broker.lifecycle import Lifecycle
+from squall.nodes.broker.metadata_api import MetadataApi
+from squall.nodes.broker.observer import CommittedLog, MetadataObserver
+from squall.nodes.broker.offsets import OffsetsHandler
+from squall.nodes.broker.produce import ProduceHandler
+from squall.nodes.broker.producer_ids import ProducerIds
+from squall.nodes.broker.replicas import Replicas
+from squall.nodes.metadata.image import MetadataDelta, MetadataImage
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.ports import Disk, Rng, Trace, WallClock
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.session import OutboundRequest, ServerRequest
+
+Handle = Callable[[int, ServerRequest], None]
+
+
+class Broker:
+    """See the module. `notices` are lines for the node's log."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata_log: CommittedLog,
+        *,
+        disk: Disk,
+        clock: WallClock,
+        rng: Rng,
+        trace: Trace,
+        now: int,
+        mutants: Mutants = HEALTHY,
+    ) -> None:
+        self.config = config
+        self.image = MetadataImage()
+        self.notices: list[str] = []
+        self._progress = Progress()
+        self._deadlines = Deadlines()
+        self.replicas = Replicas(
+            config, self.image, self._progress, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants
+        )
+        self.lifecycle = Lifecycle(config, self.image, rng=rng, trace=trace, now=now, notify=self.notices.append)
+        self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch)
+        self._observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
+        self._history: MetadataDelta | None = MetadataDelta()
+        self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
+        self._forwarding = Forwarding(config)
+        self._metadata = MetadataApi(config, self.image)
+        offsets = OffsetsHandler(self.replicas)
+        self._handlers: dict[int, Handle] = {
+            int(ApiKey.PRODUCE): ProduceHandler(self.replicas, self._progress, self._deadlines, mutants).handle,
+            int(ApiKey.FETCH): FetchHandler(config, self.replicas, self._progress, self._deadlines).handle,
+            int(ApiKey.LIST_OFFSETS): offsets.list_offsets,
+            int(ApiKey.OFFSET_FOR_LEADER_EPOCH): offsets.offset_for_leader_epoch,
+            int(ApiKey.METADATA): self._handle_metadata,
+            int(ApiKey.DESCRIBE_CLUSTER): self._metadata.describe_cluster,
+            int(ApiKey.DESCRIBE_CONFIGS): self._metadata.describe_configs,
+            int(ApiKey.FIND_COORDINATOR): self._metadata.find_coordinator,
+            int(ApiKey.INIT_PRODUCER_ID): self._producer_ids.handle,
+            int(ApiKey.CREATE_TOPICS): self._forwarding.handle,
+            int(ApiKey.DELETE_TOPICS): self._forwarding.handle,
+            int(ApiKey.CREATE_PARTITIONS): self._forwarding.handle,
+            int(ApiKey.DESCRIBE_QUORUM): self._forwarding.handle,
+        }
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether this broker has been unfenced since it started (BL-03)."""
+        return self.lifecycle.is_running
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.lifecycle.is_fenced
+
+    def _epoch(self) -> int:
+        return self.lifecycle.epoch
+
+    def address_of(self, broker: int, listener: str) -> tuple[str, int] | None:
+        """Where another broker listens, fenced or not."""
+        registration = self.image.brokers.get(broker)
+        endpoint = None if registration is None else registration.endpoint(listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def handle(self, now: int, request: ServerRequest) -> None:
+        """Take one request of a client or a follower. Raises KeyError for an API that is not a broker's."""
+        self._handlers[request.api_key](now, request)
+
+    def _handle_metadata(self, now: int, request: ServerRequest) -> None:
+        missing = self._metadata.metadata(now, request)
+        if missing and self.config.auto_create_topics:
+            self._forwarding.create_missing(missing)
+
+    def settle(self, now: int) -> None:
+        """Answer the parked requests that this turn has made ready."""
+        if self._progress.any:
+            self._progress.settle(now)
+
+    # -- metadata and time ----------------------------------------------------------------------------------------
+
+    def apply_metadata(self, now: int) -> None:
+        """Follow the metadata log up to its high watermark.
+
+        Until this broker has seen its own registration it only reads: what was decided before is history, and a
+        replica that lived through it again would act on leader epochs long gone. Then all of it counts at once.
+        """
+        if not self._observer.behind:
+            return
+        for delta in self._observer.advance(self._history):
+            if self._history is None and not delta.empty:
+                self.replicas.apply(now, delta)
+        self._begin_if_caught_up(now)
+        self.lifecycle.metadata_applied(now)
+
+    def _begin_if_caught_up(self, now: int) -> None:
+        if self._history is not None and self.lifecycle.is_caught_up:
+            history, self._history = self._history, None
+            self.replicas.apply(now, history)
+            self.replicas.retire_strays()
+
+    def tick(self, now: int) -> None:
+        for parked in self._deadlines.due(now):
+            parked.expire(now)
+        self._begin_if_caught_up(now)
+        self.lifecycle.tick(now)
+        if self._history is None:
+            self.replicas.tick(now)
+            self.isr_sender.tick(now)
+        self._producer_ids.tick(now)
+
+    def deadline(self) -> int:
+        nearest = min(self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline())
+        if self._history is None:
+            nearest = min(nearest, self.replicas.deadline(), self.isr_sender.deadline())
+        return nearest
+
+    def take_requests(self) -> list[OutboundRequest]:
+        """Everything the parts want to ask of others since the last call."""
+        taken = self.replicas.take_requests()
+        for requests in (
+            self.isr_sender.requests,
+            self.lifecycle.requests,
+            self._producer_ids.requests,
+            self._forwarding.requests,
+        ):
+            if requests:
+                taken += requests
+                requests.clear()
+        return taken
+
+    def close(self, now: int) -> None:
+        """Stop cleanly: checkpoint, flush and close every log, leave the mark."""
+        self.replicas.close(self.lifecycle.epoch)

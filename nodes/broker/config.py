@@ -1,0 +1,65 @@
+"""What a broker is told when it is made. Durations are in microseconds; Kafka's properties stand beside the fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from squall.nodes.metadata.image import Endpoint
+from squall.nodes.replication.ports import ReplicationConfig
+from squall.nodes.storage.log import LogConfig
+
+NEVER = 2**63 - 1
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic has where it does not say otherwise. The keys of `described` are Kafka's names for topics."""
+
+    min_insync_replicas: int = 1
+    log: LogConfig = field(default_factory=LogConfig)
+    unclean_leader_election: bool = False
+
+    def described(self) -> dict[str, str]:
+        return {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "index.interval.bytes": str(self.log.index_interval_bytes),
+            "max.message.bytes": str(self.log.max_message_bytes),
+            "message.timestamp.type": "CreateTime",
+            "min.insync.replicas": str(self.min_insync_replicas),
+            "retention.bytes": "-1",
+            "retention.ms": "-1",
+            "segment.bytes": str(self.log.segment_bytes),
+            "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One broker."""
+
+    node_id: int
+    cluster_id: str
+    endpoints: tuple[Endpoint, ...]
+    """`advertised.listeners`."""
+    rack: str | None = None
+    directory_id: bytes = bytes(16)
+    heartbeat_interval: int = 2_000_000
+    """`broker.heartbeat.interval.ms`."""
+    session_timeout: int = 9_000_000
+    """`broker.session.timeout.ms`: what a heartbeat may take before it is given up."""
+    registration_timeout: int = 60_000_000
+    """`initial.broker.registration.timeout.ms`."""
+    request_timeout: int = 30_000_000
+    """`request.timeout.ms`."""
+    checkpoint_interval: int = 5_000_000
+    """`replica.high.watermark.checkpoint.interval.ms`."""
+    fetch_max_bytes: int = 57_671_680
+    """`fetch.max.bytes`."""
+    auto_create_topics: bool = False
+    """`auto.create.topics.enable`."""
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    described: tuple[tuple[str, str], ...] = ()
+    """The node's own settings, for DescribeConfigs."""

@@ -1,0 +1,96 @@
+"""Requests that only the active controller can serve: sent on, and its answer passed back (MD-09).
+
+Messages are decoded and encoded anew, in our peers' version; what older versions say differently is put into the
+newest form first. No answer within the request's time means that the outcome is unknown: REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.broker.config import BrokerConfig
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from squall.nodes.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from squall.nodes.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToActiveController
+
+TIMED_OUT = "The active controller did not answer in time; whether it was done is unknown."
+TIMEOUT_MIN_MS = 1000
+DEFAULTS = -1
+
+
+class Forwarding:
+    """See the module. `requests` is drained by the broker."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.requests: list[OutboundRequest] = []
+        self._config = config
+        self._creating: dict[str, None] = {}
+
+    def handle(self, now: int, request: ServerRequest) -> None:
+        message = _newest(request.body)
+        timeout_ms = max(getattr(message, "timeout_ms", 0), TIMEOUT_MIN_MS)
+        timeout = min(timeout_ms * 1000, self._config.request_timeout)
+
+        def complete(now: int, response: Message | None) -> None:
+            if not request.closed:
+                request.respond(_unknown(message) if response is None else response)
+
+        self.requests.append(OutboundRequest(ToActiveController(), message, timeout, complete))
+
+    def create_missing(self, names: list[str]) -> None:
+        """Create topics that a client asked for, with the cluster's defaults; it will ask again."""
+        fresh = [name for name in names if name not in self._creating]
+        if not fresh:
+            return
+        self._creating.update(dict.fromkeys(fresh))
+        message = CreateTopicsRequest(
+            topics=[CreatableTopic(name, DEFAULTS, DEFAULTS) for name in fresh], timeout_ms=TIMEOUT_MIN_MS
+        )
+
+        def complete(now: int, response: Message | None) -> None:
+            for name in fresh:
+                self._creating.pop(name, None)
+
+        self.requests.append(OutboundRequest(ToActiveController(), message, self._config.request_timeout, complete))
+
+
+def _newest(message: Message) -> Message:
+    """In the form of the newest version: DeleteTopics named its topics elsewhere before version 6."""
+    if isinstance(message, DeleteTopicsRequest) and message.topic_names:
+        states = [DeleteTopicState(name=name) for name in message.topic_names]
+        return DeleteTopicsRequest(topics=states, timeout_ms=message.timeout_ms)
+    return message
+
+
+def _unknown(message: Message) -> Message:
+    error = int(ErrorCode.REQUEST_TIMED_OUT)
+    if isinstance(message, CreateTopicsRequest):
+        return CreateTopicsResponse(
+            topics=[CreatableTopicResult(one.name, error_code=error, error_message=TIMED_OUT) for one in message.topics]
+        )
+    if isinstance(message, DeleteTopicsRequest):
+        return DeleteTopicsResponse(
+            responses=[DeletableTopicResult(one.name, one.topic_id, error, TIMED_OUT) for one in message.topics]
+        )
+    if isinstance(message, CreatePartitionsRequest):
+        return CreatePartitionsResponse(
+            results=[CreatePartitionsTopicResult(one.name, error, TIMED_OUT) for one in message.topics]
+        )
+    assert isinstance(message, DescribeQuorumRequest)
+    return DescribeQuorumResponse(error_code=error)

@@ -1,0 +1,107 @@
+"""AlterPartition: ISR changes from this broker's leaders to the active controller (IS-01, rule 21).
+
+One request is under way at a time and carries the change of every leader that wants one, so that a broker that falls
+behind everywhere costs one request, not one per topic-partition; and no topic-partition ever has two under way. A
+lost or refused answer leads to another attempt after a pause, as long as the leader still wants the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from squall.nodes.broker.config import NEVER, BrokerConfig
+from squall.nodes.broker.hosted import Hosted, Progress
+from squall.nodes.broker.replicas import Replicas
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import OutboundRequest, ToActiveController
+from squall.nodes.replication.ports import IsrProposal, ProposalAnswer
+
+RETRY_PAUSE = 50_000
+_Sent = dict[tuple[bytes, int], tuple[Hosted, IsrProposal]]
+
+
+class IsrSender:
+    """See the module. `requests` is drained by the broker."""
+
+    def __init__(
+        self, config: BrokerConfig, replicas: Replicas, progress: Progress, *, broker_epoch: Callable[[], int]
+    ) -> None:
+        self.requests: list[OutboundRequest] = []
+        self.sent_count = 0
+        self._config = config
+        self._replicas = replicas
+        self._progress = progress
+        self._broker_epoch = broker_epoch
+        self._under_way = False
+        self._rest_until = 0
+
+    def tick(self, now: int) -> None:
+        """Send what is wanted, unless a request is under way or resting."""
+        wanted = self._replicas.isr_wanted
+        if self._under_way or not wanted or now < self._rest_until or self._broker_epoch() < 0:
+            return
+        sent: _Sent = {}
+        for hosted in wanted:
+            proposal = hosted.replica.proposal
+            if proposal is not None:
+                sent[hosted.topic_id, hosted.partition] = (hosted, proposal)
+        wanted.clear()
+        if sent:
+            self._send(sent)
+
+    def deadline(self) -> int:
+        return self._rest_until if self._replicas.isr_wanted and not self._under_way else NEVER
+
+    def _send(self, sent: _Sent) -> None:
+        self._under_way = True
+        self.sent_count += len(sent)
+
+        def complete(now: int, response: Message | None) -> None:
+            self._answered(now, sent, response)
+
+        self.requests.append(
+            OutboundRequest(ToActiveController(), self._request(sent), self._config.request_timeout, complete)
+        )
+
+    def _request(self, sent: _Sent) -> AlterPartitionRequest:
+        topics: dict[bytes, TopicDataRequest] = {}
+        for (topic_id, partition), (_, proposal) in sent.items():
+            topic = topics.setdefault(topic_id, TopicDataRequest(topic_id=topic_id))
+            topic.partitions.append(
+                PartitionDataRequest(
+                    partition_index=partition,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=[BrokerState(broker, epoch) for broker, epoch in proposal.isr],
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(self._config.node_id, self._broker_epoch(), list(topics.values()))
+
+    def _answered(self, now: int, sent: _Sent, response: Message | None) -> None:
+        self._under_way = False
+        answers: dict[tuple[bytes, int], ProposalAnswer] = {}
+        if isinstance(response, AlterPartitionResponse) and response.error_code == ErrorCode.NONE:
+            answers = {
+                (topic.topic_id, part.partition_index): ProposalAnswer(
+                    part.error_code, part.leader_id, part.leader_epoch, part.partition_epoch, tuple(part.isr)
+                )
+                for topic in response.topics
+                for part in topic.partitions
+            }
+        else:
+            self._rest_until = now + RETRY_PAUSE
+        for key, (hosted, proposal) in sent.items():
+            answer = answers.get(key)
+            if answer is not None and hosted.replica.proposal_answered(now, proposal, answer):
+                self._progress.advanced(hosted)
+            if hosted.replica.proposal is not None:
+                self._rest_until = max(self._rest_until, now + RETRY_PAUSE)
+                self._replicas.isr_changed(hosted)

@@ -1,0 +1,192 @@
+"""A broker's standing with the controller: registration, heartbeats, fenced or running (BL-01 … BL-07, FD-01).
+
+    OFFLINE    logs are being loaded; the node says nothing yet            (BL-01)
+    FENCED     registered or about to be; serves no client                 (BL-02)
+    RUNNING    unfenced once: serves clients                               (BL-03)
+
+OFFLINE is over when the constructor returns. A broker registers with an incarnation id of its own, and heartbeats with
+`want_fence` until it has applied its own registration record, whose offset is its broker epoch. The heartbeat answered
+"not fenced" makes it RUNNING. A running broker that is fenced later, because its heartbeats did not arrive, keeps its
+ports open: it has lost its leaderships in metadata, and its clients will hear so from epochs (disagreement X12).
+
+An answer of STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED means that the registration is gone; the broker registers
+again under the same incarnation. DUPLICATE_BROKER_REGISTRATION means that another incarnation's session lives: this
+one tries again until that has ended or its patience has (BL-05).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from squall.nodes.broker.config import NEVER, NO_EPOCH, BrokerConfig
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.ports import Rng, Trace
+from squall.nodes.protocol.errors import ErrorCode, error_name
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from squall.nodes.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import OutboundRequest, ToActiveController
+from squall.nodes.protocol.topic_partition import random_id
+
+IMPATIENT_INTERVAL = 100_000
+"""Between heartbeats while fenced and ready: nobody should wait two seconds to begin."""
+REGISTRATION_PAUSE = 250_000
+_REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+_FATAL = (
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.INVALID_REGISTRATION,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_REQUEST,
+)
+
+
+class BrokerState(Enum):
+    OFFLINE = "offline"
+    FENCED = "fenced"
+    RUNNING = "running"
+
+
+class RegistrationRefused(Exception):
+    """The controller will never register this broker as it is configured."""
+
+
+class Lifecycle:
+    """See the module. `requests` is drained by the broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: MetadataImage,
+        *,
+        rng: Rng,
+        trace: Trace,
+        now: int,
+        notify: Callable[[str], None],
+        previous_epoch: int = NO_EPOCH,
+    ) -> None:
+        self.state = BrokerState.FENCED
+        self.epoch = NO_EPOCH
+        self.is_fenced = True
+        self.incarnation_id = random_id(rng)
+        self.requests: list[OutboundRequest] = []
+        self._config = config
+        self._image = image
+        self._trace = trace
+        self._notify = notify
+        self._previous_epoch = previous_epoch
+        self._under_way = False
+        self._due = now
+        self._give_up_at = now + config.registration_timeout
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is BrokerState.RUNNING
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this broker has applied its own registration."""
+        registration = self._image.brokers.get(self._config.node_id)
+        return self.epoch != NO_EPOCH and registration is not None and registration.epoch == self.epoch
+
+    def tick(self, now: int) -> None:
+        if self._under_way or now < self._due:
+            return
+        if self.epoch == NO_EPOCH:
+            self._register(now)
+        else:
+            self._heartbeat(now)
+
+    def deadline(self) -> int:
+        return NEVER if self._under_way else self._due
+
+    def metadata_applied(self, now: int) -> None:
+        """Something new was applied: a fenced broker may have become ready."""
+        if self.is_fenced and self.is_caught_up:
+            self._due = min(self._due, now)
+
+    # -- registration ---------------------------------------------------------------------------------------------
+
+    def _register(self, now: int) -> None:
+        config = self._config
+        request = BrokerRegistrationRequest(
+            broker_id=config.node_id,
+            cluster_id=config.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[Listener(one.listener, one.host, one.port, 0) for one in config.endpoints],
+            rack=config.rack,
+            log_dirs=[config.directory_id],
+            previous_broker_epoch=self._previous_epoch,
+        )
+        self._send(request, config.session_timeout, self._registered)
+
+    def _registered(self, now: int, response: Message | None) -> None:
+        self._under_way = False
+        self._due = now + REGISTRATION_PAUSE
+        if not isinstance(response, BrokerRegistrationResponse):
+            return
+        error = response.error_code
+        if error == ErrorCode.NONE:
+            self.epoch = response.broker_epoch
+            self._due = now if self.is_caught_up else now + self._config.heartbeat_interval
+            self._trace.event("broker_registered", broker=self._config.node_id, epoch=self.epoch)
+            return
+        if error in _FATAL or (error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and now >= self._give_up_at):
+            raise RegistrationRefused(
+                f"node.id={self._config.node_id}: the controller refuses to register this broker: {error_name(error)}; "
+                "check node.id, cluster.id and that no other broker of this id runs"
+            )
+        if error == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            self._trace.event("broker_duplicate", broker=self._config.node_id)
+
+    # -- heartbeats -----------------------------------------------------------------------------------------------
+
+    def _heartbeat(self, now: int) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._image.last_offset,
+            want_fence=not self.is_caught_up,
+        )
+        self._send(request, self._config.session_timeout // 2, self._heard)
+
+    def _heard(self, now: int, response: Message | None) -> None:
+        self._under_way = False
+        waits = self.is_fenced and self.is_caught_up
+        self._due = now + (
+            min(IMPATIENT_INTERVAL, self._config.heartbeat_interval) if waits else self._config.heartbeat_interval
+        )
+        if not isinstance(response, BrokerHeartbeatResponse):
+            self._due = min(self._due, now + IMPATIENT_INTERVAL)
+            return
+        if response.error_code in _REGISTER_AGAIN:
+            self.epoch = NO_EPOCH
+            self.is_fenced = True
+            self._give_up_at = now + self._config.registration_timeout
+            self._due = now
+        elif response.error_code == ErrorCode.NONE:
+            self._learn_fencing(now, response.is_fenced)
+
+    def _learn_fencing(self, now: int, fenced: bool) -> None:
+        if fenced == self.is_fenced:
+            return
+        self.is_fenced = fenced
+        node = self._config.node_id
+        self._trace.event("broker_fenced" if fenced else "broker_unfenced", broker=node, epoch=self.epoch)
+        if fenced:
+            self._notify(f"broker {node} is fenced: the controller did not hear from it in time")
+        elif self.state is BrokerState.FENCED:
+            self.state = BrokerState.RUNNING
+            self._due = now + self._config.heartbeat_interval
+            self._notify(f"broker {node} is ready: unfenced with broker epoch {self.epoch}")
+        else:
+            self._due = now + self._config.heartbeat_interval
+            self._notify(f"broker {node} is unfenced again")
+
+    def _send(self, message: Message, timeout: int, complete: Callable[[int, Message | None], None]) -> None:
+        self._under_way = True
+        self.requests.append(OutboundRequest(ToActiveController(), message, timeout, complete))

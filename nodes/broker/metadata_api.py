@@ -1,0 +1,190 @@
+"""Metadata, DescribeCluster, DescribeConfigs, FindCoordinator: what the image says, in the clients' terms.
+
+Fenced brokers are left out (BL-06), so that no client waits for one; a topic-partition led by one that the image
+still names is answered LEADER_NOT_AVAILABLE. The controller that clients are told is this broker itself: the real one
+listens where clients cannot reach it, and any broker forwards to it.
+
+There is no group coordinator yet. FindCoordinator is served all the same, with COORDINATOR_NOT_AVAILABLE, because
+librdkafka asks for it when a group id is set, even by a consumer that assigns its topic-partitions itself, and because
+it offers LZ4 only to brokers that know this API.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.broker.config import BrokerConfig
+from squall.nodes.metadata.image import BrokerRegistration, Endpoint, MetadataImage, PartitionRegistration, Topic
+from squall.nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from squall.nodes.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from squall.nodes.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from squall.nodes.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.protocol.topic_partition import ZERO_ID
+
+NO_LEADER = -1
+SOURCE_TOPIC, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 4, 5
+NO_GROUPS = "Groups are not served by this cluster; assign topic-partitions yourself."
+
+
+class MetadataApi:
+    """See the module. Answers are made anew for each request; the image is small and clients ask seldom."""
+
+    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+        self._config = config
+        self._image = image
+
+    def unfenced(self, listener: str) -> list[tuple[BrokerRegistration, Endpoint]]:
+        """Brokers a client of this listener may talk to."""
+        found = []
+        for broker_id in sorted(self._image.brokers):
+            broker = self._image.brokers[broker_id]
+            endpoint = broker.endpoint(listener)
+            if not broker.fenced and endpoint is not None:
+                found.append((broker, endpoint))
+        return found
+
+    # -- Metadata -------------------------------------------------------------------------------------------------
+
+    def metadata(self, now: int, request: ServerRequest) -> list[str]:
+        """Answer, and return the names of topics that were asked for, may be created, and are not there."""
+        body = request.body
+        assert isinstance(body, MetadataRequest)
+        brokers = self.unfenced(request.listener)
+        topics, missing = self._topics(request.api_version, body, [broker.id for broker, _ in brokers])
+        response = MetadataResponse(
+            brokers=[MetadataResponseBroker(one.id, at.host, at.port, one.rack) for one, at in brokers],
+            cluster_id=self._config.cluster_id,
+            controller_id=self._controller(brokers),
+            topics=topics,
+        )
+        request.respond(response)
+        return missing if body.allow_auto_topic_creation else []
+
+    def _controller(self, brokers: list[tuple[BrokerRegistration, Endpoint]]) -> int:
+        ids = [broker.id for broker, _ in brokers]
+        own = self._config.node_id
+        return own if own in ids else ids[0] if ids else -1
+
+    def _topics(
+        self, version: int, body: MetadataRequest, alive: list[int]
+    ) -> tuple[list[MetadataResponseTopic], list[str]]:
+        if body.topics is None or (version == 0 and not body.topics):
+            return [self._topic(topic, alive) for topic in self._image.topics.values()], []
+        answers, missing = [], []
+        for asked in body.topics:
+            by_id = asked.topic_id != ZERO_ID
+            topic = self._image.topics.get(asked.topic_id) if by_id else self._image.topic(asked.name or "")
+            if topic is not None:
+                answers.append(self._topic(topic, alive))
+                continue
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not by_id and not is_topic_name(asked.name or ""):
+                error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            elif not by_id:
+                missing.append(asked.name or "")
+            answers.append(MetadataResponseTopic(int(error), None if by_id else asked.name or "", asked.topic_id))
+        return answers, missing
+
+    def _topic(self, topic: Topic, alive: list[int]) -> MetadataResponseTopic:
+        partitions = [self._partition(number, topic.partitions[number], alive) for number in sorted(topic.partitions)]
+        return MetadataResponseTopic(0, topic.name, topic.id, False, partitions)
+
+    def _partition(
+        self, number: int, registration: PartitionRegistration, alive: list[int]
+    ) -> MetadataResponsePartition:
+        led = registration.leader in alive
+        return MetadataResponsePartition(
+            error_code=0 if led else int(ErrorCode.LEADER_NOT_AVAILABLE),
+            partition_index=number,
+            leader_id=registration.leader if led else NO_LEADER,
+            leader_epoch=registration.leader_epoch,
+            replica_nodes=list(registration.replicas),
+            isr_nodes=list(registration.isr),
+            offline_replicas=[replica for replica in registration.replicas if replica not in alive],
+        )
+
+    # -- the cluster ----------------------------------------------------------------------------------------------
+
+    def describe_cluster(self, now: int, request: ServerRequest) -> None:
+        brokers = self.unfenced(request.listener)
+        request.respond(
+            DescribeClusterResponse(
+                cluster_id=self._config.cluster_id,
+                controller_id=self._controller(brokers),
+                brokers=[DescribeClusterBroker(one.id, at.host, at.port, one.rack) for one, at in brokers],
+            )
+        )
+
+    def find_coordinator(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, FindCoordinatorRequest)
+        error = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        request.respond(
+            FindCoordinatorResponse(
+                coordinators=[Coordinator(key, -1, "", -1, error, NO_GROUPS) for key in body.coordinator_keys],
+                error_code=error,
+                error_message=NO_GROUPS,
+                node_id=-1,
+                port=-1,
+            )
+        )
+
+    # -- DescribeConfigs ------------------------------------------------------------------------------------------
+
+    def describe_configs(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, DescribeConfigsRequest)
+        request.respond(DescribeConfigsResponse(results=[self._describe(resource) for resource in body.resources]))
+
+    def _describe(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        kind, name = resource.resource_type, resource.resource_name
+        result = DescribeConfigsResult(resource_type=kind, resource_name=name)
+        if kind == TOPIC_RESOURCE:
+            if self._image.topic(name) is None:
+                result.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                result.error_message = f"Topic {name} does not exist."
+                return result
+            set_here = self._image.config(TOPIC_RESOURCE, name)
+            described = {key: (value, SOURCE_DEFAULT) for key, value in self._config.topics.described().items()}
+            described |= {key: (value, SOURCE_TOPIC) for key, value in set_here.items()}
+        elif kind == BROKER_RESOURCE and name == str(self._config.node_id):
+            described = {key: (value, SOURCE_STATIC_BROKER) for key, value in self._config.described}
+        else:
+            result.error_code = int(ErrorCode.INVALID_REQUEST)
+            result.error_message = f"This broker ({self._config.node_id}) describes topics and itself, not {name!r}."
+            return result
+        wanted = resource.configuration_keys
+        result.configs = [
+            DescribeConfigsResourceResult(
+                name=key,
+                value=value,
+                read_only=kind == BROKER_RESOURCE,
+                config_source=source,
+            )
+            for key, (value, source) in sorted(described.items())
+            if wanted is None or key in wanted
+        ]
+        return result
+
+
+def is_topic_name(name: str) -> bool:
+    """Kafka's rule: 1 to 249 of letters, digits, `.`, `_`, `-`, but neither `.` nor `..`."""
+    plain = name.replace(".", "a").replace("_", "a").replace("-", "a")
+    return 0 < len(name) <= 249 and name not in (".", "..") and plain.isascii() and plain.isalnum()

@@ -1,0 +1,60 @@
+"""ListOffsets and OffsetForLeaderEpoch: questions about a log, answered at once by its leader."""
+
+from __future__ import annotations
+
+from squall.nodes.broker.replicas import Replicas
+from squall.nodes.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from squall.nodes.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from squall.nodes.protocol.session import ServerRequest
+
+
+class OffsetsHandler:
+    """See the module."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def list_offsets(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, ListOffsetsRequest)
+        topics = [
+            ListOffsetsTopicResponse(topic.name, [self._list(topic.name, one, body) for one in topic.partitions])
+            for topic in body.topics
+        ]
+        request.respond(ListOffsetsResponse(topics=topics))
+
+    def _list(self, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest) -> ListOffsetsPartitionResponse:
+        number = asked.partition_index
+        hosted = self._replicas.by_name(topic, number)
+        if hosted is None:
+            return ListOffsetsPartitionResponse(number, int(self._replicas.absence(topic, number)))
+        found = hosted.replica.list_offset(asked.timestamp, asked.current_leader_epoch, body.replica_id)
+        return ListOffsetsPartitionResponse(number, int(found.error), found.timestamp, found.offset, found.leader_epoch)
+
+    def offset_for_leader_epoch(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, OffsetForLeaderEpochRequest)
+        topics = [
+            OffsetForLeaderTopicResult(topic.topic, [self._epoch_end(topic.topic, one) for one in topic.partitions])
+            for topic in body.topics
+        ]
+        request.respond(OffsetForLeaderEpochResponse(topics=topics))
+
+    def _epoch_end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        hosted = self._replicas.by_name(topic, asked.partition)
+        if hosted is None:
+            return EpochEndOffset(int(self._replicas.absence(topic, asked.partition)), asked.partition)
+        found = hosted.replica.offset_for_leader_epoch(asked.current_leader_epoch, asked.leader_epoch)
+        return EpochEndOffset(int(found.error), asked.partition, found.leader_epoch, found.end_offset)

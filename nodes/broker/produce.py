@@ -1,0 +1,184 @@
+"""Produce: append, and for acks=all wait until every topic-partition of the request is committed (DP-08, rules 1-3).
+
+A request is answered as a whole. acks=0 is answered with silence, or with the end of the connection if anything went
+wrong; acks=1 after the append; acks=all once the high watermark of each topic-partition has passed what was appended
+to it. A topic-partition that failed does not wait, but its request does, for the others. What is still open when the
+request's time is over is answered REQUEST_TIMED_OUT: the records may yet be committed (DP-09).
+
+Mutant `ack-before-replication` answers acks=all after the append.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.replicas import Replicas
+from squall.nodes.mutants import Mutants
+from squall.nodes.protocol.compiler import Buffer
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.replication.replica import ACKS_ALL
+
+ONE_BATCH = "A produce request must carry exactly one record batch per topic-partition."
+
+
+class _Wait:
+    """One topic-partition of a parked request."""
+
+    __slots__ = ("answer", "hosted", "leader_epoch", "required_offset")
+
+    def __init__(
+        self, hosted: Hosted, leader_epoch: int, required_offset: int, answer: PartitionProduceResponse
+    ) -> None:
+        self.hosted = hosted
+        self.leader_epoch = leader_epoch
+        self.required_offset = required_offset
+        self.answer = answer
+
+    def is_over(self) -> bool:
+        status = self.hosted.replica.produce_status(self.leader_epoch, self.required_offset)
+        if status is None:
+            return False
+        if status:
+            self.answer.error_code = int(status)
+        return True
+
+
+class ParkedProduce(Parked):
+    """An acks=all request between append and commit."""
+
+    __slots__ = ("_deadlines", "_request", "_response", "_waits")
+
+    def __init__(
+        self, request: ServerRequest, response: ProduceResponse, waits: list[_Wait], deadlines: Deadlines
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._response = response
+        self._waits = waits
+        self._deadlines = deadlines
+
+    def look(self, now: int) -> bool:
+        if self._request.closed:
+            self._waits = []
+        elif self._request.answer is None:
+            self._waits = [wait for wait in self._waits if not wait.is_over()]
+            if not self._waits:
+                self._request.respond(self._response)
+        if self._waits:
+            return False
+        self._deadlines.remove(self)
+        return True
+
+    def expire(self, now: int) -> None:
+        if self.look(now):
+            return
+        for wait in self._waits:
+            wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        self._waits = []
+        self._request.respond(self._response)
+
+
+class ProduceHandler:
+    """See the module."""
+
+    def __init__(self, replicas: Replicas, progress: Progress, deadlines: Deadlines, mutants: Mutants) -> None:
+        self._replicas = replicas
+        self._progress = progress
+        self._deadlines = deadlines
+        self._answers_early = mutants.has("ack-before-replication")
+
+    def handle(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, ProduceRequest)
+        waits: list[_Wait] = []
+        response = ProduceResponse(
+            responses=[self._append_topic(now, body, topic, request.api_version, waits) for topic in body.topic_data]
+        )
+        # The batches are in the log now; a parked request must not hold the frame they came in.
+        timeout_ms, acks = body.timeout_ms, body.acks
+        request.body = _EMPTY
+        if acks == 0:
+            self._answer_silently(request, response)
+        elif not waits or self._answers_early:
+            request.respond(response)
+        else:
+            self._park(now, request, response, waits, timeout_ms)
+
+    def _append_topic(
+        self, now: int, body: ProduceRequest, topic: TopicProduceData, version: int, waits: list[_Wait]
+    ) -> TopicProduceResponse:
+        answers = [
+            self._append(now, body, topic.name, one.index, one.records, version, waits) for one in topic.partition_data
+        ]
+        return TopicProduceResponse(name=topic.name, partition_responses=answers)
+
+    def _append(
+        self,
+        now: int,
+        body: ProduceRequest,
+        topic: str,
+        partition: int,
+        records: Buffer | None,
+        version: int,
+        waits: list[_Wait],
+    ) -> PartitionProduceResponse:
+        if body.acks not in (ACKS_ALL, 0, 1):
+            return refusal(partition, ErrorCode.INVALID_REQUIRED_ACKS)
+        if body.transactional_id is not None:
+            return refusal(partition, ErrorCode.INVALID_TXN_STATE, "There are no transactions here.")
+        hosted = self._replicas.by_name(topic, partition)
+        if hosted is None:
+            return refusal(partition, self._replicas.absence(topic, partition))
+        if records is None or not len(records):
+            return refusal(partition, ErrorCode.INVALID_RECORD, ONE_BATCH)
+        assert not isinstance(records, bytes)
+        appended = hosted.replica.append(now, records, body.acks, version)
+        if appended.advanced:
+            self._progress.advanced(hosted)
+        if appended.error:
+            answer = refusal(partition, appended.error, appended.message)
+            if appended.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                replica = hosted.replica
+                answer.current_leader = LeaderIdAndEpoch(replica.leader, replica.leader_epoch)
+            return answer
+        if not appended.duplicate:
+            self._progress.grew(hosted)
+        answer = PartitionProduceResponse(
+            partition, 0, appended.first_offset, appended.log_append_time, appended.log_start_offset
+        )
+        if body.acks == ACKS_ALL:
+            wait = _Wait(hosted, appended.leader_epoch, appended.required_offset, answer)
+            if not wait.is_over():
+                waits.append(wait)
+        return answer
+
+    def _answer_silently(self, request: ServerRequest, response: ProduceResponse) -> None:
+        failed = any(part.error_code for topic in response.responses for part in topic.partition_responses)
+        if failed:
+            request.close_connection()
+        else:
+            request.respond_nothing()
+
+    def _park(
+        self, now: int, request: ServerRequest, response: ProduceResponse, waits: list[_Wait], timeout_ms: int
+    ) -> None:
+        parked = ParkedProduce(request, response, waits, self._deadlines)
+        for wait in waits:
+            wait.hosted.produces.append(parked)
+        self._deadlines.add(now + max(timeout_ms, 0) * 1000, parked)
+
+
+_EMPTY = ProduceRequest()
+
+
+def refusal(partition: int, error: int, message: str | None = None) -> PartitionProduceResponse:
+    """The answer for a topic-partition to which nothing was appended."""
+    return PartitionProduceResponse(partition, int(error), -1, -1, -1, error_message=message)

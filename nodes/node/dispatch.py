@@ -1,0 +1,82 @@
+"""Which APIs a listener serves, in which versions, and which versions we speak to our peers.
+
+Broker and controller listeners have tables of their own: the control plane shares no socket, no queue and no API key
+by accident with the data plane (CL-24). What ApiVersions advertises is exactly what is implemented; clients decide by
+it which features they use, so a row too many breaks them (a client that is offered telemetry uses it).
+
+Produce is advertised from version 0 although only 3 and later are served: librdkafka before 2.5 compresses only for
+brokers that begin at 0 (KAFKA-18659), and no client that knows version 3 asks for less.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import Versions
+
+BROKER_VERSIONS: Versions = {
+    int(ApiKey.PRODUCE): (0, 12),
+    int(ApiKey.FETCH): (4, 16),
+    int(ApiKey.LIST_OFFSETS): (1, 8),
+    int(ApiKey.METADATA): (0, 12),
+    int(ApiKey.FIND_COORDINATOR): (0, 6),
+    int(ApiKey.API_VERSIONS): (0, 4),
+    int(ApiKey.CREATE_TOPICS): (2, 7),
+    int(ApiKey.DELETE_TOPICS): (1, 6),
+    int(ApiKey.INIT_PRODUCER_ID): (0, 4),
+    int(ApiKey.OFFSET_FOR_LEADER_EPOCH): (2, 4),
+    int(ApiKey.DESCRIBE_CONFIGS): (1, 4),
+    int(ApiKey.CREATE_PARTITIONS): (0, 3),
+    int(ApiKey.DESCRIBE_QUORUM): (0, 2),
+    int(ApiKey.DESCRIBE_CLUSTER): (0, 1),
+}
+"""What clients and follower brokers may ask of a broker."""
+
+CONTROLLER_VERSIONS: Versions = {
+    int(ApiKey.FETCH): (12, 17),
+    int(ApiKey.API_VERSIONS): (0, 4),
+    int(ApiKey.CREATE_TOPICS): (2, 7),
+    int(ApiKey.DELETE_TOPICS): (1, 6),
+    int(ApiKey.CREATE_PARTITIONS): (0, 3),
+    int(ApiKey.VOTE): (0, 1),
+    int(ApiKey.BEGIN_QUORUM_EPOCH): (0, 1),
+    int(ApiKey.END_QUORUM_EPOCH): (0, 1),
+    int(ApiKey.DESCRIBE_QUORUM): (0, 2),
+    int(ApiKey.ALTER_PARTITION): (3, 3),
+    int(ApiKey.BROKER_REGISTRATION): (0, 4),
+    int(ApiKey.BROKER_HEARTBEAT): (0, 1),
+    int(ApiKey.ALLOCATE_PRODUCER_IDS): (0, 0),
+}
+"""What voters and brokers may ask of a controller."""
+
+RAFT_APIS = (
+    int(ApiKey.VOTE),
+    int(ApiKey.BEGIN_QUORUM_EPOCH),
+    int(ApiKey.END_QUORUM_EPOCH),
+    int(ApiKey.FETCH),
+    int(ApiKey.DESCRIBE_QUORUM),
+)
+"""On a controller listener these are the quorum replica's; all others are the controller's."""
+
+
+def peer_version(message: Message, *, to_controller: bool) -> int:
+    """The version we speak to our own kind: the newest that the listener asked serves."""
+    table = CONTROLLER_VERSIONS if to_controller else BROKER_VERSIONS
+    return table[message.API_KEY][1]
+
+
+_PURPOSES = {
+    int(ApiKey.FETCH): "fetch",
+    int(ApiKey.VOTE): "quorum",
+    int(ApiKey.BEGIN_QUORUM_EPOCH): "quorum",
+    int(ApiKey.END_QUORUM_EPOCH): "quorum",
+    int(ApiKey.BROKER_REGISTRATION): "lifecycle",
+    int(ApiKey.BROKER_HEARTBEAT): "lifecycle",
+    int(ApiKey.ALTER_PARTITION): "isr",
+}
+
+
+def purpose_of(message: Message) -> str:
+    """Requests of one purpose share a connection. Answers leave a connection in request order, so a fetch that the
+    other side holds, or a topic that takes its time to create, must not stand before a heartbeat."""
+    return _PURPOSES.get(message.API_KEY, "admin")

@@ -1,0 +1,44 @@
+"""Whose directory this is: `meta.properties`, written at the first start and checked at every other.
+
+A directory that belongs to another node or another cluster must never be written to: its votes and its records would
+be given a second time, in another name.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.config import NodeConfig
+from squall.nodes.ports import Disk, Rng
+from squall.nodes.protocol.topic_partition import format_id, parse_id, random_id
+from squall.nodes.storage.checkpoints import META_PROPERTIES, read_properties, write_properties
+
+
+class NodeError(Exception):
+    """This node cannot run here; the message says what is wrong and what to do."""
+
+
+def directory_identity(config: NodeConfig, disk: Disk, rng: Rng) -> bytes:
+    """The directory's id. Raises NodeError if the directory is another's, CorruptFile if it cannot be read."""
+    stored = read_properties(disk, META_PROPERTIES)
+    if stored is None:
+        identity = random_id(rng)
+        write_properties(
+            disk,
+            META_PROPERTIES,
+            {
+                "version": "1",
+                "cluster.id": config.cluster_id,
+                "node.id": str(config.node_id),
+                "directory.id": format_id(identity),
+            },
+        )
+        return identity
+    for key, expected in (("cluster.id", config.cluster_id), ("node.id", str(config.node_id))):
+        if stored.get(key) != expected:
+            raise NodeError(
+                f"{config.log_dirs}/{META_PROPERTIES}: {key}={stored.get(key)} but the configuration says {expected}; "
+                "the directory belongs to another node: correct the configuration or name another log.dirs"
+            )
+    try:
+        return parse_id(stored["directory.id"])
+    except (KeyError, ValueError) as error:
+        raise NodeError(f"{config.log_dirs}/{META_PROPERTIES}: directory.id cannot be read: {error}") from None

@@ -1,0 +1,293 @@
+"""One node: its components put together, its turn, and the contract with its host (docs/architecture.md).
+
+    host ── opened, received, closed, tick ──▶ queues
+    host ── turn ─▶  timers and peers' answers, all control requests, committed metadata,
+                     then at most `turn.requests.max` data requests; the parked that became ready
+    host ── flush ▶  the metadata log to disk; what that commits is applied and answered
+    host ◀─ outbox ─ released only now: nothing is said before it is durable
+
+The order within a turn is the isolation of the control plane (CL-24): whatever data requests are queued, the next vote,
+heartbeat or timer waits for at most one turn's worth of them.
+
+A node has one quorum replica, voter or observer, which a controller and a broker in the same node share (QC-24). A
+frame that cannot be decoded, or asks for what its listener does not serve, ends its connection and nothing else.
+Exceptions from components pass through: a node with a broken invariant or a broken disk must stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from squall.nodes.broker.broker import Broker
+from squall.nodes.broker.lifecycle import RegistrationRefused
+from squall.nodes.config import NodeConfig
+from squall.nodes.controller.controller import QuorumController
+from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.node.channels import Connections, Inbound, RequestChannel
+from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
+from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
+from squall.nodes.node.identity import NodeError, directory_identity
+from squall.nodes.node.links import Links
+from squall.nodes.node.settings import broker_config, controller_config, raft_config
+from squall.nodes.ports import Disk, Rng, Trace, WallClock
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.session import ServerRequest, api_versions_response
+from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.storage.errors import CorruptFile
+
+__all__ = ["Close", "Connect", "Node", "NodeError", "Pause", "Resume", "Send"]
+
+NEVER = 2**63 - 1
+CONTROL_CAPACITY = 200
+"""Control requests that may wait: every peer has a few under way (CL-20)."""
+
+Handle = Callable[[int, ServerRequest], None]
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+
+class Node:
+    """See the module. `notices` are lines for people, drained by the host if it has a log."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        disk: Disk,
+        clock: WallClock,
+        rng: Rng,
+        trace: Trace,
+        now: int,
+        mutants: Mutants = HEALTHY,
+    ) -> None:
+        """Read and recover what is on the disk, which may take long. Raises NodeError."""
+        self.config = config
+        self.outbox: list[Effect] = []
+        self.notices: list[str] = []
+        try:
+            directory_id = directory_identity(config, disk, rng)
+            self.raft = RaftReplica(
+                raft_config(config, directory_id),
+                disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants,
+            )  # fmt: skip
+            self.controller = self._make_controller(rng, trace, now, mutants)
+            self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants)
+        except CorruptFile as error:
+            raise NodeError(f"{config.log_dirs}: {error}") from error
+        self.control = RequestChannel("control", CONTROL_CAPACITY)
+        self.data = RequestChannel("data", config.queued_max_requests)
+        self.connections = Connections(
+            {one.listener: self.control for one in config.controller_listeners}
+            | {one.listener: self.data for one in config.broker_listeners},
+            {one.listener: CONTROLLER_VERSIONS for one in config.controller_listeners}
+            | {one.listener: BROKER_VERSIONS for one in config.broker_listeners},
+            self.outbox,
+        )
+        self.links = Links(f"node-{config.node_id}", self, rng, self.outbox)
+        self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self._control_handlers = self._control_table()
+        self._voters = {one.id: (one.host, one.port) for one in config.controller_quorum_voters}
+        self._leader_seen: tuple[int | None, int] = (None, -1)
+        self._closed = False
+
+    def _make_controller(self, rng: Rng, trace: Trace, now: int, mutants: Mutants) -> QuorumController | None:
+        if not self.config.is_controller:
+            return None
+        return QuorumController(
+            controller_config(self.config), self.raft, rng=rng, trace=trace, now=now, mutants=mutants
+        )
+
+    def _make_broker(
+        self, directory_id: bytes, disk: Disk, clock: WallClock, rng: Rng, trace: Trace, now: int, mutants: Mutants
+    ) -> Broker | None:
+        if not self.config.is_broker:
+            return None
+        return Broker(
+            broker_config(self.config, directory_id),
+            self.raft,
+            disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants,
+        )  # fmt: skip
+
+    def _control_table(self) -> dict[int, Handle]:
+        table: dict[int, Handle] = {
+            int(ApiKey.VOTE): self.raft.handle_vote,
+            int(ApiKey.BEGIN_QUORUM_EPOCH): self.raft.handle_begin_quorum_epoch,
+            int(ApiKey.END_QUORUM_EPOCH): self.raft.handle_end_quorum_epoch,
+            int(ApiKey.FETCH): self.raft.handle_fetch,
+            int(ApiKey.DESCRIBE_QUORUM): self.raft.handle_describe_quorum,
+        }
+        if self.controller is not None:
+            table |= {int(key): self.controller.handle for key in self.controller.api_keys}
+        return table
+
+    # -- where others are (links.Directory) -----------------------------------------------------------------------
+
+    def broker_address(self, broker: int) -> tuple[str, int] | None:
+        if self.broker is None:
+            return None
+        return self.broker.address_of(broker, self.config.inter_broker_listener_name)
+
+    def voter_address(self, voter: int) -> tuple[str, int] | None:
+        return self._voters.get(voter)
+
+    def active_controller(self) -> int | None:
+        return self.raft.leader_and_epoch[0]
+
+    # -- inputs: only queued --------------------------------------------------------------------------------------
+
+    def opened(self, now: int, connection: int, listener: str | None) -> None:
+        if listener is None:
+            self._peer_events.append((self.links.opened, (connection,)))
+        else:
+            self.connections.opened(connection, listener)
+
+    def received(self, now: int, connection: int, frame: Buffer) -> None:
+        if connection < 0:
+            self._peer_events.append((self.links.received, (connection, frame)))
+        else:
+            self.connections.received(now, connection, frame)
+
+    def closed(self, now: int, connection: int) -> None:
+        if connection < 0:
+            self._peer_events.append((self.links.closed, (connection,)))
+        else:
+            self.connections.closed(connection)
+
+    def tick(self, now: int) -> None:
+        """Timers are looked at in every turn."""
+
+    # -- the turn -------------------------------------------------------------------------------------------------
+
+    def turn(self, now: int) -> None:
+        try:
+            self._turn(now)
+        except RegistrationRefused as refusal:
+            raise NodeError(str(refusal)) from refusal
+
+    def _turn(self, now: int) -> None:
+        if self._closed:
+            return
+        self._hear_peers(now)
+        self._serve_control(now)
+        self._run_timers(now)
+        self._apply_metadata(now)
+        self._serve_data(now)
+        self._ask_peers(now)
+
+    def _hear_peers(self, now: int) -> None:
+        if self._peer_events:
+            events, self._peer_events = self._peer_events, []
+            for method, arguments in events:
+                method(now, *arguments)
+
+    def _run_timers(self, now: int) -> None:
+        self.links.tick(now)
+        if self.raft.deadline() <= now:
+            self.raft.tick(now)
+        if self.controller is not None:
+            self.controller.tick(now)
+        if self.broker is not None:
+            self.broker.tick(now)
+
+    def _apply_metadata(self, now: int) -> None:
+        if self.broker is not None:
+            self.broker.apply_metadata(now)
+            self.broker.settle(now)
+            if self.broker.notices:
+                self.notices += self.broker.notices
+                self.broker.notices.clear()
+        if self.raft.leader_and_epoch != self._leader_seen:
+            self._leader_seen = leader, epoch = self.raft.leader_and_epoch
+            if leader is not None:
+                self.notices.append(
+                    f"node {self.config.node_id}: controller {leader} leads the quorum in epoch {epoch}"
+                )
+
+    def _serve_control(self, now: int) -> None:
+        while (inbound := self.control.take()) is not None:
+            self._serve(now, inbound, self._handle_control)
+        self.connections.relieve(self.control)
+
+    def _serve_data(self, now: int) -> None:
+        broker = self.broker
+        if broker is None or not broker.is_serving:
+            return
+        for _ in range(self.config.turn_requests_max):
+            inbound = self.data.take()
+            if inbound is None:
+                break
+            self._serve(now, inbound, broker.handle)
+        broker.settle(now)
+        self.connections.relieve(self.data)
+
+    def _serve(self, now: int, inbound: Inbound, handle: Handle) -> None:
+        try:
+            request = self.connections.decode(now, inbound)
+            if request.answer is None:
+                if request.api_key == _API_VERSIONS:
+                    request.respond(api_versions_response(inbound.connection.session.versions))
+                else:
+                    handle(now, request)
+        except ProtocolError as error:
+            self.notices.append(
+                f"node {self.config.node_id}: closing a connection on {inbound.connection.listener}: {error}"
+            )
+            self.connections.drop(inbound.connection)
+
+    def _handle_control(self, now: int, request: ServerRequest) -> None:
+        self._control_handlers[request.api_key](now, request)
+
+    def _ask_peers(self, now: int) -> None:
+        """Hand what the components want to ask to the links."""
+        requests = self.raft.requests
+        if requests:
+            asked = list(requests)
+            requests.clear()
+            for request in asked:
+                self.links.submit(now, request)
+        if self.broker is not None:
+            for request in self.broker.take_requests():
+                self.links.submit(now, request)
+
+    # -- after the turn -------------------------------------------------------------------------------------------
+
+    def flush(self, now: int) -> None:
+        """Make the metadata log durable; apply and answer what is committed by that."""
+        if self._closed:
+            return
+        self.raft.flush(now)
+        if self.controller is not None:
+            self.controller.advance(now)
+        self._apply_metadata(now)
+        self._ask_peers(now)
+
+    def deadline(self) -> int:
+        """When the host must come again without an input; in the past if work was left."""
+        if self._closed:
+            return NEVER
+        if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
+            return 0
+        nearest = min(self.raft.deadline(), self.links.deadline())
+        if self.controller is not None:
+            nearest = min(nearest, self.controller.deadline())
+        if self.broker is not None:
+            nearest = min(nearest, self.broker.deadline())
+        return nearest
+
+    def _has_data(self) -> bool:
+        return len(self.data) > 0 and self.broker is not None and self.broker.is_serving
+
+    def _has_unflushed(self) -> bool:
+        return self.config.is_controller and self.raft.log.durable_offset < self.raft.end_offset
+
+    def close(self, now: int) -> None:
+        """Stop cleanly: say goodbye, close every log. What is in the outbox afterwards may still be sent."""
+        if self._closed:
+            return
+        if self.controller is not None:
+            self.controller.close(now)
+        if self.broker is not None:
+            self.broker.close(now)
+        self.raft.close(now)
+        self._ask_peers(now)
+        self._closed = True

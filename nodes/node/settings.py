@@ -1,0 +1,96 @@
+"""From a node's configuration to those of its components: names and units change, nothing is decided."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from squall.nodes.broker.config import BrokerConfig, TopicDefaults
+from squall.nodes.config import NodeConfig
+from squall.nodes.controller.config import ControllerConfig
+from squall.nodes.metadata.image import Endpoint
+from squall.nodes.raft.config import RaftConfig, Voter
+from squall.nodes.replication.ports import ReplicationConfig
+from squall.nodes.storage.log import LogConfig
+
+MS = 1000
+"""Microseconds in a millisecond."""
+
+
+def raft_config(config: NodeConfig, directory_id: bytes) -> RaftConfig:
+    return RaftConfig(
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        directory_id=directory_id,
+        voters=tuple(Voter(one.id, one.host, one.port) for one in config.controller_quorum_voters),
+        is_voter=config.is_controller,
+        election_timeout=config.controller_quorum_election_timeout_ms * MS,
+        election_backoff_max=config.controller_quorum_election_backoff_max_ms * MS,
+        fetch_timeout=config.controller_quorum_fetch_timeout_ms * MS,
+        request_timeout=config.controller_quorum_request_timeout_ms * MS,
+        retry_backoff=config.controller_quorum_retry_backoff_ms * MS,
+    )
+
+
+def topic_defaults(config: NodeConfig) -> TopicDefaults:
+    return TopicDefaults(
+        min_insync_replicas=config.min_insync_replicas,
+        log=LogConfig(
+            segment_bytes=config.log_segment_bytes,
+            index_interval_bytes=config.log_index_interval_bytes,
+            max_message_bytes=config.message_max_bytes,
+        ),
+        unclean_leader_election=config.unclean_leader_election_enable,
+    )
+
+
+def controller_config(config: NodeConfig) -> ControllerConfig:
+    return ControllerConfig(
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        session_timeout=config.broker_session_timeout_ms * MS,
+        idle_interval=config.metadata_max_idle_interval_ms * MS,
+        default_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        topic_defaults=topic_defaults(config).described(),
+    )
+
+
+def broker_config(config: NodeConfig, directory_id: bytes) -> BrokerConfig:
+    return BrokerConfig(
+        node_id=config.node_id,
+        cluster_id=config.cluster_id,
+        endpoints=tuple(Endpoint(one.listener, one.host, one.port) for one in config.advertised_listeners),
+        rack=config.broker_rack,
+        directory_id=directory_id,
+        heartbeat_interval=config.broker_heartbeat_interval_ms * MS,
+        session_timeout=config.broker_session_timeout_ms * MS,
+        registration_timeout=config.initial_broker_registration_timeout_ms * MS,
+        request_timeout=config.request_timeout_ms * MS,
+        checkpoint_interval=config.replica_high_watermark_checkpoint_interval_ms * MS,
+        fetch_max_bytes=config.fetch_max_bytes,
+        auto_create_topics=config.auto_create_topics_enable,
+        topics=topic_defaults(config),
+        replication=ReplicationConfig(
+            lag_time_max=config.replica_lag_time_max_ms * MS,
+            fetch_wait_max=config.replica_fetch_wait_max_ms * MS,
+            fetch_min_bytes=config.replica_fetch_min_bytes,
+            fetch_max_bytes=config.replica_fetch_max_bytes,
+            fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+            fetch_backoff=config.replica_fetch_backoff_ms * MS,
+            request_timeout=config.replica_socket_timeout_ms * MS,
+        ),
+        described=described(config),
+    )
+
+
+def described(config: NodeConfig) -> tuple[tuple[str, str], ...]:
+    """Every setting as text, for DescribeConfigs."""
+    return tuple((item.name.replace("_", "."), _text(getattr(config, item.name))) for item in fields(config))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(":".join(part) if isinstance(part, tuple) else str(part) for part in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)

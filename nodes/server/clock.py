@@ -1,0 +1,23 @@
+"""The host's time of day and its monotonic clock, and randomness for one node."""
+
+from __future__ import annotations
+
+import random
+import time
+
+
+class SystemWallClock:
+    """See `nodes.ports.WallClock`. It jumps when the host's does."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def monotonic_us() -> int:
+    """`now` as every node method takes it: microseconds, never going back."""
+    return time.monotonic_ns() // 1000
+
+
+def seeded_rng() -> random.Random:
+    """A generator of the node's own, seeded by the system's entropy; cheap to draw from, unlike the source."""
+    return random.Random(random.SystemRandom().getrandbits(128))

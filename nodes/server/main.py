@@ -1,0 +1,182 @@
+"""`python -m squall.nodes --config node.properties`: one node as a process.
+
+Order of start: configuration, data directory (locked, so that no second process writes into it), listening sockets
+bound, logs loaded, and only then connections accepted (BL-01). SIGTERM and SIGINT stop it cleanly.
+
+Exit codes: 0 after a clean stop, 254 for a configuration or a host that cannot be used (one line on stderr says file,
+key or listener, and remedy), 255 for a fault of the node itself, with a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from squall.nodes.config import ConfigError, Endpoint, NodeConfig
+from squall.nodes.mutants import MUTANTS, Mutants
+from squall.nodes.node.node import Node, NodeError
+from squall.nodes.ports import NullTrace, Trace
+from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
+from squall.nodes.server.disk import RealDisk
+from squall.nodes.server.log import say
+from squall.nodes.server.shell import Shell
+from squall.nodes.server.trace import FileTrace
+
+EXIT_OK = 0
+EXIT_USAGE = 254
+EXIT_CRASH = 255
+
+
+class CannotStart(Exception):
+    """The host does not give what the configuration asks for."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        config = _read_config(Path(options.config))
+        mutants = Mutants(frozenset(options.mutant))
+        lock = _lock_directory(config)
+        sockets = bind_listeners(config)
+        trace = FileTrace(Path(options.trace), config.node_id) if options.trace else NullTrace()
+    except (ConfigError, CannotStart, ValueError, OSError) as error:
+        print(f"squall-node: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        asyncio.run(_serve(config, mutants, sockets, trace))
+    except NodeError as error:
+        print(f"squall-node: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except BaseException:
+        say(f"node {config.node_id} dies of a fault of its own:\n{traceback.format_exc()}")
+        return EXIT_CRASH
+    finally:
+        if isinstance(trace, FileTrace):
+            trace.close()
+        lock.close()
+    return EXIT_OK
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with our exit code for bad usage instead of argparse's."""
+
+    def error(self, message: str):  # type: ignore[no-untyped-def]
+        self.print_usage(sys.stderr)
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    mutants = "\n".join(f"  {name:<24} {about}" for name, about in sorted(MUTANTS.items()))
+    parser = _Parser(
+        prog="squall-node",
+        description="A Kafka-compatible broker, controller, or both.",
+        epilog=f"keys of the configuration file:\n{NodeConfig.describe()}\n\nmutants (seeded bugs):\n{mutants}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", required=True, metavar="FILE", help="node.properties, with Kafka's names")
+    parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="switch a seeded bug on")
+    parser.add_argument("--trace", metavar="FILE", help="append a trace of protocol actions, as JSON lines")
+    return parser
+
+
+def _read_config(path: Path) -> NodeConfig:
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise CannotStart(f"{path}: cannot be read: {reason}; name an existing file with --config") from None
+    return NodeConfig.parse(content, str(path))
+
+
+def _lock_directory(config: NodeConfig) -> TextIO:
+    """Keep a second process out of the same directory for as long as this one lives."""
+    directory = Path(config.log_dirs)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / ".lock").open("w")
+    except OSError as error:
+        raise CannotStart(f"log.dirs={directory}: {error.strerror}; name a directory that can be written") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise CannotStart(f"log.dirs={directory}: in use by another process; stop it or use another one") from None
+    return lock
+
+
+def bind_listeners(config: NodeConfig) -> list[tuple[Endpoint, socket.socket]]:
+    """A bound socket for each listener, not yet accepting. Raises CannotStart naming the listener."""
+    bound: list[tuple[Endpoint, socket.socket]] = []
+    for endpoint in config.listeners:
+        try:
+            bound.append((endpoint, _bind(endpoint)))
+        except OSError as error:
+            for _, other in bound:
+                other.close()
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise CannotStart(
+                f"listeners: cannot listen on {endpoint}: {reason}; free the port or change the entry"
+            ) from None
+    return bound
+
+
+def _bind(endpoint: Endpoint) -> socket.socket:
+    host = endpoint.host or "0.0.0.0"
+    family, kind, protocol, _, address = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+async def _serve(
+    config: NodeConfig, mutants: Mutants, sockets: list[tuple[Endpoint, socket.socket]], trace: Trace
+) -> None:
+    roles = ",".join(config.process_roles)
+    say(f"node {config.node_id} ({roles}) starts in {config.log_dirs}")
+    for name in sorted(mutants.names):
+        say(f"node {config.node_id} runs with MUTANT {name}: {MUTANTS[name]}")
+    node = Node(
+        config,
+        disk=RealDisk(Path(config.log_dirs)),
+        clock=SystemWallClock(),
+        rng=seeded_rng(),
+        trace=trace,
+        now=monotonic_us(),
+        mutants=mutants,
+    )
+    _tune_collector()
+    shell = Shell(node, config.socket_request_max_bytes, idle=trace.flush if isinstance(trace, FileTrace) else None)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, shell.stop)
+    for endpoint, bound in sockets:
+        await shell.listen(endpoint.listener, bound)
+        say(f"node {config.node_id} listens on {endpoint.listener}://{endpoint.host}:{bound.getsockname()[1]}")
+    await shell.run()
+    say(f"node {config.node_id} has stopped cleanly")
+
+
+def _tune_collector() -> None:
+    """Requests make no cycles worth speaking of; collect seldom, and never walk what was there at the start."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,323 @@
+"""The asyncio shell: sockets, framing and timers around one `Node`, on one thread.
+
+One iteration is the host's loop of docs/architecture.md: deliver inputs, `tick` if due, `turn`, `flush`, drain the
+outbox. Inputs are delivered as the event loop reads them and ask for an iteration in the loop's next round, so that
+everything that was ready together is handled in one turn (and one fsync). There is one timer, for the node's deadline;
+it is moved forward when needed and re-armed lazily when it fires early, since deadlines move far more often than they
+come.
+
+Framing copies as little as it can. All connections read into one shared buffer; small frames are copied out of it. A
+frame that does not fit gets a buffer of its own size at once, into which the socket reads directly, so a megabyte of
+records goes from the kernel to its final place in one step. Frames are bytearrays of their own, so that a batch can be
+patched in place. A frame longer than `socket.request.max.bytes`, or of negative length, ends its connection.
+
+Backpressure works both ways: a node pauses a connection whose channel is full, and the shell itself stops reading
+from a peer that does not take its answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+
+from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
+from squall.nodes.node.node import Node
+from squall.nodes.server.clock import monotonic_us
+from squall.nodes.server.log import say
+
+READ_BUFFER = 256 << 10
+WRITE_HIGH = 4 << 20
+WRITE_LOW = 1 << 20
+JOIN_BELOW = 32 << 10
+"""Chunks shorter than this are joined into one write; longer ones go out alone, uncopied."""
+FLUSH_ON_STOP_S = 2.0
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One TCP connection: cuts its stream into frames and hands them to the node."""
+
+    def __init__(self, shell: Shell, identity: int, listener: str | None) -> None:
+        self.identity = identity
+        self._shell = shell
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._head = b""
+        self._paused_by_node = False
+        self._paused_by_peer = False
+
+    # -- asyncio's side -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        self._shell.connected(self, self._listener)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._shell.disconnected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        return self._shell.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is None:
+            self._cut(self._shell.read_buffer[:nbytes])
+            return
+        self._filled += nbytes
+        if self._filled == len(self._frame):
+            frame, self._frame = self._frame, None
+            self._shell.deliver(self, frame)
+
+    def _cut(self, data: memoryview) -> None:
+        """Deliver the whole frames of `data`, and keep the beginning of the next one."""
+        if self._head:
+            data = memoryview(self._head + bytes(data))
+            self._head = b""
+        position, end = 0, len(data)
+        while end - position >= 4:
+            length = int.from_bytes(data[position : position + 4], "big", signed=True)
+            if not 0 <= length <= self._shell.frame_bytes_max:
+                self._shell.refuse(self, f"a frame of {length} bytes")
+                return
+            position += 4
+            if end - position < length:
+                self._frame = bytearray(length)
+                self._filled = end - position
+                self._frame[: self._filled] = data[position:]
+                return
+            self._shell.deliver(self, bytearray(data[position : position + length]))
+            position += length
+        self._head = bytes(data[position:])
+
+    def pause_writing(self) -> None:
+        self._paused_by_peer = True
+        self._apply_pauses()
+
+    def resume_writing(self) -> None:
+        self._paused_by_peer = False
+        self._apply_pauses()
+
+    # -- the node's side ------------------------------------------------------------------------------------------
+
+    def pause(self, paused: bool) -> None:
+        self._paused_by_node = paused
+        self._apply_pauses()
+
+    def _apply_pauses(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wanted = not (self._paused_by_node or self._paused_by_peer)
+        if wanted and not transport.is_reading():
+            transport.resume_reading()
+        elif not wanted and transport.is_reading():
+            transport.pause_reading()
+
+    def send(self, chunks: Sequence[Buffer]) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        size = sum(map(len, chunks))
+        small: list[Buffer] = [size.to_bytes(4, "big")]
+        if size < JOIN_BELOW:
+            small.extend(chunks)
+            transport.write(b"".join(small))
+            return
+        for chunk in chunks:
+            if len(chunk) < JOIN_BELOW:
+                small.append(chunk)
+                continue
+            transport.write(b"".join(small))
+            transport.write(chunk)
+            small.clear()
+        if small:
+            transport.write(b"".join(small))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Shell:
+    """Runs one node until `stop`. An exception from the node ends the run: a broken invariant must not live on."""
+
+    def __init__(self, node: Node, frame_bytes_max: int, *, idle: Callable[[], None] | None = None) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self.read_buffer = memoryview(bytearray(READ_BUFFER))
+        self.refused_frames = 0
+        self._node = node
+        self._idle = idle
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[int, _Connection] = {}
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._servers: list[asyncio.Server] = []
+        self._last_accepted = 0
+        self._iteration: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+
+    async def listen(self, listener: str, bound: socket.socket) -> None:
+        """Accept connections for a listener on a socket that is bound already."""
+        self._servers.append(await self._loop.create_server(lambda: self._accept(listener), sock=bound, backlog=1024))
+
+    async def run(self) -> None:
+        """Until `stop` is called; then close the node and let what it last said leave."""
+        self._ask_for_iteration()
+        await self._stopped
+        for server in self._servers:
+            server.close()
+        self._node.close(monotonic_us())
+        self._drain()
+        for task in self._connecting.values():
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.close()
+        deadline = self._loop.time() + FLUSH_ON_STOP_S
+        while self._connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self._connections.values()):
+            connection.abort()
+
+    def stop(self) -> None:
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    # -- inputs ---------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: str) -> _Connection:
+        self._last_accepted += 1
+        return _Connection(self, self._last_accepted, listener)
+
+    def connected(self, connection: _Connection, listener: str | None) -> None:
+        self._connections[connection.identity] = connection
+        if listener is not None:
+            self._input(self._node.opened, connection.identity, listener)
+
+    def disconnected(self, connection: _Connection) -> None:
+        if self._connections.pop(connection.identity, None) is not None:
+            self._input(self._node.closed, connection.identity)
+
+    def deliver(self, connection: _Connection, frame: bytearray) -> None:
+        if connection.identity in self._connections:
+            self._input(self._node.received, connection.identity, frame)
+
+    def refuse(self, connection: _Connection, why: str) -> None:
+        """A peer broke the framing: nothing after it can be read."""
+        self.refused_frames += 1
+        self.disconnected(connection)
+        connection.abort()
+
+    def _input(self, method: Callable[..., None], *arguments: object) -> None:
+        if self._stopped.done():
+            return
+        method(monotonic_us(), *arguments)
+        self._ask_for_iteration()
+
+    # -- iterations -----------------------------------------------------------------------------------------------
+
+    def _ask_for_iteration(self) -> None:
+        if self._iteration is None:
+            self._iteration = self._loop.call_soon(self._iterate)
+
+    def _iterate(self) -> None:
+        self._iteration = None
+        if self._stopped.done():
+            return
+        try:
+            self._iterate_once()
+        except BaseException as error:
+            self._stopped.set_exception(error)
+
+    def _iterate_once(self) -> None:
+        node = self._node
+        now = monotonic_us()
+        if node.deadline() <= now:
+            node.tick(now)
+        node.turn(now)
+        node.flush(now)
+        self._drain()
+        for line in node.notices:
+            say(line)
+        node.notices.clear()
+        deadline = node.deadline()
+        if deadline <= monotonic_us():
+            self._ask_for_iteration()
+        else:
+            self._arm(deadline / 1_000_000)
+
+    def _arm(self, when: float) -> None:
+        """The loop's clock is the node's, in seconds."""
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        if when > 2**53 / 1_000_000:
+            self._timer = None
+            return
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._idle is not None:
+            self._idle()
+        self._ask_for_iteration()
+
+    # -- effects --------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        outbox = self._node.outbox
+        for effect in outbox:
+            if type(effect) is Send:
+                connection = self._connections.get(effect.connection)
+                if connection is not None:
+                    connection.send(effect.chunks)
+            else:
+                self._carry_out(effect)
+        outbox.clear()
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Connect):
+            task = self._loop.create_task(self._connect(effect))
+            self._connecting[effect.connection] = task
+        elif isinstance(effect, Close):
+            self._close(effect.connection)
+        elif isinstance(effect, Pause | Resume):
+            connection = self._connections.get(effect.connection)
+            if connection is not None:
+                connection.pause(isinstance(effect, Pause))
+
+    def _close(self, identity: int) -> None:
+        connecting = self._connecting.pop(identity, None)
+        if connecting is not None:
+            connecting.cancel()
+        connection = self._connections.pop(identity, None)
+        if connection is not None:
+            connection.close()
+
+    async def _connect(self, effect: Connect) -> None:
+        try:
+            transport, _ = await self._loop.create_connection(
+                lambda: _Connection(self, effect.connection, None), effect.host, effect.port
+            )
+        except OSError:
+            if self._connecting.pop(effect.connection, None) is not None:
+                self._input(self._node.closed, effect.connection)
+            return
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._connecting.pop(effect.connection, None) is not None:
+            self._input(self._node.opened, effect.connection, None)
+        else:
+            self._connections.pop(effect.connection, None)
+            transport.abort()
