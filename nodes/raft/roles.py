@@ -173,9 +173,11 @@ class Follower:
     """When a voter stands, or an observer asks another voter who leads, unless the leader answers before."""
     fetch: Peer = field(default_factory=Peer)
     voted: ReplicaKey | None = None
+    votes: bool = True
+    """False for an observer, which does nothing but fetch."""
 
     def deadline(self, patience: int = 0) -> int:
-        return min(self.give_up_at, self.fetch.deadline)
+        return min(self.give_up_at, self.fetch.deadline) if self.votes else self.fetch.deadline
 
 
 Role = Unattached | Resigned | Candidate | Leader | Follower

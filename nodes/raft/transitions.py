@@ -81,7 +81,7 @@ class Quorum:
     def become_unattached(self, now: int, epoch: int) -> None:
         """A higher epoch exists; who leads it is not known."""
         self._require(epoch > self.epoch, f"unattached in epoch {epoch}, being in {self.epoch} already")
-        self._enter(Unattached(epoch, None, self._election_at(now)))
+        self._enter(Unattached(epoch, None, self._kept_election_at(now)))
 
     def grant_vote(self, now: int, candidate: ReplicaKey) -> None:
         """Promise this epoch to a candidate. Durable on return."""
@@ -158,7 +158,8 @@ class Quorum:
     # -- making roles -----------------------------------------------------------------------------------------
 
     def _follower(self, now: int, epoch: int, leader_id: int, voted: ReplicaKey | None) -> Follower:
-        return Follower(epoch, leader_id, now + self._config.fetch_timeout, voted=voted)
+        give_up_at = now + self._config.fetch_timeout
+        return Follower(epoch, leader_id, give_up_at, voted=voted, votes=self._config.votes)
 
     def _resigned(self, now: int, epoch: int, voted: ReplicaKey | None, successors: tuple[int, ...]) -> Resigned:
         peers = peers_of(self._config.other_voters)
@@ -168,6 +169,14 @@ class Quorum:
         """A random moment between one and two election timeouts away; never for an observer."""
         timeout = self._config.election_timeout
         return now + self._rng.randrange(timeout, 2 * timeout) if self._config.votes else NEVER
+
+    def _kept_election_at(self, now: int) -> int:
+        """The patience left before the news. A replica that began anew with every higher epoch would never stand, and
+        one that keeps standing in vain, its log being too short, could keep the others from it for ever."""
+        role = self.role
+        if isinstance(role, Leader) or not self._config.votes:
+            return self._election_at(now)
+        return max(now, role.give_up_at if isinstance(role, Follower) else role.election_at)
 
     def _enter(self, role: Role) -> None:
         state = QuorumState(role.epoch, role.leader_id, role.voted)

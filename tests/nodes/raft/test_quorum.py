@@ -1,0 +1,282 @@
+"""A quorum of replicas elects, commits, survives crashes and partitions, and keeps its invariants under random faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from squall.nodes.raft.errors import NotLeader
+from squall.nodes.raft.roles import Follower, Unattached
+
+
+def test_a_single_voter_leads_and_commits_once_its_disk_has_it(make_cluster: Any) -> None:
+    cluster = make_cluster(voters=1).start()
+    leader = cluster.elect().up
+    assert leader.append(cluster.now, [[b"a", b"b"]]) == 2
+    assert leader.high_watermark == 1, "counted before it was durable"
+    leader.flush(cluster.now)
+    assert leader.high_watermark == 3
+
+
+@pytest.mark.parametrize("voters", [3, 5])
+def test_voters_elect_one_leader_and_all_follow_it(make_cluster: Any, voters: int) -> None:
+    cluster = make_cluster(voters=voters).start()
+    leader = cluster.elect()
+    cluster.run(1_000)
+    for member in cluster.members.values():
+        assert member.up.leader_and_epoch == (leader.id, leader.up.epoch)
+
+
+def test_an_appended_batch_is_committed_on_every_node_and_observer(make_cluster: Any) -> None:
+    cluster = make_cluster(voters=3, observers=2).start()
+    cluster.elect()
+    offset = cluster.append(b"one", b"two")
+    cluster.run(1_000)
+    for member in cluster.members.values():
+        values = [batch.values for batch in member.up.committed(0) if not batch.is_control]
+        assert values == [(b"one", b"two")]
+        assert member.up.high_watermark == offset + 1
+
+
+def test_observers_hear_of_a_commit_within_two_round_trips(make_cluster: Any) -> None:
+    cluster = make_cluster(voters=3, observers=1).start()
+    cluster.elect()
+    cluster.run(1_000)
+    offset = cluster.append(b"one")
+    cluster.run(15)
+    assert cluster.members[101].up.high_watermark == offset + 1
+
+
+def test_only_the_leader_appends(make_cluster: Any) -> None:
+    cluster = make_cluster().start()
+    leader = cluster.elect()
+    follower = next(one for one in cluster.members.values() if one is not leader)
+    with pytest.raises(NotLeader):
+        follower.up.append(cluster.now, [[b"x"]])
+
+
+def test_commits_go_on_with_one_of_three_voters_dead(make_cluster: Any) -> None:
+    cluster = make_cluster().start()
+    leader = cluster.elect()
+    next(one for one in cluster.members.values() if one is not leader).lose_power()
+    offset = cluster.append(b"x")
+    cluster.run_until(lambda: leader.up.high_watermark > offset, limit_ms=100)
+
+
+def test_observers_do_not_count(make_cluster: Any) -> None:
+    """MD-02: with two of three voters dead nothing commits, however many observers fetch."""
+    cluster = make_cluster(voters=3, observers=5).start()
+    leader = cluster.elect()
+    for member in cluster.members.values():
+        if member.id < 100 and member is not leader:
+            member.lose_power()
+    offset = leader.up.append(cluster.now, [[b"x"]])
+    leader.iterate()
+    cluster.run(1_000)
+    assert leader.up.high_watermark <= offset
+
+
+def test_followers_replace_a_dead_leader_with_the_next_epoch(make_cluster: Any) -> None:
+    """QC-05: candidacy within the fetch timeout, epoch exactly one more."""
+    cluster = make_cluster().start()
+    old = cluster.elect()
+    cluster.run(1_000)
+    epoch = old.up.epoch
+    old.lose_power()
+    cluster.run_until(lambda: cluster.leader is not None, limit_ms=5_000)
+    first = [event for event in cluster.trace.named("state") if event["role"] == "candidate"]
+    assert first[-1]["epoch"] >= epoch + 1
+
+
+def test_a_clean_stop_hands_over_much_faster_than_a_crash(make_cluster: Any) -> None:
+    """QC-12: the first successor stands at once."""
+    cluster = make_cluster().start()
+    leader = cluster.elect()
+    cluster.run(1_000)
+    leader.stop()
+    cluster.run_until(lambda: cluster.leader is not None, limit_ms=100)
+
+
+def test_an_isolated_leader_resigns_and_the_others_elect(make_cluster: Any) -> None:
+    """QC-18, QC-22."""
+    cluster = make_cluster().start()
+    old = cluster.elect()
+    cluster.run(1_000)
+    cluster.isolate(old.id)
+    cluster.run_until(lambda: not old.up.is_leader, limit_ms=3_100)
+    cluster.run_until(lambda: cluster.leader is not None, limit_ms=8_000)
+    assert cluster.leader is not old
+
+
+def test_a_returning_leader_drops_what_was_never_committed(make_cluster: Any) -> None:
+    """QC-13: the minority's tail is cut, the majority's record stands in its place."""
+    cluster = make_cluster().start()
+    old = cluster.elect()
+    cluster.run(1_000)
+    cluster.isolate(old.id)
+    lost = cluster.append(b"never committed")
+    cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old)
+    new = cluster.elect()
+    kept = cluster.append(b"committed")
+    cluster.run(500)
+    cluster.heal()
+    cluster.run_until(lambda: old.up.high_watermark > kept)
+    assert old.up.leader_and_epoch[0] == new.id
+    values = [values for _, _, values in cluster.content(old.id)]
+    assert (b"never committed",) not in values
+    assert (b"committed",) in values
+    assert cluster.history[lost][1] != (b"never committed",)
+
+
+def test_a_deaf_follower_learns_of_its_leader_when_it_hears_again(make_cluster: Any) -> None:
+    """QC-11: the announcement is repeated until the voter fetches."""
+    cluster = make_cluster()
+    for one in (1, 2):
+        cluster.cut(one, 3)
+    cluster.start()
+    leader = cluster.elect()
+    cluster.run(200)
+    cluster.heal()
+    cluster.run_until(lambda: cluster.members[3].up.leader_and_epoch[0] is not None)
+    cluster.run(3_000)
+    assert cluster.leader is not None
+    assert leader.up.epoch <= cluster.leader.up.epoch
+
+
+def test_a_restarted_leader_never_leads_its_epoch_again(make_cluster: Any) -> None:
+    """QC-04, rule 32: it comes back resigned, in the same epoch."""
+    cluster = make_cluster().start()
+    leader = cluster.elect()
+    epoch = leader.up.epoch
+    leader.lose_power()
+    cluster.isolate(leader.id)
+    leader.start()
+    assert leader.up.role.name == "resigned"
+    assert leader.up.epoch == epoch
+
+
+def test_a_restarted_follower_knows_its_leader(make_cluster: Any) -> None:
+    cluster = make_cluster().start()
+    leader = cluster.elect()
+    cluster.run(500)
+    follower = next(one for one in cluster.members.values() if one is not leader)
+    follower.lose_power()
+    follower.start()
+    assert isinstance(follower.up.role, Follower)
+    assert follower.up.leader_and_epoch == (leader.id, leader.up.epoch)
+
+
+def test_observers_never_stand_or_vote(make_cluster: Any) -> None:
+    cluster = make_cluster(voters=3, observers=3, seed=3).start()
+    cluster.elect()
+    for member in list(cluster.members.values())[:3]:
+        member.lose_power()
+    cluster.run(20_000)
+    roles = {event["role"] for event in cluster.trace.named("state") if int(str(event["node"])) > 100}
+    assert roles <= {"observer-unattached", "observer-follower"}
+
+
+def test_observers_find_a_new_leader(make_cluster: Any) -> None:
+    cluster = make_cluster(voters=3, observers=2).start()
+    old = cluster.elect()
+    cluster.run(500)
+    old.lose_power()
+    cluster.run_until(lambda: cluster.leader is not None)
+    new = cluster.elect()
+    cluster.run(3_000)
+    for number in (101, 102):
+        assert cluster.members[number].up.leader_and_epoch == (new.id, new.up.epoch)
+
+
+def test_many_operations_share_few_flushes(make_cluster: Any) -> None:
+    """QC-21: the turn is the group commit."""
+    cluster = make_cluster().start()
+    leader = cluster.elect()
+    cluster.run(500)
+    before = leader.disk.syncs
+    for number in range(1_000):
+        leader.up.append(cluster.now, [[b"%d" % number]])
+    leader.iterate()
+    cluster.run_until(lambda: leader.up.high_watermark == leader.up.end_offset)
+    assert leader.disk.syncs - before < 10
+
+
+def test_every_voter_wins_some_cold_start(make_cluster: Any) -> None:
+    """QC-25."""
+    winners = Counter(make_cluster(seed=seed).start().elect().id for seed in range(40))
+    assert sorted(winners) == [1, 2, 3]
+
+
+def test_forced_simultaneous_elections_all_resolve(make_cluster: Any) -> None:
+    """QC-10: five voters that all stand at the same moment still agree within seconds."""
+    for seed in range(30):
+        cluster = make_cluster(voters=5, seed=seed).start()
+        for member in cluster.members.values():
+            assert isinstance(member.up.role, Unattached)
+            member.up.role.election_at = cluster.now
+        for member in cluster.members.values():
+            member.iterate()
+        cluster.run_until(lambda cluster=cluster: cluster.leader is not None, limit_ms=10_000)
+
+
+def _chaos(make_cluster: Any, voters: int, seed: int) -> Any:
+    """Thirty simulated seconds of faults, then calm. Returns the cluster after it has agreed again."""
+    cluster = make_cluster(voters=voters, observers=1, seed=seed).start()
+    rng = Random(f"{seed}/faults")
+    for number in range(60):
+        cluster.run(rng.randint(100, 900))
+        member = cluster.members[rng.choice(list(cluster.members))]
+        fault = rng.random()
+        if fault < 0.15 and member.replica is not None:
+            member.lose_power()
+        elif fault < 0.30 and member.replica is not None:
+            member.disk.crash_after = rng.randint(1, 12)
+        elif fault < 0.45:
+            cluster.isolate(member.id)
+        elif fault < 0.55:
+            cluster.blocked.add((member.id, rng.randint(1, voters)))
+        elif fault < 0.65:
+            cluster.loss = 0.2
+        elif fault < 0.80:
+            cluster.heal()
+        for down in cluster.members.values():
+            if down.replica is None and rng.random() < 0.4:
+                down.start()
+        for leader in cluster.members.values():
+            if leader.replica is not None and leader.replica.is_leader:
+                values = [b"%d" % number, b"at %d" % leader.id]
+                leader.guard(lambda leader=leader, values=values: leader.up.append(cluster.now, [values]))
+                leader.iterate()
+    cluster.heal()
+    for member in cluster.members.values():
+        member.disk.crash_after = None
+        if member.replica is None:
+            member.start()
+    cluster.run(5_000)
+    return cluster
+
+
+BLOCKS = [0, 1, *(pytest.param(block, marks=pytest.mark.full) for block in range(2, 20))]
+
+
+@pytest.mark.parametrize("voters", [3, 5])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_invariants_hold_under_crashes_power_losses_and_partitions(make_cluster: Any, voters: int, block: int) -> None:
+    """ELECT, HWM and LM over many seeds; afterwards the quorum makes progress again."""
+    for seed in range(block * 20, block * 20 + 20):
+        cluster = _chaos(make_cluster, voters, seed)
+        cluster.elect()
+        offset = cluster.append(b"after the storm")
+        cluster.run_until(
+            lambda cluster=cluster, offset=offset: all(
+                one.up.high_watermark > offset for one in cluster.members.values()
+            )
+        )
+        cluster.check_log_matching()
+
+
+def test_one_seed_gives_one_trace(make_cluster: Any) -> None:
+    assert _chaos(make_cluster, 3, 1).trace.events == _chaos(make_cluster, 3, 1).trace.events
