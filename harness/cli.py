@@ -139,16 +139,29 @@ def plan(suite: SuiteArgument, seed: SeedOption = None, only: OnlyOption = None)
             out.print(f"{label:<11}{text}", markup=False)
 
 
-@app.command(epilog="Example: squall simulate suites/quickstart.yaml --seeds 200")
+@app.command(epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711")
 def simulate(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
     seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+    mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
+    swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help="how many seeds at once; all cores unless given")] = None,
+    keep: Annotated[Path | None, typer.Option(help="keep the history of each seed in this directory")] = None,
 ) -> int:
     """Run a scenario in simulation: virtual time, the same nodes and faults, a seed repeats bit for bit."""
     from squall.harness.simulation.command import simulate as simulate_scenario
 
-    return simulate_scenario(scenario, seeds=seeds, first_seed=seed, console=console())
+    return simulate_scenario(
+        scenario,
+        seeds=seeds,
+        first_seed=seed,
+        console=console(),
+        mutants=tuple(mutant or ()),
+        swarm=swarm,
+        processes=processes,
+        keep=keep,
+    )
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------------

@@ -74,6 +74,11 @@ def plan_suite(
     """Every run of a suite, in order."""
     started = (now or datetime.now()).strftime("%Y-%m-%dT%H-%M-%S")
     for scenario in suite.scenarios:
+        if scenario.swarm:
+            raise UsageError(
+                f"{suite.path}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
+                f" run: squall simulate {scenario.scenario}"
+            )
         seeds = scenario.seeds_from(seed)
         for one in seeds:
             name = started if len(seeds) == 1 else f"{started}-seed-{one}"

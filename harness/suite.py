@@ -157,6 +157,7 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
     )
+    swarm: bool = Field(False, description="simulation only: each seed draws faults of its own")
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = CHECKS
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
@@ -168,7 +169,9 @@ class Scenario(_Part):
 
     @model_validator(mode="after")
     def _sensible(self) -> Scenario:
-        if not self.nemesis and not self.fault_free:
+        if self.swarm and (self.nemesis or self.fault_free):
+            raise ValueError("swarm: true draws the faults; leave out nemesis and fault_free")
+        if not self.nemesis and not self.fault_free and not self.swarm:
             raise ValueError("nemesis: nothing is listed; if that is meant, say `fault_free: true`")
         if self.nemesis and self.fault_free:
             raise ValueError("fault_free: true, but faults are listed under nemesis")

@@ -21,10 +21,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
+from squall.harness.faults import FaultLog
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.harness.simulation.invariants import InvariantBroken, Observer
-from squall.harness.simulation.judge import judge
 from squall.harness.simulation.swarm import Swarm, draw_swarm
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.harness.suite import Scenario, TopicOptions
@@ -32,6 +32,10 @@ from squall.nemesis.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
 from squall.nemesis.schedule import build_schedule
 from squall.nodes.mutants import Mutants
+from squall.results.check import check_run
+from squall.results.checks.engines import InProcess
+from squall.results.manifest import Manifest, TopicFacts
+from squall.results.segments import EventWriter
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
 from squall.workloads.clients.native import NativeKit
@@ -40,6 +44,7 @@ from squall.workloads.operation import MARKER, OK, SEND, Event
 
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
+MIN_ACKNOWLEDGED = 100
 RUN_ID = "00000000-0000-4000-8000-{:012d}"
 
 
@@ -47,7 +52,7 @@ RUN_ID = "00000000-0000-4000-8000-{:012d}"
 class SimOptions:
     """What a simulation does beyond its scenario. `mutants` are added to the scenario's."""
 
-    swarm: bool = True
+    swarm: bool = False
     mutants: tuple[str, ...] = ()
     keep: Path | None = None
 
@@ -89,14 +94,15 @@ class Simulation:
         self.seed = seed
         self.options = options
         self.directory = directory
-        shape = ClusterShape(
+        self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed)
+        self.shape = ClusterShape(
             controllers=cluster.controllers,
             brokers=cluster.brokers,
             config={key: _text(value) for key, value in cluster.config.items()},
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
         )
         self.observer = Observer()
-        self.world = SimWorld(shape, seed, topics=scenario.topics, on_iteration=self.observer.look)
+        self.world = SimWorld(self.shape, seed, topics=scenario.topics, on_iteration=self.observer.look)
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
         self.clock = _SimClock(self.world)
         self.workload = LogWorkload(scenario.workload, scenario.topics)
@@ -107,6 +113,7 @@ class Simulation:
             acks=scenario.workload.acks,
             idempotent=scenario.workload.idempotent and scenario.workload.acks == "all",
         )
+        self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self.final_read = ""
@@ -119,6 +126,45 @@ class Simulation:
             self.world.kernel.run_until_complete(self._run())
         finally:
             self.recorder.close()
+            self.fault_log.writer.close()
+
+    @property
+    def swarming(self) -> bool:
+        """Whether this seed draws its faults, instead of carrying out the scenario's."""
+        return self.options.swarm or self.scenario.swarm
+
+    def save_manifest(self) -> Path:
+        """Write what the checker must know; the run's directory.
+
+        A swarm's faults need no evidence: the simulation itself carries them out.
+        """
+        scenario, cluster = self.scenario, self.scenario.cluster
+        Manifest(
+            run_id=RUN_ID.format(self.seed),
+            scenario=scenario.scenario,
+            seed=self.seed,
+            topics={
+                name: TopicFacts(
+                    partitions=one.partitions,
+                    replication_factor=one.replication_factor,
+                    min_insync_replicas=one.min_insync_replicas,
+                )
+                for name, one in cluster.topics.items()
+            },
+            command=f"squall simulate {scenario.scenario} --seed {self.seed}",
+            load_started=self.load_started,
+            load_ended=self.load_ended,
+            completed=True,
+            checks=scenario.checks,
+            fault_free=scenario.fault_free or self.swarming,
+            faults_planned=0 if self.swarming else len(self.schedule.faults),
+            min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
+            mutants=tuple(sorted(self.shape.mutants.names)),
+            final_read=self.final_read,
+            trace_hash=self.world.network.digest,
+            world="simulation",
+        ).save(self.directory)
+        return self.directory
 
     async def _run(self) -> None:
         scenario, world = self.scenario, self.world
@@ -155,7 +201,7 @@ class Simulation:
             await client.close()
 
     async def _nemesis(self) -> None:
-        if self.options.swarm:
+        if self.swarming:
             view = self.world.cluster
             faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.load)
             self.faults = [str(fault) for fault in faults]
@@ -163,9 +209,8 @@ class Simulation:
             await swarm.run()
             self.fault_counts = swarm.counts
             return
-        schedule = build_schedule(self.scenario.nemesis, self.scenario.time.load, self.seed)
         runner = NemesisRunner(
-            schedule,
+            self.schedule,
             self.world.hosts,
             self.world.cluster,
             now_ns=self.clock.now_ns,
@@ -178,6 +223,7 @@ class Simulation:
     def _reported(self, event: NemesisEvent) -> None:
         seconds = (event.at_ns - self.load_started) / 1e9
         self.faults.append(f"{seconds:7.3f} s  {event.kind} {', '.join(event.targets)} {event.phase} {event.text}")
+        self.fault_log.note(event)
         if event.phase == "proven":
             self.fault_counts[event.kind] = self.fault_counts.get(event.kind, 0) + 1
 
@@ -268,8 +314,9 @@ def simulate(scenario: Scenario, seed: int, options: SimOptions = SimOptions()) 
             where = traceback.format_exc(limit=-4)
             verdict, broken, problem = "invalid", ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{where}"
         if not verdict:
-            judged = judge(simulation, directory)
-            verdict, broken, problem = judged.verdict, judged.anomalies, judged.reason
+            judged = check_run(simulation.save_manifest(), InProcess())
+            verdict, broken = judged.verdict, tuple(one.name for one in judged.anomalies)
+            problem = "; ".join((*judged.reasons, *(witness.title for witness in judged.witnesses[:1])))
         return SimResult(
             seed=seed,
             verdict=verdict,
