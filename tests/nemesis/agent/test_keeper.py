@@ -95,7 +95,9 @@ def test_a_dead_keeper_is_replaced_before_the_next_fault(node: Any, wait_until: 
     assert node.keeper_lives()
 
 
-def test_without_a_keeper_no_fault_is_injected(start_agent: Any, program: Path, tmp_path: Path, refused: Any) -> None:
+def test_without_a_keeper_no_fault_is_injected(
+    start_agent: Any, program: Path, tmp_path: Path, refused: Any, wait_until: Any
+) -> None:
     own_copy = shutil.copytree(program.parent, tmp_path / "agent")
     node = start_agent(program=own_copy / "agent.py")
     node.define(["/bin/sleep", "1000"])
