@@ -15,7 +15,7 @@ setup(
     package_dir={f"squall.{room}": room for room in ROOMS},
     package_data={
         "squall.nodes": ["py.typed"],
-        "squall.results": ["py.typed", "**/*.html", "**/*.css"],
+        "squall.results": ["py.typed", "**/*.html", "**/*.css", "**/*.properties"],
         "squall.workloads": ["py.typed"],
         "squall.nemesis": ["py.typed", "**/*.c"],
         "squall.harness": ["py.typed"],

@@ -61,7 +61,9 @@ def availability_text(verdict: Verdict) -> str:
 
 def outcome_lines(verdict: Verdict, run: str, report: str = "") -> list[Line]:
     """The verdict itself, witnesses, reasons, and where to look next."""
-    lines = [(STYLES[verdict.verdict], f"{verdict.verdict.upper():<10}{summary(verdict):<60}exit {verdict.exit_code}")]
+    lines = [
+        (STYLES[verdict.verdict], f"{verdict.verdict.upper():<10}{summary(verdict):<60}  exit {verdict.exit_code}")
+    ]
     shown = set()
     for one in verdict.witnesses:
         if one.anomaly not in shown:

@@ -21,7 +21,10 @@ def value_name(value: int) -> str:
 
 def clock(nanoseconds: int | None, origin: int, digits: int = 3) -> str:
     """A time as seconds since the load began: `12.481 s`."""
-    return "never" if nanoseconds is None else f"{(nanoseconds - origin) / 1e9:.{digits}f} s"
+    if nanoseconds is None:
+        return "never"
+    seconds = round((nanoseconds - origin) / 1e9, digits)
+    return f"{seconds + 0.0 if seconds else 0.0:.{digits}f} s"
 
 
 def duration(nanoseconds: float) -> str:

@@ -103,11 +103,12 @@ def _poll_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -
     run = one.delivered
     if run is None:
         return "a poll that delivered nothing"
-    here = [value for offset, value in run.near if offset == facts.offset]
+    place = facts.other_offset if one.role == "other_reader" else facts.offset
+    here = [value for offset, value in run.near if offset == place]
     extent = f"offsets {grouped(run.first)} to {grouped(run.last)}"
     if here:
         begun = f"; begun at {clock(one.invoked, around.origin)}" if one.role == "earlier" else ""
-        return f"offset {grouped(facts.offset)} holds value {value_name(here[0])} (poll of {extent}{begun})"
+        return f"offset {grouped(place)} holds value {value_name(here[0])} (poll of {extent}{begun})"
     beyond = [(offset, value) for offset, value in run.near if offset == facts.other_offset]
     if beyond:
         return f"offset {grouped(beyond[0][0])} holds value {value_name(beyond[0][1])} (poll of {extent})"
@@ -115,6 +116,8 @@ def _poll_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -
     after = [offset for offset, _ in run.near if offset > facts.offset]
     if before and after:
         return f"goes from offset {grouped(max(before))} to {grouped(min(after))} (poll of {extent})"
+    if run.last < facts.offset and one.f == "final_poll":
+        return f"ends at offset {grouped(run.last)}"
     if run.last < facts.offset:
         return f"a poll of {extent}, which ends before offset {grouped(facts.offset)}"
     if run.first > facts.offset:

@@ -139,22 +139,22 @@ class _WitnessMaker:
             offset=finding.offset,
             other_offset=finding.other_offset,
             values=finding.values,
-            operations=tuple(self._operation(role, row, finding.offset) for role, row in finding.roles),
+            operations=tuple(self._operation(role, row, finding) for role, row in finding.roles),
             neighbours=neighbours(self.operations, self.observed, finding.offset - NEAR, finding.offset + NEAR),
         )
 
-    def _operation(self, role: str, row: int, offset: int) -> OperationFacts:
+    def _operation(self, role: str, row: int, finding: Finding) -> OperationFacts:
         facts: dict[str, Any] = self.table.slice(row, 1).select(_WITNESS_COLUMNS).to_pylist()[0]
         facts |= {"f": _FUNCTION_NAMES[facts["f"]], "type": _TYPE_NAMES[facts["type"]]}
-        return OperationFacts(role=role, delivered=self._delivered(row, offset), **facts)
+        return OperationFacts(role=role, delivered=self._delivered(row, finding), **facts)
 
-    def _delivered(self, row: int, offset: int) -> Delivered | None:
+    def _delivered(self, row: int, finding: Finding) -> Delivered | None:
         records = np.flatnonzero(self.operations.record_poll == row)
         if len(records) == 0:
             return None
         offsets = self.operations.record_offset[records]
         values = self.operations.record_value[records]
-        near = np.abs(offsets - offset) <= NEAR
+        near = (np.abs(offsets - finding.offset) <= NEAR) | (offsets == finding.other_offset)
         pairs = zip(offsets[near].tolist(), values[near].tolist(), strict=True)
         return Delivered(int(offsets[0]), int(offsets[-1]), len(records), tuple(pairs))
 

@@ -19,10 +19,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from squall.results.checks.engines import Outcome, decode_outcome, encode_outcome, outcome_of
 from squall.results.checks.partition import Task
@@ -34,10 +35,16 @@ if TYPE_CHECKING:
 LOCAL_MASTER = "local[2]"
 OLDEST_JAVA = 17
 DRIVER_MEMORY = "1g"
+LOOPBACK = "127.0.0.1"
+JVM_EXIT_SECONDS = 60
 
 
-class NoJava(Exception):
-    """Spark cannot run here. The message says what to do about it."""
+class SparkDidNotStart(Exception):
+    """Spark cannot run here. The message says why, and what to do about it."""
+
+
+class NoJava(SparkDidNotStart):
+    """There is no Java, or too old a one."""
 
 
 def java_version() -> int | None:
@@ -69,17 +76,18 @@ def class_archive(cache: Path | None = None) -> Path:
     import pyspark
 
     root = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "squall"
-    java = shutil.which("java") or os.environ.get("JAVA_HOME", "")
-    identity = f"{Path(java).resolve()} {pyspark.__version__} {Path(pyspark.__file__).parent}"
+    java = Path(shutil.which("java") or os.environ.get("JAVA_HOME", "")).resolve()
+    identity = f"{java} {java.stat().st_mtime_ns} {pyspark.__version__} {Path(pyspark.__file__).parent}"
     return root / f"spark-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
 
 
-def _java_options(archive: Path | None) -> str:
+def _java_options(archive: Path | None, draft: Path | None) -> str:
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
     if archive is not None and archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")
-    elif archive is not None:
-        options.append(f"-XX:ArchiveClassesAtExit={archive}")
+    elif draft is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={draft}")
     return " ".join(options)
 
 
@@ -89,21 +97,17 @@ class SparkEngine:
     def __init__(self, master: str = LOCAL_MASTER, *, cache: Path | None = None, class_sharing: bool = True) -> None:
         """Starts Spark. Raises NoJava."""
         require_java()
-        self.master = master
         self.name = f"Spark {master}"
-        self._session = _session(master, self._archive(cache) if class_sharing else None)
-
-    @staticmethod
-    def _archive(cache: Path | None) -> Path | None:
-        archive = class_archive(cache)
-        try:
-            archive.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            return None  # no place to keep it: slower, not wrong
-        return archive
+        self._archive = _place_for_archive(cache) if class_sharing else None
+        self._draft = self._archive.with_suffix(f".{os.getpid()}") if self._archive else None
+        with _errors_kept() as log:
+            try:
+                self._session = _session(master, _java_options(self._archive, self._draft))
+            except Exception as trouble:
+                raise SparkDidNotStart(f"Spark {master} did not start: {trouble}\n{_tail(log)}") from trouble
 
     def check(self, tasks: Sequence[Task]) -> list[Outcome]:
-        """Run the tasks, at most two per core and job."""
+        """Run the tasks in one job."""
         if not tasks:
             return []
         pending = list(tasks)
@@ -124,19 +128,22 @@ class SparkEngine:
         return [by_task[index] for index in range(len(pending))]
 
     def close(self) -> None:
-        """Stop Spark and its JVM."""
+        """Stop Spark and its JVM, and keep its archive of classes if this session made one."""
         from pyspark import SparkContext
 
         gateway: Any = SparkContext._gateway
         self._session.stop()
-        if gateway is not None:
-            with contextlib.suppress(Exception):
-                gateway.shutdown()
-            with contextlib.suppress(Exception):
-                gateway.proc.stdin.close()
-                gateway.proc.wait(timeout=30)
+        if gateway is None:
+            return
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+        with contextlib.suppress(Exception):
+            gateway.proc.stdin.close()
+            gateway.proc.wait(timeout=JVM_EXIT_SECONDS)
         SparkContext._gateway = None
         SparkContext._jvm = None
+        if self._archive is not None and self._draft is not None and self._draft.exists():
+            self._draft.replace(self._archive)
 
     def __enter__(self) -> Self:
         return self
@@ -147,18 +154,50 @@ class SparkEngine:
         self.close()
 
 
-def _session(master: str, archive: Path | None) -> SparkSession:
+def _place_for_archive(cache: Path | None) -> Path | None:
+    archive = class_archive(cache)
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None  # no place to keep it: slower, not wrong
+    return archive
+
+
+@contextlib.contextmanager
+def _errors_kept() -> Iterator[IO[bytes]]:
+    """While the JVM is started, file descriptor 2 is a temporary file: the JVM inherits it, and what it has to
+    say about its options and native libraries is nobody's concern unless it fails.
+    """
+    with tempfile.TemporaryFile() as log:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(log.fileno(), 2)
+        try:
+            yield log
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(0)
+    return "\n".join(log.read().decode(errors="replace").splitlines()[-10:])
+
+
+def _session(master: str, java_options: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
     settings = {
         "spark.app.name": "squall",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": _java_options(archive),
+        "spark.driver.extraJavaOptions": java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -166,9 +205,8 @@ def _session(master: str, archive: Path | None) -> SparkSession:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.python.worker.reuse": "true",
     }
-    if not master.startswith("local"):
-        for name in ("spark.driver.host", "spark.driver.bindAddress"):
-            del settings[name]
+    if local:
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.master(master).getOrCreate()

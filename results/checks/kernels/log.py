@@ -151,17 +151,11 @@ def _duplicates(operations: Operations, observed: Observed, findings: Findings) 
         return
     writer = writers(operations, value[twice])
     promised = (writer >= 0) & operations.idempotent[writer]
-    found = [
-        Finding(
-            "duplicate",
-            int(offset[place]),
-            ((("writer", int(who)),) if who >= 0 else ())
-            + (("reader", int(proof[place])), ("reader", int(proof[place + 1]))),
-            (int(value[place]),),
-            int(offset[place + 1]),
-        )
-        for place, who in zip(twice[promised][:WITNESSES], writer[promised], strict=False)
-    ]
+    found = []
+    for place, who in zip(twice[promised][:WITNESSES], writer[promised], strict=False):
+        shown = (("reader", int(proof[place])), ("other_reader", int(proof[place + 1])))
+        roles = (("writer", int(who)), *(one for one in shown if one[1] != who))
+        found.append(Finding("duplicate", int(offset[place]), roles, (int(value[place]),), int(offset[place + 1])))
     findings.add("duplicate", int(promised.sum()), found)
     findings.noted["duplicate_not_idempotent"] = int((~promised).sum())
 
