@@ -20,6 +20,7 @@ from struct import Struct
 from squall.nodes.protocol.compression import Compression, compress, decompress
 from squall.nodes.protocol.crc import crc32c
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
+from squall.nodes.protocol.record import Record, append_record, parse_record
 
 Buffer = bytes | bytearray | memoryview
 
@@ -118,17 +119,6 @@ class BatchHeader:
     @property
     def has_producer(self) -> bool:
         return self.producer_id >= 0
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record. When building a batch, `offset` is ignored and a `timestamp` of -1 takes the batch's."""
-
-    offset: int = -1
-    timestamp: int = -1
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class InvalidBatch(ProtocolError):
@@ -260,7 +250,7 @@ def build_batch(
     times = [record.timestamp if record.timestamp >= 0 else timestamp for record in records]
     content = bytearray()
     for delta, (record, time) in enumerate(zip(records, times, strict=True)):
-        _append_record(content, delta, time - times[0], record)
+        append_record(content, delta, time - times[0], record)
     body = compress(compression, bytes(content)) if compression else content
     attributes = compression | (_TRANSACTIONAL_BIT if transactional else 0) | (_CONTROL_BIT if control else 0)
     batch = bytearray(HEADER_SIZE)
@@ -298,37 +288,6 @@ def control_kind(key: Buffer | None) -> int:
     return int(_CONTROL_KEY.unpack_from(key)[1])
 
 
-def _append_record(out: bytearray, offset_delta: int, time_delta: int, record: Record) -> None:
-    body = bytearray(1)  # attributes, unused
-    _append_varint(body, time_delta)
-    _append_varint(body, offset_delta)
-    _append_bytes(body, record.key)
-    _append_bytes(body, record.value)
-    _append_varint(body, len(record.headers))
-    for name, value in record.headers:
-        _append_bytes(body, name.encode())
-        _append_bytes(body, value)
-    _append_varint(out, len(body))
-    out += body
-
-
-def _append_bytes(out: bytearray, content: bytes | None) -> None:
-    if content is None:
-        out.append(1)  # zigzag of -1
-        return
-    _append_varint(out, len(content))
-    out += content
-
-
-def _append_varint(out: bytearray, value: int) -> None:
-    """Zigzag, then seven bits a byte, lowest first."""
-    value = value << 1 ^ value >> 63
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 # -- parsing -------------------------------------------------------------------------------------------------------
 
 
@@ -350,74 +309,12 @@ def parse_records(batch: Buffer) -> list[Record]:
 
 
 def _parse_content(content: bytes, header: BatchHeader) -> list[Record]:
+    log_append_time = header.max_timestamp if header.is_log_append_time else None
     records: list[Record] = []
     position = 0
     for _ in range(header.count):
-        length, position = _varint(content, position)
-        stop = position + length
-        if length < 0 or stop > len(content):
-            raise ProtocolError(f"a record of {length} bytes where {len(content) - position} are left")
-        record, position = _parse_record(content, position, stop, header)
-        if position != stop:
-            raise ProtocolError("a record's length and its fields disagree")
+        record, position = parse_record(content, position, header.base_offset, header.base_timestamp, log_append_time)
         records.append(record)
     if position != len(content):
         raise ProtocolError(f"{len(content) - position} bytes after the last record")
     return records
-
-
-def _parse_record(content: bytes, position: int, stop: int, header: BatchHeader) -> tuple[Record, int]:
-    time_delta, position = _varint(content, position + 1)
-    offset_delta, position = _varint(content, position)
-    key, position = _take(content, position, stop)
-    value, position = _take(content, position, stop)
-    number, position = _varint(content, position)
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    if number:
-        headers, position = _parse_headers(content, position, stop, number)
-    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + time_delta
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), position
-
-
-def _parse_headers(
-    content: bytes, position: int, stop: int, number: int
-) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    if not 0 <= number <= stop - position:
-        raise ProtocolError(f"{number} headers where {stop - position} bytes are left")
-    headers = []
-    for _ in range(number):
-        name, position = _take(content, position, stop)
-        if name is None:
-            raise ProtocolError("a record header without a name")
-        value, position = _take(content, position, stop)
-        headers.append((name.decode(), value))
-    return tuple(headers), position
-
-
-def _take(content: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
-    length, position = _varint(content, position)
-    if length < 0:
-        if length != -1:
-            raise ProtocolError(f"a length of {length}")
-        return None, position
-    end = position + length
-    if end > stop:
-        raise ProtocolError(f"a length of {length} where {stop - position} bytes are left")
-    return content[position:end], end
-
-
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    byte = content[position]
-    position += 1
-    if byte < 0x80:
-        return byte >> 1 ^ -(byte & 1), position
-    value, shift = byte & 0x7F, 7
-    while True:
-        byte = content[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value >> 1 ^ -(value & 1), position
-        shift += 7
-        if shift > 63:
-            raise ProtocolError("a varint is longer than ten bytes")

@@ -17,7 +17,8 @@ from kafka.protocol.schemas import load_json
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from squall.nodes.protocol.compiler import FIXED, decode, encode_bytes
+from squall.nodes.protocol.codegen import FIXED
+from squall.nodes.protocol.compiler import decode, encode_bytes
 from squall.nodes.protocol.errors import RETRIABLE, ErrorCode
 from squall.nodes.protocol.messages import APIS
 from squall.nodes.protocol.schema import Message, fields_of
