@@ -1,9 +1,5 @@
-"""Judging runs: start the checker's engine once, check, and print the verdict for people.
-
-    check  61 241 sends, 240 806 records read, 8 topic-partitions            Spark local[2], 7.4 s
-           linearizable appends ✔   gap-free reads ✔   nothing acknowledged lost ✔   longest gap 2.3 s (events-3, …)
-
-    VALID                                               runs/quickstart/2026-11-20T21-03-11/report.html
+"""Judging runs: start the checker's engine once, check, and print the verdict for
+people (`results/render.py` has the words).
 
 One Spark session serves all runs of a command; it starts when it is first needed, and that there is a Java to
 start it with is found out before a run begins. `verdict.json` holds the same for machines.
@@ -12,7 +8,6 @@ start it with is found out before a run begins. `verdict.json` holds the same fo
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +15,6 @@ from types import TracebackType
 from rich.console import Console
 from rich.text import Text
 
-from squall.harness.display import CHECK, CROSS, DETAIL_COLUMN
 from squall.harness.errors import UsageError
 from squall.harness.showing import parse_rows, shown_rows
 from squall.results.check import check_runs
@@ -28,15 +22,20 @@ from squall.results.checks.engines import Engine, InProcess
 from squall.results.checks.spark import LOCAL_MASTER, NoJava, SparkEngine, require_java
 from squall.results.history import History, IllFormedHistory
 from squall.results.manifest import Manifest
+from squall.results.render import verdict_lines
 from squall.results.report import REPORT_FILE
 from squall.results.store import NoSuchRun, find_run
-from squall.results.text import duration, grouped, several
-from squall.results.verdict import EXIT_CODES, Coverage, Verdict, worst
-from squall.results.witness import Witness
+from squall.results.verdict import EXIT_CODES, Verdict, worst
 
 RUNS = Path("runs")
-STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
-MOST_WITNESSES = 3
+STYLES = {
+    "good": "bold green",
+    "bad": "bold red",
+    "doubt": "bold yellow",
+    "strong": "bold",
+    "dim": "dim",
+    "plain": "",
+}
 
 
 class Judge:
@@ -48,7 +47,6 @@ class Judge:
         self.in_process = in_process
         self.engine: Engine | None = None
         self.spark: SparkEngine | None = None
-        self.starting_seconds = 0.0
 
     def __enter__(self) -> Judge:
         return self
@@ -69,11 +67,9 @@ class Judge:
 
     def judge(self, runs: Sequence[Path]) -> list[Verdict]:
         """Check runs and print their verdicts."""
-        began = time.perf_counter()
         verdicts = check_runs(runs, self._engine())
-        seconds = time.perf_counter() - began
         for run, verdict in zip(runs, verdicts, strict=True):
-            print_verdict(self.console, verdict, run, seconds)
+            print_verdict(self.console, verdict, run)
         return verdicts
 
     def _engine(self) -> Engine:
@@ -109,77 +105,13 @@ def run_directory(name: Path) -> Path:
 # --- printing ------------------------------------------------------------------------------------------------------
 
 
-def print_verdict(console: Console, verdict: Verdict, run: Path, seconds: float) -> None:
+def print_verdict(console: Console, verdict: Verdict, run: Path) -> None:
     """What was checked, what came of it, and where the report lies."""
+    report = run / REPORT_FILE
+    lines = verdict_lines(verdict, shown_path(run), shown_path(report) if report.exists() else "")
     console.print()
-    for line in check_lines(verdict, seconds):
-        console.print(line, soft_wrap=True, highlight=False)
-    console.print()
-    for line in verdict_lines(verdict, run):
-        console.print(line, soft_wrap=True, highlight=False)
-
-
-def check_lines(verdict: Verdict, seconds: float) -> Iterator[Text]:
-    """How much was checked by what, and every statement with its mark."""
-    coverage = verdict.coverage
-    if coverage.engine:
-        text = f"{looked_at(coverage):<{66}}{coverage.engine}, {seconds:.1f} s"
-        yield Text.assemble(("check  ", "bold"), text)
-    statements = [f"{one.text} {mark(one.holds)}" for one in verdict.statements]
-    outage = verdict.longest_outage
-    if outage is not None and outage.nanoseconds > 0:
-        under = f", under {', '.join(outage.faults)}" if outage.faults else ""
-        statements.append(f"availability: longest gap {duration(outage.nanoseconds)} ({outage.where}{under})")
-    if statements:
-        yield Text("       " + "   ".join(statements))
-
-
-def looked_at(coverage: Coverage) -> str:
-    sends = grouped(coverage.sends_ok + coverage.sends_info + coverage.sends_fail)
-    partitions = several(coverage.topic_partitions, "topic-partition")
-    return f"{sends} sends, {grouped(coverage.records)} records read, {partitions}"
-
-
-def mark(holds: bool | None) -> str:
-    return "? not known" if holds is None else CHECK if holds else CROSS
-
-
-def verdict_lines(verdict: Verdict, run: Path) -> Iterator[Text]:
-    """The verdict in one line, then its anomalies, witnesses and reasons."""
-    head = Text(verdict.verdict.upper(), style=STYLES[verdict.verdict])
-    said = headline(verdict)
-    where = shown_path(run / REPORT_FILE) if (run / REPORT_FILE).exists() else shown_path(run)
-    head.append(f"   {said}" if said else "", style="not bold default")
-    head.append(" " * max(3, DETAIL_COLUMN - len(head.plain)) + where, style="not bold default")
-    yield head
-    for witness in verdict.witnesses[:MOST_WITNESSES]:
-        yield from witness_lines(witness, run)
-    if len(verdict.witnesses) > MOST_WITNESSES:
-        yield Text(f"\n  {len(verdict.witnesses) - MOST_WITNESSES} more witnesses are in the report.")
-    for reason in verdict.reasons:
-        yield Text(f"  {reason}", style="yellow" if verdict.verdict == "unknown" else "dim")
-    if verdict.verdict == "unknown":
-        yield Text("  Nothing can be concluded from this run.")
-    if verdict.verdict != "valid" and verdict.command:
-        yield Text(f"  Repeat: {verdict.command}", style="dim")
-
-
-def headline(verdict: Verdict) -> str:
-    """`1 anomaly, lost_write`; nothing for a run without anomalies."""
-    if not verdict.anomalies:
-        return ""
-    names = ", ".join(f"{one.name} ×{grouped(one.count)}" if one.count > 1 else one.name for one in verdict.anomalies)
-    return f"{several(len(verdict.anomalies), 'anomaly', 'anomalies')}: {names}"
-
-
-def witness_lines(witness: Witness, run: Path) -> Iterator[Text]:
-    """One witness: what is wrong, who did what when, what it means, and how to see its rows."""
-    yield Text(f"\n  {witness.title}\n", style="bold")
-    subject = max((len(line.subject) for line in witness.lines), default=0)
-    for line in witness.lines:
-        yield Text(f"    {line.subject:<{subject}}  {line.text:<96} {line.time:>10}")
-    yield Text(f"\n  Read this as: {witness.hint}")
-    yield Text(f"  Rows: squall show {shown_path(run)} {witness.rows}", style="dim")
+    for style, text in lines:
+        console.print(Text(text, style=STYLES[style]), soft_wrap=True, highlight=False)
 
 
 def shown_path(path: Path) -> str:
@@ -208,7 +140,7 @@ def show_run(name: Path, rows: str | None, console: Console) -> int:
     except FileNotFoundError:
         console.print(f"{'verdict':<11}none yet: squall check {shown_path(run)}", markup=False)
         return 0
-    print_verdict(console, verdict, run, verdict.coverage.seconds)
+    print_verdict(console, verdict, run)
     return 0
 
 
