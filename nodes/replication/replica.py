@@ -139,7 +139,7 @@ class TopicPartitionReplica:
     # -- configuration ------------------------------------------------------------------------------------------
 
     def apply(self, now: int, state: PartitionState) -> Applied:
-        """Take over what the controller decided, unless something newer is known (rule 9).
+        """Take over what the controller decided, unless something newer is known (rule 9), if only from the log itself.
 
         The state of an equal partition epoch may bring settings, never another ISR; a proposal under way stays.
         """
@@ -147,6 +147,10 @@ class TopicPartitionReplica:
         if before is not None and (
             state.partition_epoch < self.partition_epoch or state.leader_epoch < before.leader_epoch
         ):
+            return Applied(stale=True)
+        if self.log.last_epoch is not None and state.leader_epoch < self.log.last_epoch:
+            # To lead in an epoch older than what the log holds would rewrite the history of its epochs.
+            self._event("stale_state", leader_epoch=state.leader_epoch, log_epoch=self.log.last_epoch)
             return Applied(stale=True)
         new_epoch = before is None or state.leader_epoch > before.leader_epoch
         if before is not None and not new_epoch and state.leader != before.leader:
@@ -197,9 +201,9 @@ class TopicPartitionReplica:
     # -- leader: appends ----------------------------------------------------------------------------------------
 
     def append(
-        self, now: int, batch: bytearray | memoryview, required_acks: int, produce_version: int = 12
+        self, now: int, batch: bytes | bytearray | memoryview, required_acks: int, produce_version: int = 12
     ) -> AppendAnswer:
-        """Append a producer's batch, stamping it in place. OSError from the disk passes through."""
+        """Append a producer's batch, stamping it in place if it is writable. OSError from the disk passes through."""
         if not self.is_leader:
             return AppendAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == ACKS_ALL and len(self._isr.committed) < self.min_isr:

@@ -235,14 +235,14 @@ class Log:
 
     def append_as_leader(
         self,
-        batch: bytearray | memoryview,
+        batch: bytes | bytearray | memoryview,
         leader_epoch: int,
         now_ms: int,
         *,
         from_client: bool = False,
         produce_version: int = 12,
     ) -> Appended:
-        """Append one batch, stamping it in place; what came `from_client` is judged first.
+        """Append one batch, stamping it in place (a copy, if it is read-only); what came `from_client` is judged first.
 
         Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the producers' (CreateTime), so
@@ -257,11 +257,13 @@ class Log:
                 return Appended(earlier.first_offset, earlier.last_offset, -1, True, 0)
         header.base_offset = self._segments[-1].next_offset
         header.leader_epoch = leader_epoch
+        if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
+            batch = bytearray(batch)
         patch(batch, header.base_offset, leader_epoch)
         self._append([header], batch)
         return Appended(header.base_offset, header.last_offset, -1, False, len(batch))
 
-    def _judged(self, batch: bytearray | memoryview, produce_version: int) -> BatchHeader:
+    def _judged(self, batch: bytes | bytearray | memoryview, produce_version: int) -> BatchHeader:
         """Rule 1."""
         try:
             return validate_client_batch(

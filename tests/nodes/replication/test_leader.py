@@ -285,6 +285,20 @@ class TestApplying:
         assert led.replica(1).apply(led.now, old).stale
         assert not led.replica(1).is_leader
 
+    def test_a_state_older_than_the_log_itself_is_ignored(self, led: World) -> None:
+        """A restarted broker that replays old metadata must not lead again in an old epoch."""
+        old = led.state
+        led.produce(1, 2)
+        led.lead(1)
+        led.produce(1, 2)
+        led.replica(1).log.close()
+        led.replicas.clear()
+        assert led.replica(1).apply(led.now, old).stale
+        assert not led.replica(1).is_leader
+        assert led.replica(1).log.epochs.entries == [(1, 0), (2, 2)]
+        led.lead(1)
+        assert led.replica(1).log.epochs.entries == [(1, 0), (2, 2), (3, 4)]
+
     def test_a_leader_cannot_change_within_an_epoch(self, led: World) -> None:
         led.state = led.decide()
         object.__setattr__(led.state, "leader", 2)

@@ -61,6 +61,14 @@ class TestAppending:
         log.append_as_leader(memoryview(content), 1, 0)
         assert BatchHeader.read(content).base_offset == 3
 
+    def test_a_read_only_buffer_is_left_alone(self, disk: SimDisk) -> None:
+        log = opened(disk)
+        log.append_as_leader(batch(3), 1, 0)
+        content = bytes(batch(1))
+        log.append_as_leader(memoryview(content), 1, 0)
+        assert BatchHeader.read(content).base_offset == 0
+        assert offsets(log) == [0, 1, 2, 3]
+
     def test_what_a_client_may_not_send_is_refused_and_changes_nothing(self, disk: SimDisk) -> None:
         log = opened(disk, LogConfig(max_message_bytes=200))
         damaged = batch(1)
