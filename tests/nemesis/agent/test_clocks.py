@@ -78,11 +78,11 @@ def watch(
 
 @pytest.mark.parametrize("offset", [3600.0, -90.5, 0.25])
 def test_the_wall_clock_of_the_process_jumps_and_comes_back(watch: Watch, offset: float) -> None:
-    assert watch.offset() == pytest.approx(0, abs=0.02)
+    assert watch.offset() == pytest.approx(0, abs=0.1)
     watch.skew(offset)
-    assert watch.offset() == pytest.approx(offset, abs=0.02)
+    assert watch.offset() == pytest.approx(offset, abs=0.1)
     watch.agent.call("clock.clear", id="f1")
-    assert watch.offset() == pytest.approx(0, abs=0.02)
+    assert watch.offset() == pytest.approx(0, abs=0.1)
 
 
 def test_monotonic_time_stays_true_and_asyncio_does_not_stall(watch: Watch) -> None:
@@ -93,7 +93,7 @@ def test_monotonic_time_stays_true_and_asyncio_does_not_stall(watch: Watch) -> N
         watch.agent.call("heal", id=f"f{turn}")
     _, monotonic, _, worst_stall = watch.latest()
     assert abs(time.monotonic_ns() - monotonic) / 1e9 < 1.0
-    assert worst_stall < 0.25
+    assert worst_stall < 1.0
 
 
 def test_a_clock_may_run_fast_without_a_jump(watch: Watch) -> None:
@@ -111,25 +111,25 @@ def test_the_probe_sees_what_the_process_sees(watch: Watch) -> None:
     assert watch.agent.call("probe.clock", name="node")["mapped"] is True
     watch.skew(1234.5)
     seen = watch.agent.call("probe.clock", name="node")
-    assert seen["offset_s"] == pytest.approx(1234.5, abs=0.005)
-    assert watch.offset() == pytest.approx(seen["offset_s"], abs=0.02)
+    assert seen["offset_s"] == pytest.approx(1234.5, abs=0.05)
+    assert watch.offset() == pytest.approx(seen["offset_s"], abs=0.1)
 
 
 def test_the_latest_of_overlapping_faults_rules_until_it_heals(watch: Watch) -> None:
     watch.skew(100, id="f1")
     watch.skew(-200, id="f2")
-    assert watch.offset() == pytest.approx(-200, abs=0.02)
+    assert watch.offset() == pytest.approx(-200, abs=0.1)
     watch.agent.call("heal", id="f2")
-    assert watch.offset() == pytest.approx(100, abs=0.02)
+    assert watch.offset() == pytest.approx(100, abs=0.1)
     watch.agent.call("heal")
-    assert watch.offset() == pytest.approx(0, abs=0.02)
+    assert watch.offset() == pytest.approx(0, abs=0.1)
 
 
 def test_a_restarted_process_still_has_the_skewed_clock(watch: Watch) -> None:
     watch.skew(500)
     watch.agent.call("proc.stop", name="node")
     watch.agent.call("proc.start", name="node")
-    assert watch.offset() == pytest.approx(500, abs=0.02)
+    assert watch.offset() == pytest.approx(500, abs=0.1)
 
 
 def test_the_shim_covers_datetime_too(watch: Watch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 TTL = 1.0
-LATEST = 1.0
+LATEST = 4.0
 
 
 @pytest.fixture
