@@ -83,10 +83,10 @@ class Observer:
         if node is None:
             return
         self._look_at_quorum(process, node)
-        for replica in node.replicas():
-            self._look_at_replica(process, replica)
-        if node.image is not None:
-            self._look_at_image(process, node.image)
+        if node.broker is not None:
+            for hosted in node.broker.replicas.all():
+                self._look_at_replica(process, hosted.replica)
+            self._look_at_image(process, node.broker.image)
 
     def acknowledged(self, topic: str, partition: int, offset: int) -> None:
         """A client was told that its record stands at this offset (acks=all)."""
@@ -133,9 +133,10 @@ class Observer:
             return
         for member in replica.maximal_isr:
             other = self._processes.get(self._names[member])
-            if other is None or other.node is None or other is process:
+            if other is None or other.node is None or other.node.broker is None or other is process:
                 continue
-            theirs = other.node.replica(replica.topic, replica.partition)
+            hosted = other.node.broker.replicas.by_id(replica.topic_id, replica.partition)
+            theirs = None if hosted is None else hosted.replica
             if theirs is not None and theirs.end_offset < replica.high_watermark:
                 raise InvariantBroken(
                     "ISR",

@@ -98,7 +98,7 @@ class SimProcess:
         self._inputs: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._ends: dict[int, ConnectionEnd] = {}
         self._ids: dict[int, int] = {}
-        self._held: dict[int, list[bytes]] = {}
+        self._held: dict[int, list[bytearray]] = {}
         self._busy_until = 0
         self._wake: asyncio.Handle | None = None
         self._wake_at = NEVER
@@ -195,10 +195,11 @@ class SimProcess:
         connection = self._ids.get(end.identity)
         if connection is None:
             return
+        content = bytearray(frame)
         if connection in self._held:
-            self._held[connection].append(frame)
+            self._held[connection].append(content)
         else:
-            self._enqueue("received", connection, frame)
+            self._enqueue("received", connection, content)
 
     def disconnected(self, end: ConnectionEnd) -> None:
         connection = self._ids.pop(end.identity, None)

@@ -191,7 +191,7 @@ class SimClusterView:
         return [] if found is None else [self._names[node_id] for node_id in found.isr]
 
     def _registration(self, topic: str, partition: int) -> PartitionRegistration | None:
-        images = [node.image for node in self._running()]
+        images = [node.broker.image for node in self._running() if node.broker is not None]
         if not images:
             return None
         newest = max(images, key=lambda image: image.last_offset)
