@@ -74,12 +74,17 @@ def parse_request_header(frame: Buffer) -> tuple[RequestHeader, memoryview]:
 
 
 def decode_request_body(header: RequestHeader, body: memoryview) -> Message:
-    """The message after a header; record fields are views of the frame."""
+    """The message after a header; record fields are views of the frame.
+
+    Bytes after the message are ignored, as Kafka ignores them: librdkafka leaves three behind a Metadata request for
+    all topics.
+    """
     api = _api(header.api_key, header.api_version)
     if is_flexible(api.request, header.api_version):
         position = _after_header_tags(body, 0)
         body = body[position:]
-    return decode(api.request, header.api_version, body)
+    message, _ = decode_from(api.request, header.api_version, body, 0)
+    return message
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:

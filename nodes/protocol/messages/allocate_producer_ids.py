@@ -1,4 +1,7 @@
-"""AllocateProducerIds (API key 67), versions 0 to 0."""
+"""AllocateProducerIds (API key 67), version 0.
+
+A broker asks the controller for a block of producer ids.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterPartition (API key 56), versions 2 to 3."""
+"""AlterPartition (API key 56), versions 2 to 3.
+
+A leader asks the controller to commit an ISR (KIP-497). Version 3 names each member with its broker epoch (KIP-903).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""BrokerRegistration (API key 62), versions 0 to 4."""
+"""BrokerRegistration (API key 62), versions 0 to 4.
+
+A broker joins the cluster: listeners, incarnation, features. The answer is its broker epoch.
+"""
 
 from __future__ import annotations
 

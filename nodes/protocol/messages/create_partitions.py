@@ -1,4 +1,7 @@
-"""CreatePartitions (API key 37), versions 0 to 3."""
+"""CreatePartitions (API key 37), versions 0 to 3.
+
+More partitions for existing topics. `count` is the new total; `assignments=None` leaves the choice of replicas.
+"""
 
 from __future__ import annotations
 

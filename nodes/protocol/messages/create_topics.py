@@ -1,4 +1,10 @@
-"""CreateTopics (API key 19), versions 2 to 7."""
+"""CreateTopics (API key 19), versions 2 to 7.
+
+Topics to be created, with counts or with explicit assignments. Answered by the controller after commit.
+
+`num_partitions` and `replication_factor` of -1 ask for the cluster's defaults. Version 5 answers with the
+configuration, 7 with the topic's id.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeCluster (API key 60), versions 0 to 1."""
+"""DescribeCluster (API key 60), versions 0 to 1.
+
+Id, controller and brokers of the cluster. Version 1 tells brokers (endpoint type 1) from controllers (2).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeQuorum (API key 55), versions 0 to 2."""
+"""DescribeQuorum (API key 55), versions 0 to 2.
+
+Leader, epoch, voters and observers of the metadata quorum, with how far each has come.
+"""
 
 from __future__ import annotations
 

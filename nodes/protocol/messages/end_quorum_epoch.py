@@ -1,4 +1,7 @@
-"""EndQuorumEpoch (API key 54), versions 0 to 1."""
+"""EndQuorumEpoch (API key 54), versions 0 to 1.
+
+A leader of the metadata quorum resigns and names its successors, the best first (KIP-595).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
-"""Fetch (API key 1), versions 4 to 17."""
+"""Fetch (API key 1), versions 4 to 17.
+
+Records from an offset on: for consumers, for followers, and for voters and observers of the metadata log.
+
+Version 12 is the first with the epoch of the last record fetched, by which a leader finds divergence (KIP-595 style),
+and is flexible; 13 names topics by id instead of by name; 15 moves the replica's id into `replica_state`, with the
+broker epoch (KIP-903); 16 adds `node_endpoints`, 17 the replica's directory id. Responses keep record buffers as they
+are: a response is encoded to a list of chunks, decoded to views of the frame.
+"""
 
 from __future__ import annotations
 
-from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.schema import (
     Message,
     array,
@@ -16,6 +23,7 @@ from squall.nodes.protocol.schema import (
     struct,
     uuid,
 )
+from squall.nodes.protocol.wire import Buffer
 
 
 @message()

@@ -1,4 +1,7 @@
-"""InitProducerId (API key 22), versions 0 to 4."""
+"""InitProducerId (API key 22), versions 0 to 4.
+
+A producer id and epoch for an idempotent producer.
+"""
 
 from __future__ import annotations
 

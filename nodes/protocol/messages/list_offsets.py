@@ -1,4 +1,9 @@
-"""ListOffsets (API key 2), versions 1 to 8."""
+"""ListOffsets (API key 2), versions 1 to 8.
+
+The offset of a timestamp, or of the beginning (-2), the end (-1), the largest timestamp (-3, from version 7).
+
+Version 4 adds leader epochs on both sides.
+"""
 
 from __future__ import annotations
 

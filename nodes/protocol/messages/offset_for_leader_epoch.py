@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch (API key 23), versions 2 to 4."""
+"""OffsetForLeaderEpoch (API key 23), versions 2 to 4.
+
+Where a leader epoch ends in the leader's log (KIP-320): consumers find by it whether their log was cut.
+"""
 
 from __future__ import annotations
 

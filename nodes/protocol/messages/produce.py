@@ -1,9 +1,15 @@
-"""Produce (API key 0), versions 3 to 12."""
+"""Produce (API key 0), versions 3 to 12.
+
+A producer's batches, one per topic-partition.
+
+Versions 0 to 2 carried older record formats; a broker advertises them for old clients' sake and serves none. Version 7
+allows zstd, 9 is flexible, 10 adds the hint of the current leader to the answer. With acks=0 there is no response.
+"""
 
 from __future__ import annotations
 
-from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.schema import Message, array, int16, int32, int64, message, records, string, struct
+from squall.nodes.protocol.wire import Buffer
 
 
 @message()

@@ -1,4 +1,7 @@
-"""Vote (API key 52), versions 0 to 1."""
+"""Vote (API key 52), versions 0 to 1.
+
+A candidate of the metadata quorum asks for a vote (KIP-595). Version 1 adds directory ids (KIP-853).
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,6 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0(server: Ser
         (b"\x00\x24" + frame_of(MetadataRequest(), 12)[2:], "API key 36 is not served on listener PLAINTEXT"),
         (frame_of(ProduceRequest(), 9)[:2] + b"\x00\x02" + frame_of(ProduceRequest(), 3)[4:], "only v3 to v12"),
         (frame_of(MetadataRequest(), 12)[:-1], "Metadata"),
-        (frame_of(MetadataRequest(), 12) + b"\x00", "1 bytes too many"),
         (b"GET / HTTP/1.1\r\n\r\n", "client id of length 21584"),
     ],
 )
