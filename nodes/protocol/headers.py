@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 
-from squall.nodes.protocol.compiler import decode, decode_from, encode, is_flexible
+from squall.nodes.protocol.compiler import decode_from, encode, is_flexible
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import APIS, Api, ApiKey
 from squall.nodes.protocol.schema import Message
