@@ -175,8 +175,8 @@ class RaftReplica:
         if self._closed:
             return
         self._run(now)
-        if self.role.deadline(self._patience) <= now:
-            self._run(now)  # a transition may leave something to do at once, such as asking for votes
+        if self.role.deadline(self._patience) <= now or isinstance(self.role, Candidate):
+            self._run(now)  # a transition may leave something to do at once: asking for votes, leading a quorum of one
 
     def _run(self, now: int) -> None:
         role = self.role
