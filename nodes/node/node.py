@@ -182,8 +182,7 @@ class Node:
 
     def _run_timers(self, now: int) -> None:
         self.links.tick(now)
-        if self.raft.deadline() <= now:
-            self.raft.tick(now)
+        self.raft.tick(now)
         if self.controller is not None:
             self.controller.tick(now)
         if self.broker is not None:
