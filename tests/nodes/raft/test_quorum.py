@@ -1,4 +1,4 @@
-"""A quorum of replicas elects, commits, survives crashes and partitions, and keeps its invariants under random faults."""
+"""A quorum of replicas elects, commits, survives crashes and partitions, and keeps its invariants under faults."""
 
 from __future__ import annotations
 
