@@ -38,6 +38,14 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
     assert headers.decode_request(with_tag) == headers.decode_request(frame)
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_bytes_after_a_request_are_ignored(version: int) -> None:
+    """librdkafka leaves three behind a Metadata request for all topics; Kafka does not mind."""
+    assert headers.decode_request(request_frame(version) + b"\x00\x00\x00") == headers.decode_request(
+        request_frame(version)
+    )
+
+
 def test_a_flexible_response_has_a_tag_section_in_its_header() -> None:
     old = b"".join(headers.encode_response(ApiKey.METADATA, 8, 77, MetadataResponse()))
     new = b"".join(headers.encode_response(ApiKey.METADATA, 9, 77, MetadataResponse()))
