@@ -1,6 +1,6 @@
 """Check runs: from their directories to verdicts, in one job of the engine.
 
-    segments → history.parquet → tasks → engine → results → verdict.json, tables/
+    segments → history.parquet → tasks → engine → results → verdict.json, tables/, report.html
 
 A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
 the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
@@ -35,6 +35,7 @@ from squall.results.history import (
     validate,
 )
 from squall.results.manifest import Manifest
+from squall.results.report import write_report
 from squall.results.tables import Series, bucket_width, series_of
 from squall.results.verdict import Verdict, ill_formed, judge
 from squall.results.witness import Surroundings
@@ -54,8 +55,8 @@ class Prepared:
     tasks: tuple[Task, ...]
 
 
-def check_runs(run_dirs: Sequence[Path], engine: Engine) -> list[Verdict]:
-    """Check runs and write verdict and tables beside each. One verdict per run, in their order."""
+def check_runs(run_dirs: Sequence[Path], engine: Engine, *, report: bool = True) -> list[Verdict]:
+    """Check runs and write verdict, tables and report beside each. One verdict per run, in their order."""
     began = time.perf_counter()
     prepared: list[Prepared | Verdict] = []
     for number, run_dir in enumerate(run_dirs):
@@ -75,13 +76,13 @@ def check_runs(run_dirs: Sequence[Path], engine: Engine) -> list[Verdict]:
         if isinstance(one, Prepared) and number in failures:
             failure = failures[number]
             one = ill_formed(one.manifest, str(IllFormedHistory(failure.file, failure.row, failure.problem)))
-        verdicts.append(_conclude(Path(run_dir), one, results[number], engine.name, seconds))
+        verdicts.append(_conclude(Path(run_dir), one, results[number], engine.name, seconds, report))
     return verdicts
 
 
-def check_run(run_dir: Path, engine: Engine) -> Verdict:
+def check_run(run_dir: Path, engine: Engine, *, report: bool = True) -> Verdict:
     """Check a single run."""
-    return check_runs([run_dir], engine)[0]
+    return check_runs([run_dir], engine, report=report)[0]
 
 
 def _prepared_or_verdict(number: int, run_dir: Path) -> Prepared | Verdict:
@@ -138,6 +139,7 @@ def _conclude(
     results: list[PartitionResult],
     engine: str,
     seconds: float,
+    report: bool,
 ) -> Verdict:
     """Judge, and write everything down."""
     if isinstance(one, Verdict):
@@ -148,4 +150,6 @@ def _conclude(
     series: Series = series_of(results, one.frame)
     series.save(run_dir)
     verdict.save(run_dir)
+    if report:
+        write_report(run_dir, one.manifest, verdict, series, one.around, one.frame)
     return verdict

@@ -1,0 +1,156 @@
+"""`report.html`: one file that opens offline, in a browser or on paper, and answers in order what a person asks.
+
+Verdict and what it rests on; the timeline; every witness with its picture and the rows around it; the faults
+with their evidence; topic-partitions; hosts; how to do it again. Nothing is loaded from anywhere, and no script
+is needed. Colours are never the only sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+
+from squall.results.checks.anomalies import ANOMALIES
+from squall.results.checks.kernels.series import Frame
+from squall.results.diagram import witness_diagram
+from squall.results.manifest import Manifest
+from squall.results.plots import timeline
+from squall.results.render import MARKS, availability_text, summary
+from squall.results.segments import ClusterObservation, FaultWindow
+from squall.results.tables import Series
+from squall.results.text import clock, duration, grouped, several, value_name
+from squall.results.verdict import Verdict
+from squall.results.witness import Surroundings, Witness
+
+REPORT_FILE: Final = "report.html"
+TEMPLATES: Final = Path(__file__).with_name("templates")
+MOST_WITNESSES: Final = 24
+
+
+def write_report(
+    run_dir: Path, manifest: Manifest, verdict: Verdict, series: Series, around: Surroundings, frame: Frame
+) -> Path:
+    """Write the report of a run beside its verdict."""
+    path = run_dir / REPORT_FILE
+    path.write_text(render_report(manifest, verdict, series, around, frame), encoding="utf-8")
+    return path
+
+
+def render_report(manifest: Manifest, verdict: Verdict, series: Series, around: Surroundings, frame: Frame) -> str:
+    """The report as HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(grouped=grouped, duration=duration, value=value_name, seconds=_seconds)
+    return environment.get_template(REPORT_FILE).render(
+        manifest=manifest,
+        verdict=verdict,
+        summary=summary(verdict),
+        marks=MARKS,
+        availability=availability_text(verdict),
+        several=several,
+        anomalies=ANOMALIES,
+        timeline=Markup(timeline(series, manifest.topic_partitions, around.faults, around.cluster, frame)),
+        witnesses=[_witness_view(one, around) for one in verdict.witnesses[:MOST_WITNESSES]],
+        more_witnesses=max(0, len(verdict.witnesses) - MOST_WITNESSES),
+        faults=[_fault_view(one, around.origin) for one in around.faults],
+        partitions=series["partitions"].to_pylist(),
+        latency=_latency_view(series),
+        changes=_changes(around.cluster, around.origin),
+        settings=_settings(manifest),
+        load=_load_seconds(manifest),
+    )
+
+
+def _seconds(value: float) -> str:
+    return duration(value * 1e9)
+
+
+def _witness_view(witness: Witness, around: Surroundings) -> dict[str, Any]:
+    return {
+        "witness": witness,
+        "meaning": ANOMALIES[witness.anomaly].meaning,
+        "diagram": Markup(witness_diagram(witness, around)),
+        "neighbours": witness.facts.neighbours,
+        "origin": around.origin,
+        "times": {
+            one.offset: ", ".join(clock(time, around.origin) for _, _, time in one.acknowledged)
+            for one in witness.facts.neighbours
+        },
+    }
+
+
+def _fault_view(fault: FaultWindow, origin: int) -> dict[str, Any]:
+    return {
+        "fault": fault,
+        "from": "never" if fault.injected is None else clock(fault.injected, origin, 1),
+        "to": "not healed" if fault.healed is None else clock(fault.healed, origin, 1),
+        "took": _sign(fault.took, "took hold", "no evidence", "nobody looked"),
+        "undone": _sign(fault.undone, "undone", "not seen undone", "nobody looked"),
+    }
+
+
+def _sign(fact: bool | None, yes: str, no: str, nobody: str) -> str:
+    return f"{MARKS[fact]} {yes if fact else nobody if fact is None else no}"
+
+
+def _latency_view(series: Series) -> dict[str, str]:
+    """Median of the buckets' medians would flatter; the worst bucket of each quantile does not."""
+    table = series["latency"]
+    if table.num_rows == 0:
+        return {}
+    worst = {name: max(table[name].to_pylist()) for name in ("p50", "p99", "p999", "max")}
+    return {name: _seconds(value) for name, value in worst.items()}
+
+
+def _changes(cluster: Sequence[ClusterObservation], origin: int) -> list[dict[str, str]]:
+    """Who led what when: every change but the first look at each."""
+    seen: set[tuple[str, str | None, int | None]] = set()
+    rows = []
+    for one in cluster:
+        what = (one.kind, one.topic, one.partition)
+        first = what not in seen
+        seen.add(what)
+        if first or one.kind == "in_sync":
+            continue
+        rows.append(
+            {
+                "time": clock(one.time, origin, 1),
+                "what": "active controller" if one.kind == "controller" else f"leader of {one.topic}-{one.partition}",
+                "node": one.node or "none",
+                "epoch": "" if one.epoch is None else str(one.epoch),
+            }
+        )
+    return rows
+
+
+def _settings(manifest: Manifest) -> list[tuple[str, dict[str, str]]]:
+    """Tables of names and values for the last section."""
+    topics = {
+        name: f"{several(facts.partitions, 'partition')}, RF {facts.replication_factor}, "
+        f"min ISR {facts.min_insync_replicas}" + (f", id {facts.topic_id}" if facts.topic_id else "")
+        for name, facts in manifest.topics.items()
+    }
+    tables = [
+        ("Topics", topics),
+        ("Workload", {name: str(value) for name, value in manifest.workload.items()}),
+        ("Node configuration", manifest.node_config),
+        ("Options", {name: str(value) for name, value in manifest.options.items()}),
+        ("Versions", manifest.versions),
+        ("Machine", manifest.machine),
+    ]
+    return [(name, table) for name, table in tables if table]
+
+
+def _load_seconds(manifest: Manifest) -> str:
+    if manifest.load_started is None or manifest.load_ended is None:
+        return ""
+    return duration(manifest.load_ended - manifest.load_started)
