@@ -20,6 +20,7 @@ from squall.nemesis.selector import (
     resolve,
 )
 
+LOOK_SECONDS = 0.05
 MARGIN_SECONDS = 5.0
 
 
@@ -156,9 +157,16 @@ class KillLaggingLeader:
         began = context.now_ns()
         await self._call_each(self._followers, "proc.pause", name=context.process, ttl=self._lag + MARGIN_SECONDS)
         self._while_lagging = await self._look(self._followers)
-        await context.sleep(max(0.0, self._lag - (context.now_ns() - began) / 1e9))
+        # A signal takes a moment to arrive, longer in a process that waits for its disk: look again while they lag.
+        while (left := self._lag - (context.now_ns() - began) / 1e9) > LOOK_SECONDS and not self._all_asleep():
+            await context.sleep(LOOK_SECONDS)
+            self._while_lagging = await self._look(self._followers)
+        await context.sleep(max(0.0, left))
         await self._call_each((self._leader,), "proc.kill", name=context.process, ttl=ttl)
         await self._call_each(self._followers, "proc.resume")
+
+    def _all_asleep(self) -> bool:
+        return all(facts["state"] == "stopped" for facts in self._while_lagging.values())
 
     async def heal(self) -> None:
         await self._call_each((self._leader, *self._followers), "heal")

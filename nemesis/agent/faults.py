@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from clocks import MachineClock, ProcessClocks
 from journal import Entry, Journal
 from network import Network, checked_sources
-from processes import Identity, Processes, send_signal, wait_until_absent
+from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
 from trouble import Trouble
 
 
@@ -125,12 +125,15 @@ class Pause(Hit):
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         identity = identity_in(entry)
         send_signal(identity, signal.SIGSTOP)
+        if not wait_for_state(identity, ("stopped", "absent"), timeout=5):
+            raise Trouble("failed", f"pid {identity.pid} still runs 5 s after SIGSTOP")
         return {"pid": identity.pid}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         identity = identity_in(entry)
         if not any(identity_in(other) == identity for other in remaining):
             send_signal(identity, signal.SIGCONT)
+            wait_for_state(identity, ("running", "absent"), timeout=5)
 
 
 class SetClock:

@@ -80,13 +80,18 @@ def send_signal(identity: Identity, number: int) -> bool:
     return True
 
 
-def wait_until_absent(identity: Identity, timeout: float) -> bool:
+def wait_for_state(identity: Identity, states: tuple[str, ...], timeout: float) -> bool:
+    """Signals take effect a little later than they are sent. Says whether it came to that in time."""
     deadline = time.monotonic() + timeout
-    while state_of(identity) != "absent":
+    while state_of(identity) not in states:
         if time.monotonic() >= deadline:
             return False
         time.sleep(STEP)
     return True
+
+
+def wait_until_absent(identity: Identity, timeout: float) -> bool:
+    return wait_for_state(identity, ("absent",), timeout)
 
 
 class Processes:
