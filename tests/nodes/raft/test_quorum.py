@@ -280,3 +280,29 @@ def test_invariants_hold_under_crashes_power_losses_and_partitions(make_cluster:
 
 def test_one_seed_gives_one_trace(make_cluster: Any) -> None:
     assert _chaos(make_cluster, 3, 1).trace.events == _chaos(make_cluster, 3, 1).trace.events
+
+
+def _storm(make_cluster: Any, seed: int) -> Any:
+    """Five voters that stand all the time; whoever grants a vote loses its power soon after, and is back at once."""
+    cluster = make_cluster(voters=5, seed=seed)
+    cluster.delay = (1_000, 400_000)
+    cluster.start()
+    rng = Random(f"{seed}/storm")
+    seen = 0
+    for _ in range(400):
+        cluster.run(20)
+        votes = cluster.trace.named("vote")
+        for vote in votes[seen:]:
+            if vote["node"] != vote["candidate"] and rng.random() < 0.7:
+                member = cluster.members[int(str(vote["node"]))]
+                member.lose_power()
+                member.start()
+        seen = len(votes)
+    cluster.delay = (500, 3_000)
+    return cluster
+
+
+def test_nobody_votes_twice_in_a_storm_of_crashing_voters(make_cluster: Any) -> None:
+    """QC-08, ELECT: with votes kept in memory only, one of these seeds elects two leaders in one epoch."""
+    for seed in range(15):
+        _storm(make_cluster, seed).elect()
