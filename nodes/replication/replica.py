@@ -84,6 +84,8 @@ class TopicPartitionReplica:
         self.partition = state.partition
         self.log = log
         self.state: PartitionState | None = None
+        self.leader = -1
+        self.leader_epoch = -1
         self.partition_epoch = -1
         self.is_leader = False
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -99,15 +101,6 @@ class TopicPartitionReplica:
         self._leading_since = -1
 
     # -- what is so ---------------------------------------------------------------------------------------------
-
-    @property
-    def leader(self) -> int:
-        """The leader's broker id, -1 if there is none or nothing has been applied."""
-        return -1 if self.state is None else self.state.leader
-
-    @property
-    def leader_epoch(self) -> int:
-        return -1 if self.state is None else self.state.leader_epoch
 
     @property
     def end_offset(self) -> int:
@@ -161,6 +154,8 @@ class TopicPartitionReplica:
         newer = new_epoch or state.partition_epoch > self.partition_epoch
         was_leader = self.is_leader
         self.state = state
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.is_leader = state.leader == self.broker
         if newer:

@@ -159,6 +159,7 @@ class Log:
     def _recover(self, recovery_point: int) -> None:
         """Keep the longest sound prefix (rule 17)."""
         known = self.epochs.entries
+        self._names_dirty = True  # the process that created the files may have died before it said so to the disk
         for at, segment in enumerate(self._segments):
             following = self._segments[at + 1].base_offset if at + 1 < len(self._segments) else None
             if following is not None and following <= recovery_point:
@@ -178,6 +179,7 @@ class Log:
         """Account for every sound batch of a segment and cut the rest. Whether nothing had to be cut."""
         size = segment.size
         places = list(segment.places(0))
+        segment.dirty = True
         segment.forget()
         for place in places:
             batch = memoryview(segment.file.read(place.position, place.end - place.position))

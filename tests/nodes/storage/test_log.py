@@ -282,6 +282,17 @@ class TestOpening:
         again = opened(disk)
         assert offsets(again) == [0, 1, 2] and again.epochs.entries == [(1, 0)]
 
+    def test_what_recovery_kept_is_durable_names_included(self, disk: SimDisk) -> None:
+        """The process died before it synced a new segment's name; then, after recovery, the power goes."""
+        log = opened(disk)
+        log.flush()
+        for _ in range(20):
+            log.append_as_leader(batch(1), 1, 0)
+        again = opened(disk)
+        assert again.durable_offset == 20
+        disk.lose_power()
+        assert offsets(opened(disk)) == list(range(20))
+
     def test_a_damaged_batch_ends_the_log_and_later_segments_go(self, disk: SimDisk) -> None:
         log = opened(disk)
         for _ in range(40):
