@@ -49,6 +49,7 @@ class Campaign:
     suite: Suite
     inventory: Inventory | None
     inventory_path: Path | None
+    lab: str | None
     seed: int
     runs_directory: Path
     idle_nemesis: bool
@@ -91,7 +92,7 @@ class Campaign:
         assert task is not None
         with contextlib.suppress(NotImplementedError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        async with hosts_of(plan, self.inventory, display) as hosts:
+        async with hosts_of(plan, self.inventory, display, self.lab) as hosts:
             run = ScenarioRun(plan, hosts, display, command=self._command(plan))
             try:
                 await run.run()
@@ -101,7 +102,8 @@ class Campaign:
 
     def _command(self, plan: RunPlan) -> str:
         words = plan.command(several=not self.suite.single)
-        return words + (f" --inventory {self.inventory_path}" if self.inventory_path is not None else "")
+        words += f" --inventory {self.inventory_path}" if self.inventory_path is not None else ""
+        return words + (f" --lab {self.lab}" if self.lab is not None else "")
 
     def _sum_up(self) -> None:
         self.console.rule("suite", align="left", style="dim")

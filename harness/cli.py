@@ -41,9 +41,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-lab_app = typer.Typer(help="The local lab: hosts in network namespaces, reached over SSH.")
-inventory_app = typer.Typer(help="The hosts of inventory.yaml.")
-suite_app = typer.Typer(help="Suite files.")
+lab_app = typer.Typer(
+    help="The local lab: hosts in network namespaces, reached over SSH.", epilog="Example: squall lab up --name mine"
+)
+inventory_app = typer.Typer(help="The hosts of inventory.yaml.", epilog="Example: squall inventory check")
+suite_app = typer.Typer(help="Suite files.", epilog="Example: squall suite schema")
 app.add_typer(lab_app, name="lab")
 app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
@@ -51,6 +53,9 @@ app.add_typer(suite_app, name="suite")
 SuiteArgument = Annotated[Path, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml")]
 InventoryOption = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
+]
+LabOption = Annotated[
+    str | None, typer.Option("--lab", metavar="NAME", help="on the lab of this name, which is up and stays up")
 ]
 SeedOption = Annotated[int | None, typer.Option(help="repeat the run with this seed; drawn and printed if left out")]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
@@ -68,11 +73,13 @@ def console() -> Console:
 
 @app.command(
     epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
-    "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml"
+    "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml · "
+    "squall run suites/smoke.yaml --lab default"
 )
 def run(
     suite: SuiteArgument,
     inventory: InventoryOption = None,
+    lab: LabOption = None,
     seed: SeedOption = None,
     only: OnlyOption = None,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
@@ -86,12 +93,15 @@ def run(
     from squall.harness.campaign import Campaign
     from squall.harness.inventory import load_inventory
     from squall.harness.plan import choose_seed
+    from squall.harness.run import refuse_two_places
     from squall.harness.suite import load_suite
 
+    refuse_two_places(inventory, lab)
     campaign = Campaign(
         load_suite(suite).only(only),
         inventory=load_inventory(inventory) if inventory is not None else None,
         inventory_path=inventory,
+        lab=lab,
         seed=choose_seed(seed),
         runs_directory=runs_dir,
         idle_nemesis=idle_nemesis,
@@ -181,9 +191,10 @@ def lab_up_command(
     out.print(f"{'lab':<11}{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s")
     for host in lab.hosts:
         out.print(f"{'':<11}{host.name:<6} {host.address:<14} {' '.join(host.groups)}")
+    out.print(f"{'':<11}run there: squall run SUITE --lab {lab.name}")
 
 
-@lab_app.command("down")
+@lab_app.command("down", epilog="Example: squall lab down --name default")
 def lab_down_command(name: Annotated[str, typer.Option()] = "default") -> None:
     """Take a lab down with every process in it."""
     from squall.harness.hosts.lab import lab_down
@@ -192,7 +203,7 @@ def lab_down_command(name: Annotated[str, typer.Option()] = "default") -> None:
     console().print(f"{'lab':<11}{name} is down" if gone else f"{'lab':<11}there was no lab {name}")
 
 
-@lab_app.command("status")
+@lab_app.command("status", epilog="Example: squall lab status")
 def lab_status_command() -> None:
     """Which labs are up, and whether their hosts answer."""
     from squall.harness.hosts.lab import lab_status
@@ -209,12 +220,12 @@ def lab_status_command() -> None:
 
 
 @inventory_app.command("check", epilog="Example: squall inventory check --inventory inventory.yaml")
-def inventory_check(inventory: InventoryOption = None) -> int:
+def inventory_check(inventory: InventoryOption = None, lab: LabOption = None) -> int:
     """What every host can do, and what it lacks."""
     from squall.harness.hosts.preflight import COLUMNS
     from squall.harness.hosts.preflight import check as look
 
-    hosts = chosen_hosts(inventory)
+    hosts = chosen_hosts(inventory, lab)
     report, out = look(hosts.inventory, hosts.network), console()
     table = Table(box=None, pad_edge=False)
     for heading in ("host", *COLUMNS):
@@ -235,34 +246,36 @@ def inventory_check(inventory: InventoryOption = None) -> int:
 
 
 @inventory_app.command("trust", epilog="Example: squall inventory trust b2 --inventory inventory.yaml")
-def inventory_trust(host: Annotated[str, typer.Argument()], inventory: InventoryOption = None) -> None:
+def inventory_trust(
+    host: Annotated[str, typer.Argument()], inventory: InventoryOption = None, lab: LabOption = None
+) -> None:
     """Accept the key a host shows now, in place of any known before."""
     from squall.harness.hosts.ssh import trust
 
-    hosts = chosen_hosts(inventory)
+    hosts = chosen_hosts(inventory, lab)
     spec = hosts.inventory.host(host)
     console().print(f"{'trust':<11}{spec.described()}: {trust(spec, hosts.network)}")
 
 
 @app.command(epilog="Example: squall heal --inventory inventory.yaml")
-def heal(inventory: InventoryOption = None) -> int:
+def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
     """End every fault on every host, whoever injected it."""
     import asyncio
 
     from squall.harness.testbed import heal_hosts
 
-    hosts, out = chosen_hosts(inventory), console()
+    hosts, out = chosen_hosts(inventory, lab), console()
     outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
     for name, said in outcome.items():
         out.print(f"{'heal':<11}{name:<6} {said}", markup=False)
     return 0
 
 
-def chosen_hosts(inventory: Path | None) -> Hosts:
-    """The hosts of the given inventory, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
+def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:
+    """The hosts of the given inventory or lab, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
     from squall.harness.run import standing_hosts
 
-    return standing_hosts(inventory)
+    return standing_hosts(inventory, lab)
 
 
 # --- files, figures, lists -----------------------------------------------------------------------------------------
@@ -296,7 +309,7 @@ def bench(
     return 0 if all(one.passed for one in measurements) else 1
 
 
-@app.command()
+@app.command(epilog="Example: squall mutants")
 def mutants() -> None:
     """The documented bugs a node can be started with, to show that they are caught."""
     from squall.nodes.mutants import MUTANTS

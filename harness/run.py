@@ -39,7 +39,7 @@ from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create
 from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
-from squall.harness.hosts.lab import Lab, find_lab, lab_down, lab_up
+from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.inventory import Inventory, load_inventory
@@ -91,34 +91,50 @@ class Facts:
     notes: dict[str, object] = field(default_factory=dict)
 
 
-def standing_hosts(inventory: Path | None) -> Hosts:
-    """Hosts that are there already: of a file, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
+def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts:
+    """Hosts that are there already: of a file, of a lab, of ./inventory.yaml, or of the lab that is up.
+
+    Raises UsageError.
+    """
+    refuse_two_places(inventory, lab_name)
+    if lab_name is not None:
+        lab = standing_lab(lab_name)
+        return Hosts(lab.inventory(), lab.network, lab, standing=True)
     if inventory is None and Path("inventory.yaml").exists():
         inventory = Path("inventory.yaml")
     found = load_inventory(inventory) if inventory is not None else None
     if found is not None and found.lab is None:
         return Hosts(found, MachineNetwork())
-    lab = find_lab()
-    if lab is None:
+    standing = find_lab()
+    if standing is None:
         raise UsageError(
             "no hosts: no inventory was given and no lab is up", remedy="squall lab up, or --inventory FILE"
         )
-    return Hosts(lab.inventory(), lab.network, lab)
+    return Hosts(standing.inventory(), standing.network, standing, standing=True)
+
+
+def refuse_two_places(inventory: Path | None, lab_name: str | None) -> None:
+    """Raise UsageError if both an inventory and a lab were named."""
+    if inventory is not None and lab_name is not None:
+        raise UsageError(
+            f"--inventory {inventory} and --lab {lab_name} name two different places", remedy="leave one of them out"
+        )
 
 
 @contextlib.asynccontextmanager
-async def hosts_of(plan: RunPlan, inventory: Inventory | None, display: Display) -> AsyncIterator[Hosts]:
-    """The hosts of an inventory; the lab that is up, if it has the right shape; else a lab of the run's own.
-
-    A lab of its own ends with the run, by whatever death.
+async def hosts_of(
+    plan: RunPlan, inventory: Inventory | None, display: Display, lab_name: str | None = None
+) -> AsyncIterator[Hosts]:
+    """The hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab of
+    the run's own, which ends with the run, by whatever death.
     """
     if inventory is not None and inventory.lab is None:
         yield Hosts(inventory, MachineNetwork())
         return
     cluster = plan.scenario.cluster
     shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
-    standing = await asyncio.to_thread(find_lab)
-    if standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers):
+    standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
+    if standing is not None and (lab_name or _shape_of(standing) == (shape.controllers, shape.brokers)):
         display.stage("lab", f"{standing.name}, {len(standing.hosts)} hosts, already up", _names(standing))
         yield Hosts(standing.inventory(), standing.network, standing, standing=True)
         return

@@ -159,6 +159,16 @@ def find_lab(name: str = DEFAULT_NAME) -> Lab | None:
     return None
 
 
+def standing_lab(name: str) -> Lab:
+    """The lab of that name. Raises UsageError, naming those that are up, if there is none."""
+    lab = find_lab(name)
+    if lab is None:
+        up = ", ".join(status.lab.name for status in lab_status()) or "none is"
+        again = "squall lab up" if name == DEFAULT_NAME else f"squall lab up --name {name}"
+        raise UsageError(f"lab {name} is not up ({up})", remedy=f"bring it up: {again}")
+    return lab
+
+
 def enter_lab_network(lab: Lab) -> None:
     """Move this process into the lab's switch: first thing in a worker process, before threads start."""
     lab.network.enter()
