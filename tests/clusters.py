@@ -200,9 +200,7 @@ class Cluster:
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
-    def wait_for(
-        self, what: str, find: Callable[[], Found | None], timeout_s: float = START_TIMEOUT_S
-    ) -> Found:
+    def wait_for(self, what: str, find: Callable[[], Found | None], timeout_s: float = START_TIMEOUT_S) -> Found:
         """Ask again and again until there is something true; fail with the nodes' logs."""
         deadline = time.monotonic() + timeout_s
         while True:

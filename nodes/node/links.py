@@ -4,8 +4,8 @@ Components hand over `OutboundRequest`s and are told the end of each exactly onc
 address, keeps one connection per (destination, purpose), so that a long poll never stands before a heartbeat, and
 lets go of what does not answer:
 
-* a destination whose address is unknown, or whose connection fails, ends its requests with None, after a pause, so
-  that nobody spins;
+* a connection that fails ends the requests it carried and those that waited for it with None; a destination whose
+  address is not known yet is looked up again after a pause, until the request's deadline;
 * after a failure a link rests before it connects again, from 50 ms doubling to 1 s, with jitter (FD-01: a returning
   peer is found within a second);
 * a request past its deadline ends, and with it the connection it was sent on, since the answer may still come;
@@ -28,7 +28,7 @@ from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Send
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.session import ClientSession, OutboundRequest, ToActiveController, ToBroker, ToVoter
+from squall.nodes.protocol.session import ClientSession, Complete, OutboundRequest, ToActiveController, ToVoter
 
 NEVER = 2**63 - 1
 CONNECT_TIMEOUT = 1_000_000
@@ -144,7 +144,7 @@ class Links:
         chunks = link.session.send(request.message, version, now, waiting.deadline, complete)
         self._outbox.append(Send(link.connection, chunks))
 
-    def _follow_controller(self, waiting: _Waiting):  # type: ignore[no-untyped-def]
+    def _follow_controller(self, waiting: _Waiting) -> Complete:
         def complete(now: int, response: Message | None) -> None:
             if response is not None and says_not_controller(response) and now + CONTROLLER_RETRY < waiting.deadline:
                 self._for_controller.append(waiting)
@@ -264,6 +264,3 @@ def says_not_controller(response: Message) -> bool:
             if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
                 return True
     return False
-
-
-__all__ = ["Directory", "Links", "ToActiveController", "ToBroker", "ToVoter", "says_not_controller"]

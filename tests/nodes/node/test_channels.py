@@ -1,0 +1,162 @@
+"""Request channels: order, backpressure, and what becomes of requests whose connection is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.nodes.node.channels import IN_FLIGHT_MAX, Connections, RequestChannel
+from squall.nodes.node.dispatch import BROKER_VERSIONS
+from squall.nodes.node.effects import Close, Effect, Pause, Resume, Send
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.headers import correlation_id_of, encode_request
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.session import ServerRequest
+
+
+class Fixture:
+    """One channel of four, fed by the listener PLAINTEXT."""
+
+    def __init__(self, capacity: int = 4) -> None:
+        self.outbox: list[Effect] = []
+        self.channel = RequestChannel("data", capacity)
+        self.connections = Connections({"PLAINTEXT": self.channel}, {"PLAINTEXT": BROKER_VERSIONS}, self.outbox)
+        self._correlation = 0
+
+    def open(self, connection: int) -> None:
+        self.connections.opened(connection, "PLAINTEXT")
+
+    def send(self, connection: int) -> int:
+        self._correlation += 1
+        frame = b"".join(encode_request(ApiKey.METADATA, 12, self._correlation, "client", MetadataRequest()))
+        self.connections.received(0, connection, frame)
+        return self._correlation
+
+    def take(self) -> ServerRequest:
+        inbound = self.channel.take()
+        assert inbound is not None
+        return self.connections.decode(0, inbound)
+
+    def answers(self) -> list[tuple[int, int]]:
+        """(connection, correlation id) of what was sent, in order."""
+        return [
+            (effect.connection, correlation_id_of(b"".join(effect.chunks)))
+            for effect in self.outbox
+            if isinstance(effect, Send)
+        ]
+
+
+@pytest.fixture
+def fixture() -> Fixture:
+    return Fixture()
+
+
+def test_requests_are_taken_in_the_order_they_came_from_all_connections(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.open(2)
+    sent = [fixture.send(1), fixture.send(2), fixture.send(1)]
+    assert [fixture.take().correlation_id for _ in sent] == sent
+    assert fixture.channel.take() is None
+
+
+def test_answers_leave_a_connection_in_request_order(fixture: Fixture) -> None:
+    fixture.open(1)
+    first, second, third = fixture.send(1), fixture.send(1), fixture.send(1)
+    requests = [fixture.take() for _ in range(3)]
+    requests[2].respond(MetadataResponse())
+    requests[1].respond(MetadataResponse())
+    assert fixture.answers() == []
+    requests[0].respond(MetadataResponse())
+    assert fixture.answers() == [(1, first), (1, second), (1, third)]
+
+
+def test_a_slow_request_delays_only_its_own_connection(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.open(2)
+    fixture.send(1)
+    other = fixture.send(2)
+    fixture.take()
+    fixture.take().respond(MetadataResponse())
+    assert fixture.answers() == [(2, other)]
+
+
+def test_silence_lets_the_next_answer_pass(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.send(1)
+    second = fixture.send(1)
+    silent, spoken = fixture.take(), fixture.take()
+    spoken.respond(MetadataResponse())
+    silent.respond_nothing()
+    assert fixture.answers() == [(1, second)]
+
+
+def test_a_full_channel_pauses_who_feeds_it_and_resumes_them_when_half_is_free(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.open(2)
+    for connection in (1, 1, 1, 1, 2):
+        fixture.send(connection)
+    assert fixture.outbox == [Pause(1), Pause(2)]
+    fixture.outbox.clear()
+    for _ in range(2):
+        fixture.channel.take()
+    fixture.connections.relieve(fixture.channel)
+    assert fixture.outbox == []
+    fixture.channel.take()
+    fixture.connections.relieve(fixture.channel)
+    assert fixture.outbox == [Resume(1), Resume(2)]
+
+
+def test_a_connection_with_too_many_unanswered_requests_is_paused_until_half_are_answered() -> None:
+    fixture = Fixture(capacity=10_000)
+    fixture.open(1)
+    for _ in range(IN_FLIGHT_MAX):
+        fixture.send(1)
+    assert fixture.outbox == [Pause(1)]
+    for _ in range(IN_FLIGHT_MAX // 2 - 1):
+        fixture.take().respond(MetadataResponse())
+    assert Resume(1) not in fixture.outbox
+    fixture.take().respond(MetadataResponse())
+    assert fixture.outbox.count(Resume(1)) == 1
+
+
+def test_what_a_closed_connection_still_wanted_is_dropped(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.open(2)
+    fixture.send(1)
+    fixture.send(1)
+    kept = fixture.send(2)
+    parked = fixture.take()
+    fixture.connections.closed(1)
+    assert parked.closed
+    assert fixture.take().correlation_id == kept, "the queued one of the closed connection is passed over"
+    parked.respond(MetadataResponse())
+    assert fixture.answers() == []
+
+
+def test_a_frame_that_cannot_be_decoded_is_an_error_for_its_connection_alone(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.connections.received(0, 1, b"\x00\x03\x00")
+    inbound = fixture.channel.take()
+    assert inbound is not None
+    with pytest.raises(ProtocolError):
+        fixture.connections.decode(0, inbound)
+    fixture.connections.drop(inbound.connection)
+    assert fixture.outbox == [Close(1)]
+    assert len(fixture.connections) == 0
+
+
+def test_a_request_may_end_its_connection(fixture: Fixture) -> None:
+    fixture.open(1)
+    fixture.send(1)
+    later = fixture.send(1)
+    request = fixture.take()
+    request.close_connection()
+    assert fixture.outbox == [Close(1)]
+    assert fixture.channel.take() is None, f"request {later} went with its connection"
+
+
+def test_counters_tell_how_deep_a_channel_was(fixture: Fixture) -> None:
+    fixture.open(1)
+    for _ in range(5):
+        fixture.send(1)
+    assert (fixture.channel.received, fixture.channel.depth_max, fixture.channel.pauses) == (5, 5, 1)
