@@ -1,0 +1,229 @@
+"""A cluster of real node processes on loopback: no hosts, no SSH; for tests and benchmarks.
+
+    with Cluster(brokers=3, controllers=3) as cluster:      # separate roles; Cluster.combined() for one node
+        cluster.wait_until_ready()
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+
+Ports are free ones of the moment; directories are temporary; every process ends with the cluster, whatever happened.
+Waiting is for conditions, with a deadline and with the nodes' logs in the error, never for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+LOOK_EVERY_S = 0.02
+FAST = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "2000",
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.lag.time.max.ms": "4000",
+}
+"""Settings that make faults show soon; a test that measures Kafka's defaults passes its own."""
+
+
+class ClusterTrouble(AssertionError):
+    """The cluster did not do in time what was waited for; the message has the ends of the nodes' logs."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now. They are all held until the last is found, so they differ."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+class NodeProcess:
+    """One node: its files, and its process if it runs."""
+
+    def __init__(self, node_id: int, directory: Path, properties: Mapping[str, str], mutants: tuple[str, ...]) -> None:
+        self.node_id = node_id
+        self.directory = directory
+        self.mutants = mutants
+        self.log_path = directory / "node.log"
+        self.trace_path = directory / "trace.jsonl"
+        self.traced = False
+        self.config_path = directory / "node.properties"
+        directory.mkdir(parents=True, exist_ok=True)
+        self.config_path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None or self._process.poll() is not None else self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def start(self) -> None:
+        assert self.pid is None, f"node {self.node_id} runs already"
+        argv = [sys.executable, "-m", "squall.nodes", "--config", str(self.config_path)]
+        for mutant in self.mutants:
+            argv += ["--mutant", mutant]
+        if self.traced:
+            argv += ["--trace", str(self.trace_path)]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=subprocess.STDOUT, cwd=self.directory)
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(STOP_TIMEOUT_S)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+
+class Cluster:
+    """See the module. Brokers have ids from 1, controllers from 101; a combined node has 1."""
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        controllers: int = 3,
+        combined: bool = False,
+        properties: Mapping[str, str] | None = None,
+        mutants: tuple[str, ...] = (),
+        trace: bool = False,
+        start: bool = True,
+    ) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="squall-cluster-"))
+        self.nodes: dict[int, NodeProcess] = {}
+        self.ports: dict[int, int] = {}
+        self.controller_ports: dict[int, int] = {}
+        broker_ids = list(range(1, brokers + 1))
+        controller_ids = broker_ids[:controllers] if combined else list(range(101, 101 + controllers))
+        free = iter(free_ports(len(broker_ids) + len(controller_ids)))
+        self.ports = {node: next(free) for node in broker_ids}
+        self.controller_ports = {node: next(free) for node in controller_ids}
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.controller_ports.items())
+        for node in dict.fromkeys([*controller_ids, *broker_ids]):
+            settings = self._settings(node, voters) | FAST | dict(properties or {})
+            self.nodes[node] = NodeProcess(node, self.directory / f"node-{node}", settings, mutants)
+            self.nodes[node].traced = trace
+        if start:
+            self.start()
+
+    @classmethod
+    def combined(cls, **options: object) -> Cluster:
+        """One node that is broker and controller."""
+        return cls(brokers=1, controllers=1, combined=True, **options)  # type: ignore[arg-type]
+
+    def _settings(self, node: int, voters: str) -> dict[str, str]:
+        listeners, roles = [], []
+        if node in self.ports:
+            roles.append("broker")
+            listeners.append(f"PLAINTEXT://127.0.0.1:{self.ports[node]}")
+        if node in self.controller_ports:
+            roles.append("controller")
+            listeners.append(f"CONTROLLER://127.0.0.1:{self.controller_ports[node]}")
+        return {
+            "process.roles": ",".join(roles),
+            "node.id": str(node),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(listeners),
+            "log.dirs": str(self.directory / f"node-{node}" / "data"),
+        }
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+
+    def close(self) -> None:
+        """End every process at once and remove the files."""
+        for node in self.nodes.values():
+            node.kill()
+        if "SQUALL_KEEP_CLUSTER" in os.environ:
+            print(f"kept {self.directory}")
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- what is so -----------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    @property
+    def brokers(self) -> list[NodeProcess]:
+        return [self.nodes[node] for node in self.ports]
+
+    @property
+    def controllers(self) -> list[NodeProcess]:
+        return [self.nodes[node] for node in self.controller_ports]
+
+    def logs(self) -> str:
+        return "\n".join(f"--- node {node.node_id}\n{node.log[-3000:]}" for node in self.nodes.values())
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def wait_for(self, what: str, find: Callable[[], Found | None], timeout_s: float = START_TIMEOUT_S) -> Found:
+        """Ask again and again until there is something true; fail with the nodes' logs."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = find()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise ClusterTrouble(f"not within {timeout_s} s: {what}\n{self.logs()}")
+            time.sleep(LOOK_EVERY_S)
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Until every running broker has said that it is unfenced."""
+        for node in self.brokers:
+            if node.pid is not None:
+                self.wait_for(f"broker {node.node_id} ready", lambda node=node: "is ready" in node.log, timeout_s)
+
+    def pause(self, node: int) -> None:
+        self.nodes[node].signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        self.nodes[node].signal(signal.SIGCONT)
