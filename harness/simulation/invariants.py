@@ -6,7 +6,8 @@ The observer looks at a node between two of its turns, before anything the turn 
 * LM, HWM, UNIQ   whoever's high watermark covers an offset has the canonical batch there; it is never replaced;
 * ACK             what a client was told is acknowledged (acks=all) is covered by the canonical log;
 * ELECT           one leader per (log, epoch), quorum and data alike, and a new leader has all that is committed;
-* ISR             every running member of the leader's ISR has all records below the leader's high watermark;
+* ISR             every running member of the leader's ISR has all records below the leader's high watermark, and
+                  every running member of the newest committed ISR has all that is committed, since it may lead next;
 * EPOCH           leader and partition epochs never go back, and a partition epoch names one state;
 * IMAGE           images at the same offset are the same.
 
@@ -69,6 +70,7 @@ class Observer:
         self._leaders: dict[tuple[str, int], str] = {}
         self._images: dict[int, str] = {}
         self._image_seen: dict[tuple[str, int], int] = {}
+        self._isr: dict[str, tuple[int, tuple[int, ...]]] = {}
         self._states: dict[tuple[bytes, int, int], PartitionRegistration] = {}
         self._epochs: dict[tuple[str, int, bytes, int], tuple[int, int]] = {}
 
@@ -83,10 +85,12 @@ class Observer:
         if node is None:
             return
         self._look_at_quorum(process, node)
+        if node.controller is not None:
+            self._look_at_image(process, node.controller.committed)
         if node.broker is not None:
-            for hosted in node.broker.replicas.all():
-                self._look_at_replica(process, hosted.replica)
             self._look_at_image(process, node.broker.image)
+            for hosted in node.broker.replicas.all():
+                self._look_at_replica(process, node.config.node_id, hosted.replica)
 
     def acknowledged(self, topic: str, partition: int, offset: int) -> None:
         """A client was told that its record stands at this offset (acks=all)."""
@@ -108,9 +112,10 @@ class Observer:
 
     # -- topic-partitions -------------------------------------------------------------------------------------
 
-    def _look_at_replica(self, process: SimProcess, replica: TopicPartitionReplica) -> None:
+    def _look_at_replica(self, process: SimProcess, node_id: int, replica: TopicPartitionReplica) -> None:
         name = f"{replica.topic}-{replica.partition}"
         if replica.is_leader:
+            self._learn_isr(name, replica.partition_epoch, replica.isr)
             if self._one_leader(name, replica.leader_epoch, process.name):
                 self.sightings.partition_leaders += 1
                 self._has_all_committed(process, name, replica)
@@ -118,6 +123,21 @@ class Observer:
         start, end = self._from(process, name), replica.high_watermark
         if end > start:
             self._compare(process, name, end, _replica_batches(replica, start, end))
+        self._may_lead_next(process, node_id, name, replica)
+
+    def _learn_isr(self, name: str, partition_epoch: int, isr: tuple[int, ...]) -> None:
+        if partition_epoch > self._isr.get(name, (-1, ()))[0]:
+            self._isr[name] = (partition_epoch, isr)
+
+    def _may_lead_next(self, process: SimProcess, node_id: int, name: str, replica: TopicPartitionReplica) -> None:
+        """Whoever is in the committed ISR can be elected, so it must have every committed record."""
+        committed = self._log(name).end
+        if replica.end_offset < committed and node_id in self._isr.get(name, (-1, ()))[1]:
+            raise InvariantBroken(
+                "ISR",
+                f"{name}: {process.name} is in the committed ISR and ends at {replica.end_offset}, "
+                f"records up to {committed} are committed",
+            )
 
     def _has_all_committed(self, process: SimProcess, name: str, replica: TopicPartitionReplica) -> None:
         committed = self._log(name).end
@@ -201,6 +221,7 @@ class Observer:
         if epochs[0] < before[0] or epochs[1] < before[1]:
             raise InvariantBroken("EPOCH", f"{name}: epochs went from {before} to {epochs} at {place[0]}")
         self._epochs[(*place, topic_id, number)] = epochs
+        self._learn_isr(name, registration.partition_epoch, registration.isr)
         key = (topic_id, number, epochs[0])
         if key not in self._states:
             self._states[key] = registration
