@@ -1,8 +1,8 @@
 """The settings a topic may have: names, types, defaults, and what values are refused (INVALID_CONFIG).
 
-Controllers check against this table before a setting is written. Where brokers behave in one way only, no other value is
-accepted (`cleanup.policy`, `compression.type`, `message.timestamp.type`, `preallocate`). Retention and flush settings
-are checked, kept and described as Kafka does, but brokers delete nothing and flush at a clean stop only.
+Controllers check against this table before a setting is written. Where brokers behave in one way only, no other value
+is accepted (`cleanup.policy`, `compression.type`, `message.timestamp.type`, `preallocate`). Retention and flush
+settings are checked, kept and described as Kafka does, but brokers delete nothing and flush at a clean stop only.
 """
 
 from __future__ import annotations
