@@ -67,7 +67,10 @@ REFUSALS = {
     ),
     "a role that is none": (BROKER | {"process.roles": "leader"}, "'leader' is not a role"),
     "a node id that is no number": (BROKER | {"node.id": "one"}, "node.id=one: must be a whole number from 0"),
-    "a controller outside the quorum (QC-01)": (CONTROLLER | {"node.id": "103"}, "103 is a controller and must be in it"),
+    "a controller outside the quorum (QC-01)": (
+        CONTROLLER | {"node.id": "103"},
+        "103 is a controller and must be in it",
+    ),
     "a broker inside the quorum (QC-01)": (BROKER | {"node.id": "101"}, "101 is a voter here but process.roles has no"),
     "a voter without a port": (BROKER | {"controller.quorum.voters": "1@host"}, "'host' is not host:port"),
     "a voter without an id": (BROKER | {"controller.quorum.voters": "host:9093"}, "is not id@host:port"),
