@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from typing import Final
 
 from squall.results.checks.result import OperationFacts
@@ -31,9 +32,7 @@ class Axis:
 
     def __init__(self, times: Sequence[int]) -> None:
         self.times = sorted(set(times))
-        steps = [
-            math.log10(1 + (later - earlier) / 1e5) for earlier, later in zip(self.times, self.times[1:], strict=False)
-        ]
+        steps = [math.log10(1 + (later - earlier) / 1e5) for earlier, later in pairwise(self.times)]
         room = WIDTH - LEFT - RIGHT
         least = min(LEAST, room / max(1, len(steps)))
         spare = max(0.0, room - least * len(steps))
@@ -96,14 +95,20 @@ def _shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[st
 
 def _marks(axis: Axis, origin: int, bottom: float) -> list[str]:
     parts = [f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}" class="axis"/>']
-    last = -LEAST
+    last, digits = float(-LEAST), _digits(axis)
     for time, place in zip(axis.times, axis.places, strict=True):
         parts.append(f'<line x1="{place:.1f}" y1="{TOP}" x2="{place:.1f}" y2="{bottom + 4}" class="grid"/>')
         if place - last >= LEAST * 0.75:
-            label = f"{(time - origin) / 1e9 + 0.0:.3f} s"
+            label = f"{(time - origin) / 1e9:.{digits}f} s"
             parts.append(f'<text x="{place:.1f}" y="{bottom + 15}" class="tick">{label}</text>')
             last = place
     return parts
+
+
+def _digits(axis: Axis) -> int:
+    """As many as it takes to tell the times apart, within reason."""
+    closest = min((later - earlier for earlier, later in pairwise(axis.times)), default=10**9)
+    return 3 if closest >= 1_000_000 else 4 if closest >= 100_000 else 6
 
 
 def _bar(one: OperationFacts, middle: float, axis: Axis, offset: int) -> list[str]:

@@ -291,7 +291,8 @@ def _rt_swap(history: list[Forged], rng: random.Random) -> list[Forged]:
         (one for one in history if one.f == "send" and one.type == "ok" and one.invoked > done),
         key=lambda one: one.invoked,
     )
-    assert None not in (first.offset, second.offset, first.value, second.value)
+    assert first.offset is not None and second.offset is not None and first.value is not None
+    assert second.value is not None
     swapped = _swap(history, first, replace(first, offset=second.offset))
     swapped = _swap(swapped, second, replace(second, offset=first.offset))
     exchange = {first.offset: second.value, second.offset: first.value}
@@ -468,16 +469,21 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def write_operations(path: Path, operations: list[Forged], header: SegmentHeader) -> None:
-    """Write operations as one segment, in order of time as a real writer would."""
+def rows_of(operations: list[Forged]) -> list[InvocationRow | CompletionRow]:
+    """The rows of a segment, in order of time as a real writer would write them."""
     rows: list[tuple[int, int, InvocationRow | CompletionRow]] = []
     for number, one in enumerate(operations):
         rows.append((one.invoked, 2 * number + 1, _invocation(one)))
         if one.completed is not None:
             rows.append((one.completed, 2 * number, _completion(one)))
     rows.sort(key=lambda row: row[:2])
+    return [row for _, _, row in rows]
+
+
+def write_operations(path: Path, operations: list[Forged], header: SegmentHeader) -> None:
+    """Write operations as one segment."""
     with HistoryWriter(path, header) as writer:
-        for _, _, row in rows:
+        for row in rows_of(operations):
             if isinstance(row, InvocationRow):
                 writer.invoke(row)
             else:

@@ -68,6 +68,8 @@ __all__ = [
     "SegmentHeader",
     "TopicPartitionRows",
     "close_history",
+    "history_of",
+    "joined",
     "layout",
     "read_cluster",
     "read_faults",
@@ -248,16 +250,25 @@ def _from_segments(run_dir: Path) -> History:
             continue
         header, rows, torn_here = read_segment(path)
         run_ids[header.run_id] = path
-        tables.append(_Joiner(path, header).table(rows))
+        tables.append(joined(path, header, rows))
         torn += torn_here
     if not tables:
         raise IllFormedHistory(folder, None, "holds only empty segments: nothing was recorded")
     if len(run_ids) > 1:
         raise IllFormedHistory(folder, None, f"mixes segments of the runs {', '.join(sorted(run_ids))}")
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-    table = _sorted(table)
-    validate(table, folder)
-    return History(table, torn, folder)
+    return history_of(tables, torn, folder)
+
+
+def joined(path: Path, header: SegmentHeader, rows: Iterable[tuple[int, InvocationRow | CompletionRow]]) -> pa.Table:
+    """The operations of one segment from its numbered rows. Raises IllFormedHistory."""
+    return _Joiner(path, header).table(rows)
+
+
+def history_of(tables: list[pa.Table], torn: int, source: Path) -> History:
+    """The history that the operations of several segments make. Raises IllFormedHistory."""
+    table = _sorted(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
+    validate(table, source)
+    return History(table, torn, source)
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -282,7 +293,7 @@ class _Joiner:
         self.last: dict[int, int] = {}
         self.retired: set[int] = set()
 
-    def table(self, rows: Iterator[tuple[int, InvocationRow | CompletionRow]]) -> pa.Table:
+    def table(self, rows: Iterable[tuple[int, InvocationRow | CompletionRow]]) -> pa.Table:
         for line, row in rows:
             if isinstance(row, InvocationRow):
                 self._invoke(line, row)

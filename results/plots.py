@@ -11,6 +11,7 @@ The picture is SVG with text as text: it is small, searchable, sharp in print, a
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ MOST_ERRORS: Final = 5
 MOST_BANDS: Final = 40
 BAND_INCHES: Final = 0.17
 
-STYLE: Final[dict[str, Any]] = {
+STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "squall",
     "font.family": "sans-serif",
@@ -76,7 +77,7 @@ def timeline(
         heights = [0.22 * max(1, lanes) + 0.12, 1.35, 1.55, 1.0, BAND_INCHES * (len(shown) + 1) + 0.1]
         figure = Figure(figsize=(11.4, sum(heights) + 0.36 * len(heights) + 0.5))
         axes = figure.subplots(5, 1, sharex=True, gridspec_kw={"height_ratios": heights})
-        _draw_faults(axes[0], windows, lanes)
+        _draw_faults(axes[0], windows, lanes, end)
         _draw_throughput(axes[1], series, frame)
         _draw_latency(axes[2], series)
         _draw_errors(axes[3], series, frame)
@@ -89,7 +90,13 @@ def timeline(
                 for edge in (window.start, window.end):
                     panel.axvline(edge, color=SHADE, alpha=0.35, linewidth=0.6, linestyle=(0, (3, 3)), zorder=0)
         axes[-1].set_xlabel("seconds since the load began")
-        figure.subplots_adjust(left=0.085, right=0.985, top=0.985, bottom=0.45 / figure.get_figheight(), hspace=0.38)
+        figure.subplots_adjust(
+            left=0.085,
+            right=0.985,
+            top=1 - 0.22 / figure.get_figheight(),
+            bottom=0.45 / figure.get_figheight(),
+            hspace=0.38,
+        )
         return _svg(figure)
 
 
@@ -129,7 +136,7 @@ def _lanes(windows: list[_Window], end: float) -> int:
     """Put the windows into lanes so that neither bars nor names overlap; returns how many lanes that takes."""
     free: list[float] = []
     for window in sorted(windows, key=lambda one: one.start):
-        needed = max(window.end, window.start + 0.0085 * end * (len(window.name) + 14)) + 0.01 * end
+        needed = max(window.end, window.start + 0.0066 * end * (len(window.name) + 2)) + 0.004 * end
         for lane, since in enumerate(free):
             if since <= window.start:
                 window.lane, free[lane] = lane, needed
@@ -140,7 +147,7 @@ def _lanes(windows: list[_Window], end: float) -> int:
     return len(free)
 
 
-def _draw_faults(panel: Axes, windows: Sequence[_Window], lanes: int) -> None:
+def _draw_faults(panel: Axes, windows: Sequence[_Window], lanes: int, end: float) -> None:
     panel.set_title("faults", pad=3)
     panel.set_yticks([])
     panel.set_ylim(max(1, lanes) - 0.4, -0.6)
@@ -155,7 +162,8 @@ def _draw_faults(panel: Axes, windows: Sequence[_Window], lanes: int) -> None:
         panel.barh(one.lane, length, left=one.start, height=0.72, color=face, alpha=0.3, edgecolor="none")
         panel.barh(one.lane, length, left=one.start, height=0.72, color="none", edgecolor=SHADE, linewidth=0.9)
         said = one.name if one.proven else f"{one.name} (no evidence)"
-        panel.text(one.start, one.lane + 0.03, f" {said}", va="center", ha="left", fontsize=8, color="#7C2D12")
+        place = one.start + 0.004 * end
+        panel.text(place, one.lane + 0.03, said, va="center", ha="left", fontsize=8, color="#7C2D12")
 
 
 def _draw_throughput(panel: Axes, series: Series, frame: Frame) -> None:
@@ -202,12 +210,13 @@ def _draw_latency(panel: Axes, series: Series) -> None:
         panel.plot(table["second"], table[name], color=colour, linestyle=style, linewidth=1.4, label=label)
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    panel.yaxis.set_major_locator(LogLocator(base=10, numticks=8))
+    panel.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=10))
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _seconds(value)))
     panel.yaxis.set_minor_formatter(NullFormatter())
     panel.grid(axis="y", color="#E5E7EB", linewidth=0.6)
     panel.set_axisbelow(True)
     if table["second"]:
+        panel.set_ylim(10 ** math.floor(math.log10(min(table["p50"]))), 1.5 * max(table["max"]))
         _legend(panel, 4)
 
 

@@ -201,7 +201,12 @@ def _anomalies(results: Sequence[PartitionResult]) -> tuple[AnomalyCount, ...]:
 def _witnesses(results: Sequence[PartitionResult], around: Surroundings) -> tuple[Witness, ...]:
     """All of them, in the order of the registry: first what matters most, then by topic-partition."""
     order = {name: place for place, name in enumerate(ANOMALIES)}
-    told = [tell(facts, one.anomalies[facts.anomaly], around) for one in results for facts in one.witnesses]
+    told, seen = [], set()
+    for one in results:
+        for facts in one.witnesses:
+            which = (facts.anomaly, one.name)
+            told.append(tell(facts, one.anomalies[facts.anomaly], around, another=which in seen))
+            seen.add(which)
     return tuple(sorted(told, key=lambda one: order[one.anomaly]))
 
 

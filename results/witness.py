@@ -46,14 +46,16 @@ class Surroundings(msgspec.Struct, frozen=True):
     cluster: tuple[ClusterObservation, ...] = ()
 
 
-def tell(facts: WitnessFacts, count: int, around: Surroundings) -> Witness:
-    """A witness in words. `count` is how often its anomaly occurred in its topic-partition."""
+def tell(facts: WitnessFacts, count: int, around: Surroundings, *, another: bool = False) -> Witness:
+    """A witness in words. `count` is how often its anomaly occurred in its topic-partition; `another` says that
+    this is not the first of them that is told.
+    """
     where = f"{facts.topic}-{facts.partition}"
     lines = [_operation_line(one, facts, around) for one in facts.operations]
     lines += _leader_lines(facts, around) + _fault_lines(facts, around)
     return Witness(
         anomaly=facts.anomaly,
-        title=f"{where}: {ANOMALIES[facts.anomaly].headline(count)}{_place(facts, count)}",
+        title=f"{where}: {_headline(facts, count, another)}",
         lines=tuple(lines),
         hint=ANOMALIES[facts.anomaly].hint,
         rows=f"{where}@{max(0, facts.offset - ROWS_AROUND)}..{max(0, facts.offset) + ROWS_AROUND}",
@@ -61,10 +63,12 @@ def tell(facts: WitnessFacts, count: int, around: Surroundings) -> Witness:
     )
 
 
-def _place(facts: WitnessFacts, count: int) -> str:
-    if facts.offset < 0:
-        return "."
-    return f"{', first' if count > 1 else ','} at offset {grouped(facts.offset)}."
+def _headline(facts: WitnessFacts, count: int, another: bool) -> str:
+    place = "" if facts.offset < 0 else f" at offset {grouped(facts.offset)}"
+    if another:
+        return f"another,{place}." if place else "another."
+    first = " first" if count > 1 and place else ""
+    return f"{ANOMALIES[facts.anomaly].headline(count)}{',' if place else ''}{first}{place}."
 
 
 # Operations ---------------------------------------------------------------------------------------------------------

@@ -246,8 +246,9 @@ def _losses(operations: Operations, observed: Observed, findings: Findings) -> F
     nowhere = _acked_without_offset(operations, observed)
     lost[nowhere] = True
     retracted = _retracted(operations, observed, lost)
-    found = [_lost_finding(int(one), operations, observed) for one in np.flatnonzero(lost)[:WITNESSES]]
-    found.sort(key=lambda one: one.offset)
+    by_offset = np.flatnonzero(lost)
+    by_offset = by_offset[np.argsort(operations.offset[by_offset], kind="stable")]
+    found = [_lost_finding(int(one), operations, observed) for one in by_offset[:WITNESSES]]
     found += [_retracted_finding(int(pair), operations, observed) for pair in retracted[:WITNESSES]]
     findings.add("lost_write", int(lost.sum()) + len(retracted), found)
     findings.noted["unseen"] = int(unseen.sum())
@@ -391,14 +392,14 @@ def _real_time(
     operations: Operations, observed: Observed, lost: Flags, linearizable_reads: bool, findings: Findings
 ) -> None:
     """Build the bounds of sends and reads, and look for operations in the wrong order (R1)."""
-    for anomaly, pairs in real_time_violations(
-        _send_bounds(operations, observed, lost), _read_bounds(operations, linearizable_reads)
-    ).items():
+    sends = _send_bounds(operations, observed, lost)
+    reads = _read_bounds(operations, linearizable_reads)
+    for anomaly, violations in real_time_violations(sends, reads, WITNESSES).items():
         found = [
             Finding(anomaly, int(high) // 2, (("earlier", int(first)), ("later", int(second))), (), int(low) // 2)
-            for first, second, low, high in pairs[:WITNESSES]
+            for first, second, low, high in violations.first
         ]
-        findings.add(anomaly, len(pairs), found)
+        findings.add(anomaly, violations.total, found)
 
 
 def _send_bounds(operations: Operations, observed: Observed, lost: Flags) -> Bounds:

@@ -42,34 +42,43 @@ class Bounds:
         )
 
 
-Violation = tuple[int, int, int, int]
+@dataclass(frozen=True)
+class Violations:
+    """How many operations came too late for what they show, and the first of them by time.
+
+    Each as (earlier operation, later operation, low key of the one, high key of the other).
+    """
+
+    total: int
+    first: list[tuple[int, int, int, int]]
 
 
-def real_time_violations(sends: Bounds, reads: Bounds) -> dict[str, list[Violation]]:
-    """Violations by class: (earlier operation, later operation, low key, high key), one for each later one."""
+def real_time_violations(sends: Bounds, reads: Bounds, most: int) -> dict[str, Violations]:
+    """Violations by class, up to `most` of each in detail."""
     return {
-        "rt_order": _violations(sends, sends),
-        "future_read": _violations(reads, sends),
-        "stale_read": _violations(sends, reads),
-        "hw_regress": _violations(reads, reads),
+        "rt_order": _violations(sends, sends, most),
+        "future_read": _violations(reads, sends, most),
+        "stale_read": _violations(sends, reads, most),
+        "hw_regress": _violations(reads, reads, most),
     }
 
 
-def _violations(earlier: Bounds, later: Bounds) -> list[Violation]:
+def _violations(earlier: Bounds, later: Bounds, most: int) -> Violations:
     bounded = np.flatnonzero(later.high != NEVER)
     over = np.flatnonzero(earlier.ended != NEVER)
     if len(bounded) == 0 or len(over) == 0:
-        return []
+        return Violations(0, [])
+    bounded = bounded[np.argsort(later.began[bounded], kind="stable")]
     over = over[np.argsort(earlier.ended[over], kind="stable")]
     low = earlier.low[over]
     highest = np.maximum.accumulate(low)
     count = np.searchsorted(earlier.ended[over], later.began[bounded], side="left")
     wrong = np.flatnonzero((count > 0) & (highest[np.maximum(count, 1) - 1] > later.high[bounded]))
     found = []
-    for place in wrong.tolist():
+    for place in wrong[:most].tolist():
         second = bounded[place]
-        first = over[int(np.argmax(low[: count[place]]))] if len(found) < 16 else over[count[place] - 1]
+        first = over[int(np.argmax(low[: count[place]]))]
         found.append(
             (int(earlier.index[first]), int(later.index[second]), int(earlier.low[first]), int(later.high[second]))
         )
-    return found
+    return Violations(len(wrong), found)

@@ -1,0 +1,396 @@
+"""Every anomaly of the log, in the smallest history that shows it, beside the nearest legal one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from squall.results.checks.result import PartitionResult
+from squall.results.forge import Forged
+
+Check = Callable[..., PartitionResult]
+
+A, B, C, D = (1 << 40 | 1, 2 << 40 | 1, 3 << 40 | 1, 4 << 40 | 1)
+MARK = 9 << 40 | 1
+
+
+def send(
+    value: int,
+    invoked: int,
+    completed: int | None,
+    offset: int | None = None,
+    *,
+    kind: str = "ok",
+    f: str = "send",
+    client: int = 0,
+    sequence: int | None = None,
+    acks: int = -1,
+    idempotent: bool = True,
+) -> Forged:
+    return Forged(
+        f,
+        process=value >> 40,
+        client=client,
+        invoked=invoked,
+        completed=completed,
+        type=kind,
+        value=value,
+        offset=offset,
+        sequence=sequence,
+        acks=acks,
+        idempotent=idempotent,
+    )
+
+
+def poll(
+    invoked: int,
+    completed: int,
+    *run: tuple[int, int],
+    client: int = 50,
+    session: int = 0,
+    f: str = "poll",
+    log_start: int | None = None,
+    high_watermark: int | None = None,
+) -> Forged:
+    return Forged(
+        f,
+        process=client * 1000 + invoked,
+        client=client,
+        invoked=invoked,
+        completed=completed,
+        run=run,
+        session=session,
+        log_start=log_start,
+        high_watermark=high_watermark,
+    )
+
+
+def list_offsets(invoked: int, completed: int, end: int, process: int = 700) -> Forged:
+    return Forged("list_offsets", process, 70, invoked, completed, high_watermark=end)
+
+
+def final(*run: tuple[int, int], marker: int, log_start: int | None = None) -> list[Forged]:
+    """An acknowledged marker at an offset, and a final read of a run and the marker."""
+    return [
+        send(MARK, 1000, 1010, marker, f="marker", client=90),
+        poll(1020, 1030, *run, (marker, MARK), client=91, f="final_poll", log_start=log_start),
+    ]
+
+
+def names(result: PartitionResult) -> dict[str, int]:
+    return result.anomalies
+
+
+def test_a_correct_history_has_no_anomaly(check: Check) -> None:
+    result = check(
+        [send(A, 10, 20, 0), send(B, 11, 21, 1), poll(30, 40, (0, A), (1, B)), *final((0, A), (1, B), marker=2)]
+    )
+    assert names(result) == {}
+    assert result.final.complete
+    assert (result.acknowledged, result.records) == (3, 5)
+
+
+# R0 -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_readers_see_different_values_at_one_offset(check: Check) -> None:
+    result = check(
+        [
+            send(A, 10, None, kind="info"),
+            send(B, 11, None, kind="info"),
+            poll(30, 40, (0, A), client=50),
+            poll(31, 41, (0, B), client=51),
+        ]
+    )
+    assert names(result) == {"inconsistent_offset": 1}
+
+
+def test_two_acknowledgements_of_one_offset_that_nobody_read(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), send(B, 10, 20, 0)])) == {"inconsistent_offset": 1}
+
+
+def test_two_readers_of_the_same_value_agree(check: Check) -> None:
+    history = [send(A, 10, 20, 0), poll(30, 40, (0, A), client=50), poll(31, 41, (0, A), client=51)]
+    assert names(check(history)) == {}
+
+
+def test_a_value_at_two_offsets_is_a_duplicate(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), poll(30, 40, (0, A), (1, A))])) == {"duplicate": 1}
+
+
+def test_a_value_read_elsewhere_than_acknowledged_is_a_duplicate(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), poll(30, 40, (5, A))])) == {"duplicate": 1}
+
+
+def test_a_producer_without_idempotence_may_duplicate_and_it_is_counted(check: Check) -> None:
+    result = check([send(A, 10, 20, 0, idempotent=False), poll(30, 40, (0, A), (1, A))])
+    assert names(result) == {}
+    assert result.noted["duplicate_not_idempotent"] == 1
+
+
+def test_a_record_that_nobody_sent_is_a_phantom(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), poll(30, 40, (0, A), (1, B))])) == {"phantom": 1}
+
+
+def test_an_unreadable_record_is_a_phantom_and_several_are_no_duplicate(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), poll(30, 40, (0, A), (1, -1), (2, -1))])) == {"phantom": 2}
+
+
+def test_a_record_of_unknown_outcome_may_be_read(check: Check) -> None:
+    assert names(check([send(A, 10, None, kind="info"), poll(30, 40, (0, A))])) == {}
+
+
+def test_a_record_whose_send_failed_may_not_be_read(check: Check) -> None:
+    assert names(check([send(A, 10, 20, kind="fail"), poll(30, 40, (0, A))])) == {"aborted_read": 1}
+
+
+# R1 -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_later_send_may_not_lie_before_an_earlier_one(check: Check) -> None:
+    history = [send(A, 10, 20, 1), send(B, 21, 30, 0), *final((0, B), (1, A), marker=2)]
+    assert names(check(history)) == {"rt_order": 1}
+
+
+def test_concurrent_sends_may_lie_in_any_order(check: Check) -> None:
+    history = [send(A, 10, 20, 1), send(B, 20, 30, 0), *final((0, B), (1, A), marker=2)]
+    assert names(check(history)) == {}
+
+
+def test_a_record_may_not_be_read_before_its_send_began(check: Check) -> None:
+    history = [poll(1, 9, (0, A)), send(A, 10, 20, 0)]
+    assert names(check(history)) == {"future_read": 1}
+
+
+def test_a_record_may_be_read_before_its_send_has_ended(check: Check) -> None:
+    history = [send(A, 10, 20, 0), poll(5, 12, (0, A))]
+    assert names(check(history)) == {}
+
+
+def test_a_send_of_unknown_outcome_may_not_be_read_before_it_began_either(check: Check) -> None:
+    history = [poll(1, 9, (0, A)), send(A, 10, None, kind="info")]
+    assert names(check(history)) == {"future_read": 1}
+
+
+def test_a_log_end_may_not_lie_below_an_acknowledged_record(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), list_offsets(21, 22, 0), poll(30, 40, (0, A))])) == {"stale_read": 1}
+
+
+def test_a_log_end_asked_for_before_the_acknowledgement_may(check: Check) -> None:
+    assert names(check([send(A, 10, 20, 0), list_offsets(20, 22, 0), poll(30, 40, (0, A))])) == {}
+
+
+def test_a_log_end_may_not_go_back(check: Check) -> None:
+    history = [
+        send(A, 10, None, kind="info"),
+        poll(30, 40, (0, A)),
+        list_offsets(20, 21, 1, 700),
+        list_offsets(22, 23, 0, 701),
+    ]
+    assert names(check(history)) == {"hw_regress": 1}
+
+
+def test_a_poll_may_lag_unless_reads_must_be_linearizable(check: Check) -> None:
+    history = [send(A, 10, 20, 0), poll(21, 22, high_watermark=0), poll(30, 40, (0, A), high_watermark=1)]
+    assert names(check(history)) == {}
+    assert names(check(history, linearizable_reads=True)) == {"stale_read": 1}
+
+
+# R2, S1, S2 ----------------------------------------------------------------------------------------------------
+
+
+def three(check: Check, *polls: Forged) -> dict[str, int]:
+    """Three records that another client reads as well."""
+    sends = [send(A, 10, 20, 0), send(B, 11, 21, 1), send(C, 12, 22, 2)]
+    return names(check([*sends, poll(30, 31, (0, A), (1, B), (2, C), client=60), *polls]))
+
+
+def test_a_poll_may_not_leave_out_what_others_read(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A), (2, C))) == {"int_poll_skip": 1}
+
+
+def test_a_gap_where_nobody_read_anything_is_no_skip(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(C, 12, 22, 2), poll(40, 41, (0, A), (2, C))]
+    assert names(check(history)) == {}
+
+
+def test_offsets_of_a_poll_increase(check: Check) -> None:
+    assert three(check, poll(40, 41, (1, B), (0, A))) == {"int_nonmonotonic": 1}
+
+
+def test_a_session_may_not_pass_over_what_others_read(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A)), poll(42, 43, (2, C))) == {"poll_skip": 1}
+
+
+def test_a_session_may_start_anywhere(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A)), poll(42, 43, (2, C), session=1)) == {}
+
+
+def test_a_session_may_not_go_back(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A), (1, B)), poll(42, 43, (1, B), (2, C))) == {"nonmonotonic_poll": 1}
+
+
+def test_a_new_session_may_go_back(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A), (1, B)), poll(42, 43, (1, B), (2, C), session=1)) == {}
+
+
+def test_polls_of_a_session_that_overlap_in_time_have_no_order(check: Check) -> None:
+    assert three(check, poll(40, 45, (1, B)), poll(41, 44, (0, A))) == {}
+
+
+def test_an_empty_poll_leaves_the_session_where_it_was(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A)), poll(42, 43), poll(44, 45, (1, B), (2, C))) == {}
+
+
+# S3 -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_idempotent_clients_sends_lie_in_their_order(check: Check) -> None:
+    history = [send(A, 10, 30, 1, sequence=1), send(B, 11, 31, 0, sequence=2), poll(40, 50, (0, B), (1, A))]
+    assert names(check(history)) == {"nonmonotonic_send": 1}
+
+
+def test_without_idempotence_they_need_not(check: Check) -> None:
+    history = [
+        send(A, 10, 30, 1, sequence=1, idempotent=False),
+        send(B, 11, 31, 0, sequence=2, idempotent=False),
+        poll(40, 50, (0, B), (1, A)),
+    ]
+    assert names(check(history)) == {}
+
+
+def test_sends_of_different_clients_need_not(check: Check) -> None:
+    history = [
+        send(A, 10, 30, 1, sequence=1, client=1),
+        send(B, 11, 31, 0, sequence=2, client=2),
+        poll(40, 50, (0, B), (1, A)),
+    ]
+    assert names(check(history)) == {}
+
+
+# L ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_final_read_passes_over_is_lost_and_nothing_else(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final((0, A), marker=2)]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_an_acknowledged_record_replaced_by_another_is_lost_and_nothing_else(check: Check) -> None:
+    history = [
+        send(A, 10, 20, 0),
+        send(B, 11, None, kind="info"),
+        poll(30, 40, (0, B)),
+        *final((0, B), marker=1),
+    ]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_a_truncated_and_rewritten_log_has_lost_its_old_tail_and_nothing_else(check: Check) -> None:
+    history = [
+        send(A, 10, 20, 0),
+        send(B, 11, 21, 1),
+        send(C, 30, 31, 0),
+        *final((0, C), marker=1),
+    ]
+    assert names(check(history)) == {"lost_write": 2}
+
+
+def test_a_record_beyond_the_end_of_a_complete_final_read_is_lost(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 7), *final((0, A), marker=1)]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_a_record_acknowledged_after_the_marker_was_sent_is_not(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 1005, 2), *final((0, A), marker=1)]
+    result = check(history)
+    assert names(result) == {}
+    assert result.noted["unseen"] == 1
+
+
+def test_without_a_final_read_what_lies_beyond_all_reads_is_unseen(check: Check) -> None:
+    result = check([send(A, 10, 20, 0), send(B, 11, 21, 1), poll(30, 40, (0, A))])
+    assert names(result) == {}
+    assert result.noted["unseen"] == 1
+    assert not result.final.complete
+
+
+def test_without_a_final_read_what_a_session_read_around_is_lost(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 1), send(C, 12, 22, 2), poll(30, 40, (0, A), (2, C))]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_what_lies_before_the_first_read_of_a_late_consumer_is_unseen(check: Check) -> None:
+    result = check([send(A, 10, 20, 0), send(B, 11, 21, 1), poll(30, 40, (1, B))])
+    assert names(result) == {}
+    assert result.noted["unseen"] == 1
+
+
+def test_what_was_read_and_is_not_in_the_final_read_is_lost_even_if_never_acknowledged(check: Check) -> None:
+    history = [
+        send(A, 10, 20, 0),
+        send(B, 11, None, kind="info"),
+        poll(30, 40, (0, A), (1, B)),
+        *final((0, A), marker=2),
+    ]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_a_lost_record_that_had_been_read_counts_once(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 1), poll(30, 40, (0, A), (1, B)), *final((0, A), marker=2)]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_a_final_read_that_did_not_reach_its_marker_still_proves_losses_in_what_it_covered(check: Check) -> None:
+    history = [
+        send(A, 10, 20, 0),
+        send(B, 11, 21, 1),
+        send(C, 12, 22, 2),
+        send(D, 13, 23, 3),
+        send(MARK, 1000, 1010, 4, f="marker", client=90),
+        poll(1020, 1030, (0, A), (2, C), client=91, f="final_poll"),
+    ]
+    result = check(history)
+    assert names(result) == {"lost_write": 1}
+    assert result.noted["unseen"] == 2  # D and the marker
+    assert not result.final.complete
+
+
+def test_losses_under_acks_one_are_counted_and_never_held_against_the_system(check: Check) -> None:
+    history = [send(A, 10, 20, 0, acks=1, idempotent=False), send(B, 11, 21, 0), *final((0, B), marker=1)]
+    result = check(history)
+    assert names(result) == {}
+    assert result.noted["lost_unprotected"] == 1
+
+
+def test_below_the_start_of_the_log_nothing_is_lost(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final((1, B), marker=2, log_start=1)]
+    assert names(check(history)) == {}
+
+
+def test_a_missing_beginning_is_lost_where_the_log_starts_at_zero(check: Check) -> None:
+    history = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final((1, B), marker=2)]
+    assert names(check(history)) == {"lost_write": 1}
+
+
+def test_a_record_acknowledged_without_its_offset_must_be_somewhere(check: Check) -> None:
+    there = [send(A, 10, 20, None), *final((0, A), marker=1)]
+    gone = [send(A, 10, 20, None), *final(marker=1)]
+    assert names(check(there)) == {}
+    assert names(check(gone)) == {"lost_write": 1}
+
+
+# Witnesses ----------------------------------------------------------------------------------------------------
+
+
+def test_the_witness_of_a_loss_names_the_send_the_final_read_and_the_rows_around(check: Check) -> None:
+    result = check([send(A, 10, 20, 0), send(B, 11, 21, 1), *final((0, A), marker=2)])
+    (witness,) = result.witnesses
+    assert (witness.anomaly, witness.offset, witness.values) == ("lost_write", 1, (B,))
+    assert [(one.role, one.f) for one in witness.operations] == [("writer", "send"), ("reader", "final_poll")]
+    assert [one.offset for one in witness.neighbours] == [0, 1, 2]
+    assert witness.neighbours[1].final is None
+
+
+def test_a_value_sent_twice_is_noticed_since_all_rules_need_unique_values(check: Check) -> None:
+    history = [send(A, 10, 20, 0), Forged("send", 5, 0, 11, 21, value=A, offset=1)]
+    assert check(history).noted["values_sent_twice"] == 1
