@@ -17,7 +17,7 @@ from rich.console import Console
 from squall.harness.display import CHECK, CROSS, Display
 from squall.harness.errors import UsageError
 from squall.harness.inventory import Inventory
-from squall.harness.judging import Judge
+from squall.harness.judging import Judge, shown_path
 from squall.harness.plan import RunPlan, plan_suite
 from squall.harness.run import ScenarioRun, hosts_of
 from squall.harness.suite import Suite
@@ -82,9 +82,7 @@ class Campaign:
         try:
             asyncio.run(self._run(plan, display))
         except (KeyboardInterrupt, asyncio.CancelledError):
-            display.say(
-                f"interrupted; faults are healed. What was recorded can be judged: squall check {plan.directory}"
-            )
+            display.say(f"interrupted; what was recorded can be judged: squall check {shown_path(plan.directory)}")
             raise KeyboardInterrupt from None
 
     async def _run(self, plan: RunPlan, display: Display) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 CRASH_EXIT_STATUS = 255
 INTERRUPTED_EXIT_STATUS = 130
+FILE_COLUMNS = 160
 
 # A wrong command line. typer stands on click, or carries it inside, by version; its ancestry names the class in both.
 CommandLineError = typer.BadParameter.__mro__[2]
@@ -64,8 +65,10 @@ InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in th
 
 
 def console() -> Console:
-    """Standard output; coloured on a terminal only."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    """Standard output: coloured on a terminal only; elsewhere wide enough that no table is squeezed."""
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, soft_wrap=True, width=FILE_COLUMNS, color_system=None)
 
 
 # --- running and judging -------------------------------------------------------------------------------------------
@@ -229,7 +232,7 @@ def inventory_check(inventory: InventoryOption = None, lab: LabOption = None) ->
     report, out = look(hosts.inventory, hosts.network), console()
     table = Table(box=None, pad_edge=False)
     for heading in ("host", *COLUMNS):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "host")
     for row in report.rows:
         cells = []
         for column in COLUMNS:

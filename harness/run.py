@@ -208,7 +208,8 @@ class ScenarioRun:
     async def _bring_up(self) -> None:
         began = time.monotonic()
         settings = ClusterSettings(self.plan.run_id, self.scenario.cluster.config, self.scenario.cluster.mutants)
-        await self.testbed.deploy(SquallNodes(), settings)
+        self._refuse_too_few_brokers()
+        await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {name: one.bundle.name for name, one in self.testbed.deployed.items()}
         self.display.stage(
@@ -222,6 +223,17 @@ class ScenarioRun:
         self.display.stage("seed", str(self.plan.seed), f"repeat with: {self.command}")
         if self.scenario.cluster.mutants:
             self.display.say(f"mutants    {', '.join(self.scenario.cluster.mutants)}: the nodes are broken on purpose")
+
+    def _refuse_too_few_brokers(self) -> None:
+        """Raise UsageError if there are fewer brokers than a topic is to have replicas."""
+        brokers = len(self.hosts.inventory.brokers)
+        for name, topic in self.scenario.cluster.topics.items():
+            if topic.replication_factor > brokers:
+                raise UsageError(
+                    f"{self.plan.suite}: cluster.topics.{name}.replication_factor: {topic.replication_factor} replicas"
+                    f" need as many brokers; {self.hosts.inventory.source} has {brokers}",
+                    remedy="add hosts to the group `brokers`, or lower replication_factor",
+                )
 
     async def _await_cluster(self, began: float) -> None:
         topics = tuple(
@@ -351,8 +363,11 @@ class ScenarioRun:
         if self.workers is not None:
             await self.workers.end()
         if self.testbed.agents:
-            with contextlib.suppress(Exception):
-                await self.testbed.heal()
+            silent = await self.testbed.heal()
+            if silent:
+                self.display.say(
+                    f"heal       not confirmed by {', '.join(silent)}; faults there end at their time to live"
+                )
             await self.testbed.stop()
             try:
                 await self.testbed.collect(self.directory / "nodes")

@@ -21,6 +21,7 @@ from squall.harness.cluster import KafkaClusterView, NodeNames
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
+from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unfit
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import (
@@ -96,12 +97,17 @@ class Testbed:
 
     # --- its life ----------------------------------------------------------------------------------------------
 
-    async def deploy(self, system: System, settings: ClusterSettings) -> None:
-        """Bundles onto hosts, agents up, nodes configured. Raises UsageError for what the hosts lack."""
+    async def deploy(self, system: System, settings: ClusterSettings, *, faults: bool = True) -> None:
+        """Bundles onto hosts, agents up, nodes configured. Raises UsageError for what the hosts lack.
+
+        With `faults` they also need what faults are made with.
+        """
         self.deployed = await asyncio.to_thread(deploy_all, self.remotes.values(), system)
         places = {name: deployed.place for name, deployed in self.deployed.items()}
         self.plans = system.configure(self.inventory, places, settings)
         remotes = [self.remotes[name] for name in self.plans]
+        probes = {name: deployed.probe for name, deployed in self.deployed.items()}
+        await asyncio.to_thread(refuse_unfit, remotes, probes, faults=faults)
         await asyncio.to_thread(on_all, remotes, lambda remote: write_files(remote, self.plans[remote.name]))
         for spec in self.inventory.hosts:
             if spec.name in self.plans:
@@ -115,13 +121,14 @@ class Testbed:
         self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
 
     async def start(self) -> None:
-        """Define and start every node."""
+        """Define and start every node. Raises UsageError if something else has its port.
 
-        async def start_one(name: str) -> None:
-            await self.agents[name].call("proc.define", **self.plans[name].process.arguments())
-            await self.agents[name].call("proc.start", name=NODE_PROCESS)
-
-        await asyncio.gather(*(start_one(name) for name in self.plans))
+        A node of another run that was left behind is ended by the definition; what then still listens is not ours.
+        """
+        defined = (self.agents[name].call("proc.define", **self.plans[name].process.arguments()) for name in self.plans)
+        await asyncio.gather(*defined)
+        await asyncio.to_thread(refuse_busy_ports, [self.remotes[name] for name in self.plans])
+        await asyncio.gather(*(self.agents[name].call("proc.start", name=NODE_PROCESS) for name in self.plans))
 
     async def heal(self) -> list[str]:
         """End every fault on every host; the hosts that could not be asked (their time to live will do it)."""

@@ -5,6 +5,9 @@
     report.control     what the control node itself needs (Java for the checker)
     report.ok          whether a run can start
 
+    refuse_unfit(remotes, probes, faults=True)        what a run asks before it starts anything: disk, root, firewall
+    refuse_busy_ports(remotes)                        and once nodes left over from other runs have been ended
+
 A finding says what was found, whether that is good enough, and, if not, what to do. Later findings of a host are
 left out where an earlier one makes them impossible: a host that is not reached has no disk.
 """
@@ -16,7 +19,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from squall.harness.errors import UsageError
@@ -102,6 +105,30 @@ def check(inventory: Inventory, network: Network | None = None, *, least_free: i
         for remote in remotes:
             remote.close()
     return Report(tuple(rows.values()), (check_java(),))
+
+
+def refuse_unfit(
+    remotes: Sequence[Remote], probes: Mapping[str, Probe], *, faults: bool, least_free: int = LEAST_FREE_BYTES
+) -> None:
+    """Raise one UsageError for all hosts that lack disk or root or, where there are to be faults, a firewall."""
+
+    def look(remote: Remote) -> list[Finding]:
+        found = [_disk(remote, probes[remote.name], least_free), *_root_findings(remote)]
+        return [one for one in found if faults or one.what != "firewall"]
+
+    _refuse_bad(on_all(remotes, look), remotes)
+
+
+def refuse_busy_ports(remotes: Sequence[Remote]) -> None:
+    """Raise one UsageError for all hosts on which something else listens where a node is to listen."""
+    _refuse_bad(on_all(remotes, lambda remote: [_ports(remote)]), remotes)
+
+
+def _refuse_bad(found: Mapping[str, list[Finding]], remotes: Sequence[Remote]) -> None:
+    named = ((remote.spec.described(), one) for remote in remotes for one in found[remote.name])
+    wrong = [error for who, one in named if (error := _as_error(who, one)) is not None]
+    if wrong:
+        raise UsageError.joined(wrong)
 
 
 def check_host(remote: Remote, *, least_free: int = LEAST_FREE_BYTES) -> HostReport:
