@@ -14,7 +14,7 @@ from squall.results.checks.result import PartitionResult
 from squall.results.forge import Forged
 
 Check = Callable[..., PartitionResult]
-HISTORIES = 3000
+HISTORIES = 2000
 
 
 def linearizable(history: list[Forged]) -> bool:

@@ -1,0 +1,269 @@
+"""From a run's directory to its verdict: what makes it valid, invalid, unknown; and that engines agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from squall.results.check import check_run, check_runs
+from squall.results.checks.engines import InProcess
+from squall.results.checks.spark import NoJava, SparkEngine, require_java
+from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy
+from squall.results.history import HISTORY_FILE, FaultWindow, segment_path
+from squall.results.manifest import Expected, Manifest, TopicFacts
+from squall.results.tables import Series
+from squall.results.verdict import Verdict, worst
+
+Run = Callable[..., Verdict]
+
+FAULT = FaultWindow(
+    id="f1",
+    fault="isolate",
+    targets=("b2",),
+    summary="b2 (leader of events-0)",
+    injected=ORIGIN + 20 * MILLISECOND,
+    healed=ORIGIN + 90 * MILLISECOND,
+    took=True,
+    undone=True,
+    during="deaf to 5 of 5",
+)
+
+
+def changed(**changes: object) -> FaultWindow:
+    facts = {name: getattr(FAULT, name) for name in FAULT.__struct_fields__}
+    return FaultWindow(**{**facts, **changes})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Forge a run, check it in process."""
+
+    def checked(operations: list[Forged], **facts: object) -> Verdict:
+        return check_run(forge_run(tmp_path / "run", operations, **facts), InProcess(), report=False)  # type: ignore[arg-type]
+
+    return checked
+
+
+def test_a_healthy_run_is_valid(run: Run) -> None:
+    verdict = run(healthy(1), faults=(FAULT,))
+    assert (verdict.verdict, verdict.exit_code, verdict.reasons) == ("valid", 0, ())
+    assert [one.holds for one in verdict.statements] == [True, True, True]
+    assert verdict.coverage.faults_proven == 1
+    assert verdict.coverage.acknowledged > 150
+
+
+def test_a_loss_is_invalid_with_a_witness_under_its_fault(run: Run) -> None:
+    _, inject = INJECTIONS["lost"]
+    verdict = run(inject(healthy(1), random.Random(1)), faults=(changed(healed=ORIGIN + 10_000 * MILLISECOND),))
+    assert (verdict.verdict, verdict.exit_code) == ("invalid", 1)
+    assert [(one.name, one.count) for one in verdict.anomalies] == [("lost_write", 1)]
+    (witness,) = verdict.witnesses
+    assert witness.title.startswith("events-0: an acknowledged record is missing from the log, at offset ")
+    told = [(line.subject, line.text) for line in witness.lines]
+    assert any(subject == "final read" and text.startswith("goes from offset") for subject, text in told)
+    assert ("under fault", "isolate b2 (0.0–10.0 s)") in told
+
+
+def test_a_definite_violation_stands_whatever_else_is_unknown(run: Run) -> None:
+    _, inject = INJECTIONS["inconsistent"]
+    broken = [one for one in inject(healthy(1), random.Random(1)) if one.f not in ("marker", "final_poll")]
+    verdict = run(broken, faults=(changed(took=False),), completed=False)
+    assert verdict.verdict == "invalid"
+    assert len(verdict.reasons) == 3
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"faults": (changed(took=False, during="b2 still answered 3 of 5 peers"),)},
+         "fault isolate b2 left no evidence: b2 still answered 3 of 5 peers"),
+        ({"faults": (changed(took=None, during=""),)}, "fault isolate b2 left no evidence: nobody looked"),
+        ({"faults": (changed(undone=False, after="b2 hears nobody"),)},
+         "fault isolate b2 was not seen to be undone: b2 hears nobody"),
+        ({"faults": (FAULT,), "faults_planned": 3}, "only 1 of 3 planned faults were injected"),
+        ({"fault_free": False}, "no fault was injected; a scenario that wants none says `fault_free: true`"),
+        ({"faults": (FAULT,), "fault_free": True}, "declared fault-free, but isolate b2 was injected"),
+        ({"min_acknowledged": 5000}, "sends were acknowledged; fewer than 5 000 (min_acknowledged) prove nothing"),
+        ({"trouble": ("b3 went away",)}, "b3 went away"),
+        ({"completed": False}, "the run was cut off before it ended"),
+        ({"topics": {"events": TopicFacts(partitions=3)}}, "the final read of events-1, events-2 did not get to"),
+    ],
+)  # fmt: skip
+def test_a_run_that_proves_nothing_is_unknown_and_says_why(run: Run, facts: dict[str, object], reason: str) -> None:
+    verdict = run(healthy(1), **facts)
+    assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
+    assert any(reason in one for one in verdict.reasons), verdict.reasons
+
+
+def test_a_fault_free_scenario_needs_no_fault(run: Run) -> None:
+    assert run(healthy(1), fault_free=True).verdict == "valid"
+
+
+def test_without_acknowledgements_nothing_was_checked(run: Run) -> None:
+    verdict = run([Forged("send", 1, 1, 5, None, "info", value=1 << 40)])
+    assert verdict.verdict == "unknown"
+    assert "no send was acknowledged: nothing was checked" in verdict.reasons
+    assert [one.holds for one in verdict.statements] == [None, None, None]
+
+
+def test_without_reads_sends_prove_nothing(run: Run) -> None:
+    verdict = run([one for one in healthy(1) if one.f == "send"])
+    assert "nothing was read: sends alone cannot be checked" in verdict.reasons
+
+
+def test_without_a_final_read_losses_cannot_be_known(run: Run) -> None:
+    verdict = run([one for one in healthy(1) if one.f not in ("marker", "final_poll")])
+    assert verdict.verdict == "unknown"
+    assert any("final read of events-0 did not get to its marker" in one for one in verdict.reasons)
+    assert verdict.statements[2].holds is None
+
+
+def test_values_that_are_not_unique_make_it_unknown(run: Run) -> None:
+    again = Forged("send", 66, 66, 5, None, "info", value=next(one.value for one in healthy(1) if one.f == "send"))
+    verdict = run([*healthy(1), again])
+    assert any("had been sent before" in one for one in verdict.reasons)
+
+
+def test_an_ill_formed_history_is_unknown_and_never_takes_others_with_it(tmp_path: Path) -> None:
+    good = forge_run(tmp_path / "good", healthy(1))
+    bad = forge_run(tmp_path / "bad", healthy(1))
+    with segment_path(bad, 0).open("ab") as file:
+        file.write(b'["c",987654321,"ok",99999999999999]\n')
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    verdicts = check_runs([bad, good, empty], InProcess(), report=False)
+    assert [one.verdict for one in verdicts] == ["unknown", "valid", "unknown"]
+    assert "a completion of process 987654321 without an invocation" in verdicts[0].reasons[0]
+    assert "run.json: cannot be read" in verdicts[2].reasons[0]
+    assert json.loads((bad / "verdict.json").read_text())["exit_code"] == 2
+
+
+def test_a_broken_parquet_file_is_unknown(tmp_path: Path) -> None:
+    broken = forge_run(tmp_path, healthy(1))
+    assert check_run(broken, InProcess(), report=False).verdict == "valid"
+    data = (broken / HISTORY_FILE).read_bytes()
+    (broken / HISTORY_FILE).write_bytes(data[: len(data) // 2])
+    verdict = check_run(broken, InProcess(), report=False)
+    assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
+    assert "history.parquet: cannot be read as Parquet" in verdict.reasons[0]
+
+
+def test_a_parquet_file_damaged_within_is_unknown(tmp_path: Path) -> None:
+    broken = forge_run(tmp_path, healthy(1))
+    check_run(broken, InProcess(), report=False)
+    path = broken / HISTORY_FILE
+    data = bytearray(path.read_bytes())
+    for place in range(200, len(data) // 2, 40):
+        data[place] ^= 0xFF
+    path.write_bytes(bytes(data))
+    verdict = check_run(broken, InProcess(), report=False)
+    assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
+
+
+def test_a_run_cut_short_anywhere_gives_a_verdict_that_is_never_valid_or_invalid(tmp_path: Path) -> None:
+    """`kill -9` of everything in the middle of a correct run: what was recorded proves no loss."""
+    whole = forge_run(tmp_path / "whole", healthy(3))
+    content = segment_path(whole, 0).read_bytes()
+    rng = random.Random(3)
+    for number in range(25):
+        run_dir = tmp_path / str(number)
+        run_dir.mkdir()
+        Manifest.load(whole).with_changes(completed=False).save(run_dir)
+        path = segment_path(run_dir, 0)
+        path.parent.mkdir()
+        cut = rng.randrange(len(content))
+        path.write_bytes(content[:cut])
+        verdict = check_run(run_dir, InProcess(), report=False)
+        assert verdict.verdict == "unknown", f"cut at {cut}: {verdict.anomalies} {verdict.reasons}"
+
+
+def test_a_run_is_checked_again_from_its_parquet_file_alone(tmp_path: Path) -> None:
+    run_dir = forge_run(tmp_path, healthy(1))
+    first = check_run(run_dir, InProcess(), report=False)
+    shutil.rmtree(run_dir / "history")
+    assert check_run(run_dir, InProcess(), report=False).coverage.records == first.coverage.records
+
+
+def test_the_verdict_is_kept_for_machines(tmp_path: Path) -> None:
+    _, inject = INJECTIONS["lost"]
+    run_dir = forge_run(tmp_path, inject(healthy(1), random.Random(1)))
+    verdict = check_run(run_dir, InProcess(), report=False)
+    stored = json.loads((run_dir / "verdict.json").read_text())
+    assert (stored["verdict"], stored["exit_code"]) == ("invalid", 1)
+    assert stored["anomalies"][0]["name"] == "lost_write"
+    assert Verdict.load(run_dir) == verdict
+
+
+def test_what_a_scenario_expects_decides_whether_it_turned_out_well(run: Run) -> None:
+    _, inject = INJECTIONS["lost"]
+    broken = inject(healthy(1), random.Random(1))
+    verdict = run(broken, expect=Expected(verdict="invalid", anomalies=("lost_write",)))
+    assert verdict.as_expected
+    for other in (Expected(), Expected(verdict="invalid", anomalies=("phantom",)), Expected(verdict="unknown")):
+        expected = {name: getattr(verdict, name) for name in verdict.__struct_fields__} | {"expected": other}
+        assert not Verdict(**expected).as_expected
+
+
+def test_severity_is_invalid_then_unknown_then_valid() -> None:
+    assert worst(["valid", "unknown", "invalid"]) == "invalid"
+    assert worst(["valid", "unknown"]) == "unknown"
+    assert worst(["valid", "valid"]) == "valid"
+    assert worst([]) == "unknown"
+
+
+def test_tables_lie_beside_the_verdict(tmp_path: Path) -> None:
+    run_dir = forge_run(tmp_path, healthy(1, 300))
+    verdict = check_run(run_dir, InProcess(), report=False)
+    series = Series.load(run_dir)
+    sends = [row for row in series["throughput"].to_pylist() if row["f"] == "send" and row["type"] == "ok"]
+    assert sum(row["operations"] for row in sends) == verdict.coverage.sends_ok - 1  # the marker is no load
+    assert sum(series["latency"]["sends"].to_pylist()) == verdict.coverage.sends_ok - 1
+    assert {row["error"] for row in series["errors"].to_pylist()} == {"request_timed_out", "not_enough_replicas"}
+
+
+def test_there_is_a_remedy_where_there_is_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(NoJava, match="Spark needs Java 17 or newer"):
+        require_java()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_and_one_process_come_to_the_same_verdicts(tmp_path: Path, spark: SparkEngine) -> None:
+    runs = [forge_run(tmp_path / "healthy", [one for number in range(3) for one in healthy(1, 150, number)])]
+    for number, (name, (_, inject)) in enumerate(INJECTIONS.items()):
+        operations = inject(healthy(number), random.Random(number)) + healthy(number, 100, 1)
+        runs.append(forge_run(tmp_path / name.replace(" ", "-"), operations, seed=number))
+    here = check_runs(runs, InProcess(), report=False)
+    tables = [Series.load(one).tables for one in runs]
+    there = check_runs(runs, spark, report=False)
+    for one, other in zip(here, there, strict=True):
+        assert (one.anomalies, one.witnesses, one.reasons) == (other.anomalies, other.witnesses, other.reasons)
+    for run_dir, before in zip(runs, tables, strict=True):
+        after = Series.load(run_dir).tables
+        assert before["throughput"] == after["throughput"]
+        assert before["latency"] == after["latency"]
+        assert before["outages"] == after["outages"]
+    assert there[0].coverage.engine == "Spark local[2]"
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_run_that_breaks_under_spark_is_unknown_and_takes_no_other_with_it(
+    tmp_path: Path, spark: SparkEngine
+) -> None:
+    good, broken = forge_run(tmp_path / "good", healthy(1)), forge_run(tmp_path / "broken", healthy(1))
+    check_runs([good, broken], InProcess(), report=False)
+    path = broken / HISTORY_FILE
+    data = bytearray(path.read_bytes())
+    for place in range(200, len(data) // 2, 40):
+        data[place] ^= 0xFF
+    path.write_bytes(bytes(data))
+    assert [one.verdict for one in check_runs([good, broken], spark, report=False)] == ["valid", "unknown"]
