@@ -156,22 +156,22 @@ class Lifecycle:
 
     def _heard(self, now: int, response: Message | None) -> None:
         self._under_way = False
-        waits = self.is_fenced and self.is_caught_up
-        self._due = now + (
-            min(IMPATIENT_INTERVAL, self._config.heartbeat_interval) if waits else self._config.heartbeat_interval
-        )
+        impatient = now + min(IMPATIENT_INTERVAL, self._config.heartbeat_interval)
         if not isinstance(response, BrokerHeartbeatResponse):
-            self._due = min(self._due, now + IMPATIENT_INTERVAL)
+            self._due = impatient
             return
         if response.error_code in _REGISTER_AGAIN:
             self.epoch = NO_EPOCH
             self.is_fenced = True
             self._give_up_at = now + self._config.registration_timeout
             self._due = now
-        elif response.error_code == ErrorCode.NONE:
-            self._learn_fencing(now, response.is_fenced)
+            return
+        if response.error_code == ErrorCode.NONE:
+            self._learn_fencing(response.is_fenced)
+        ready = self.is_fenced and self.is_caught_up
+        self._due = impatient if ready else now + self._config.heartbeat_interval
 
-    def _learn_fencing(self, now: int, fenced: bool) -> None:
+    def _learn_fencing(self, fenced: bool) -> None:
         if fenced == self.is_fenced:
             return
         self.is_fenced = fenced
@@ -181,10 +181,8 @@ class Lifecycle:
             self._notify(f"broker {node} is fenced: the controller did not hear from it in time")
         elif self.state is BrokerState.FENCED:
             self.state = BrokerState.RUNNING
-            self._due = now + self._config.heartbeat_interval
             self._notify(f"broker {node} is ready: unfenced with broker epoch {self.epoch}")
         else:
-            self._due = now + self._config.heartbeat_interval
             self._notify(f"broker {node} is unfenced again")
 
     def _send(self, message: Message, timeout: int, complete: Callable[[int, Message | None], None]) -> None:

@@ -179,7 +179,7 @@ class MetadataApi:
                 config_source=source,
             )
             for key, (value, source) in sorted(described.items())
-            if wanted is None or key in wanted
+            if not wanted or key in wanted
         ]
         return result
 

@@ -1,0 +1,180 @@
+"""Metadata in, leaders, followers and logs out (MD-03, MD-05, DP-03, DP-04, DP-12)."""
+
+from __future__ import annotations
+
+from squall.nodes.broker.replicas import STRAY
+from squall.nodes.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
+from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from squall.nodes.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.protocol.session import OutboundRequest, ToBroker
+from squall.nodes.storage import checkpoints
+from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, produced, topic_id
+
+
+def fetches(world: World) -> dict[int, list[tuple[bytes, int]]]:
+    """Topic-partitions asked for, by the broker asked."""
+    found: dict[int, list[tuple[bytes, int]]] = {}
+    for request, message in world.all_asked(FetchRequest):
+        assert isinstance(request.destination, ToBroker)
+        found[request.destination.id] = [
+            (topic.topic_id, part.partition) for topic in message.topics for part in topic.partitions
+        ]
+    return found
+
+
+def test_one_fetch_per_leader_carries_every_partition_followed_there(world: World) -> None:
+    """DP-03, DP-04: and nothing is asked for where this broker leads."""
+    world.create("a", partitions=3, leader=OTHER)
+    world.create("b", partitions=2, leader=THIRD)
+    world.create("c", partitions=2)
+    assert fetches(world) == {
+        OTHER: [(topic_id("a"), number) for number in range(3)],
+        THIRD: [(topic_id("b"), number) for number in range(2)],
+    }
+
+
+def test_what_is_assigned_gets_a_log_and_what_is_taken_away_loses_it(world: World) -> None:
+    """MD-05."""
+    world.create("t", partitions=2)
+    assert world.disk.exists("t-0")
+    assert world.disk.exists("t-1")
+    world.change("t", 1, replicas=[OTHER, THIRD], isr=[OTHER, THIRD], leader=OTHER)
+    assert not world.disk.exists("t-1")
+    world.commit(RemoveTopicRecord(topic_id("t")))
+    assert not world.disk.exists("t-0")
+
+
+def test_what_is_assigned_elsewhere_makes_no_log_here(world: World) -> None:
+    world.create("t", replicas=(OTHER, THIRD), leader=OTHER)
+    assert not world.disk.exists("t-0")
+
+
+def test_a_follower_appends_what_it_fetched_and_follows_the_high_watermark(world: World) -> None:
+    world.create("t", leader=OTHER)
+    request, _ = world.asked(FetchRequest)
+    replica = world.broker.replicas.all()[0].replica
+    assert not replica.is_leader
+    batch = bytes(build_batch([Record(value=b"x")], base_offset=0, leader_epoch=0))
+    part = PartitionData(0, 0, 1, records=batch)
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic_id=topic_id("t"), partitions=[part])])
+    request.complete(world.now, answer)
+    assert (replica.end_offset, replica.high_watermark) == (1, 1)
+
+
+def test_history_before_the_own_registration_is_not_lived_through_again() -> None:
+    """A restarted broker must not act on leader epochs long gone: only the last state of each counts."""
+    world = World()
+    request, _ = world.asked(BrokerRegistrationRequest)
+    world.create("t")
+    for leader in (OTHER, 1, OTHER, 1):
+        world.change(leader=leader)
+    assert world.broker.replicas.all() == []
+    epoch = world.log.high_watermark
+    world.commit_brokers()
+    request.complete(world.now, BrokerRegistrationResponse(broker_epoch=epoch))
+    world.run()
+    [hosted] = world.broker.replicas.all()
+    assert hosted.replica.leader_epoch == 4
+    assert hosted.replica.log.epochs.latest == 4
+
+
+def test_a_restart_finds_records_and_high_watermark_again(world: World) -> None:
+    world.create("t", replicas=(1,))
+    world.produce()
+    world.restart()
+    assert checkpoints.read_offsets(world.disk, checkpoints.HIGH_WATERMARKS) == {("t", 0): 1}
+    [hosted] = world.broker.replicas.all()
+    assert (hosted.replica.end_offset, hosted.replica.high_watermark) == (1, 1)
+
+
+def test_high_watermarks_are_checkpointed_every_few_seconds(world: World) -> None:
+    world.create("t", replicas=(1,))
+    world.produce()
+    world.run(after=5 * SECOND)
+    assert checkpoints.read_offsets(world.disk, checkpoints.HIGH_WATERMARKS) == {("t", 0): 1}
+
+
+def test_a_topic_created_again_while_away_does_not_inherit_the_old_records(world: World) -> None:
+    world.create("t", replicas=(1,))
+    world.produce()
+    world.log.commit(RemoveTopicRecord(topic_id("t")))
+    fresh = b"another topic id"
+    world.log.commit(
+        TopicRecord("t", fresh),
+        PartitionRecord(
+            partition_id=0, topic_id=fresh, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0
+        ),
+    )
+    world.restart()
+    [hosted] = world.broker.replicas.all()
+    assert hosted.topic_id == fresh
+    assert hosted.replica.end_offset == 0
+
+
+def test_a_log_nobody_claims_is_put_aside_not_deleted(world: World) -> None:
+    world.create("t", replicas=(1,))
+    world.produce()
+    world.log.commit(RemoveTopicRecord(topic_id("t")))
+    world.restart()
+    assert not world.disk.exists("t-0")
+    assert world.disk.exists("t-0" + STRAY)
+
+
+# -- ISR proposals -------------------------------------------------------------------------------------------------
+
+
+def shrink(world: World) -> tuple[OutboundRequest, AlterPartitionRequest]:
+    """Let broker 3 fall behind until its removal is proposed."""
+    end = world.broker.replicas.all()[0].replica.end_offset + 1
+    world.produce(acks=1)
+    for _ in range(6):
+        world.follow(OTHER, end)
+        world.run(after=3 * SECOND)
+        for found in world.all_asked(AlterPartitionRequest):
+            return found
+    raise AssertionError("no shrink was proposed")
+
+
+def answer(partition: PartitionDataResponse) -> AlterPartitionResponse:
+    return AlterPartitionResponse(topics=[TopicDataResponse(topic_id("t"), [partition])])
+
+
+def test_a_shrink_takes_effect_when_the_controller_says_so(world: World) -> None:
+    """IS-03, IS-04."""
+    world.create()
+    waiting = world.produce()
+    request, message = shrink(world)
+    [part] = message.topics[0].partitions
+    assert [state.broker_id for state in part.new_isr_with_epochs] == [1, OTHER]
+    assert message.broker_epoch == world.broker.lifecycle.epoch
+    assert waiting.answer is None, "a pending shrink still counts the old ISR"
+    request.complete(world.now, answer(PartitionDataResponse(0, 0, 1, 0, [1, OTHER], 0, 1)))
+    world.broker.settle(world.now)
+    assert produced(waiting)[0].error_code == 0
+
+
+def test_a_lost_answer_is_asked_for_again(world: World) -> None:
+    world.create()
+    request, first = shrink(world)
+    assert world.asked_nothing(AlterPartitionRequest, after=SECOND), "one is in flight"
+    request.complete(world.now, None)
+    _, second = world.asked(AlterPartitionRequest, after=SECOND)
+    assert second.topics == first.topics
+
+
+def test_a_refused_proposal_is_dropped(world: World) -> None:
+    """Rule 21."""
+    world.create()
+    request, _ = shrink(world)
+    refused = PartitionDataResponse(0, int(ErrorCode.INELIGIBLE_REPLICA))
+    request.complete(world.now, answer(refused))
+    assert world.broker.replicas.all()[0].replica.maximal_isr == (1, OTHER, THIRD)
+    assert world.asked_nothing(AlterPartitionRequest, after=SECOND)
