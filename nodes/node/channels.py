@@ -164,6 +164,7 @@ class Connections:
 
     def _answered(self, inbound: Inbound, request: ServerRequest) -> None:
         """A request has its answer: chunks, silence, or the end of its connection. Send what is next in order."""
+        request.on_answer = None  # it leads back here by a cycle, and megabytes of records would wait for the collector
         connection = inbound.connection
         if connection.closed:
             return
