@@ -17,6 +17,7 @@ docs/architecture.md) are kept out of the code that runs here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 from asyncio import events
 from collections.abc import Callable, Coroutine
@@ -40,6 +41,8 @@ class _Timer(asyncio.TimerHandle):
 
 class Kernel(asyncio.AbstractEventLoop):
     """An event loop in virtual time. `now` is in microseconds since the start of the run."""
+
+    LAST_EVENTS = 100_000
 
     def __init__(self) -> None:
         self.now = 0
@@ -107,6 +110,23 @@ class Kernel(asyncio.AbstractEventLoop):
     def run_for(self, duration: int) -> None:
         """Run every event of the next `duration` microseconds."""
         self.run_until_complete(self._pause(duration))
+
+    def shut_down(self) -> None:
+        """End every coroutine that is left, in no particular order: the run is over and its trace is taken."""
+        previous = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for task in asyncio.all_tasks(self):
+                task.cancel()
+            for _ in range(self.LAST_EVENTS):
+                with contextlib.suppress(Exception, asyncio.CancelledError):
+                    if not self.step():
+                        break
+                if not asyncio.all_tasks(self):
+                    break
+            self._heap.clear()
+        finally:
+            events._set_running_loop(previous)
 
     async def _pause(self, duration: int) -> None:
         future = self.create_future()

@@ -116,6 +116,7 @@ class Simulation:
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
+        self.digest = ""
         self.final_read = ""
         self.load_started = 0
         self.load_ended = 0
@@ -125,6 +126,8 @@ class Simulation:
         try:
             self.world.kernel.run_until_complete(self._run())
         finally:
+            self.digest = self.world.network.digest
+            self.world.switch_off()
             self.recorder.close()
             self.fault_log.writer.close()
 
@@ -161,7 +164,7 @@ class Simulation:
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
             mutants=tuple(sorted(self.shape.mutants.names)),
             final_read=self.final_read,
-            trace_hash=self.world.network.digest,
+            trace_hash=self.digest,
             world="simulation",
         ).save(self.directory)
         return self.directory
@@ -320,7 +323,7 @@ def simulate(scenario: Scenario, seed: int, options: SimOptions = SimOptions()) 
         return SimResult(
             seed=seed,
             verdict=verdict,
-            digest=simulation.world.network.digest,
+            digest=simulation.digest,
             broken=broken,
             problem=problem,
             counts=simulation.counts(),
