@@ -15,6 +15,7 @@ vanished position the consumer starts that topic-partition again from the beginn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -31,6 +32,7 @@ from confluent_kafka import (
     Producer,
 )
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
@@ -154,6 +156,7 @@ class _ProducerInstance:
         self.fatal = False
         self.retired = threading.Event()
         self.reports: deque[tuple[asyncio.Future[Report], Report]] = deque()
+        self.open: set[asyncio.Future[Report]] = set()
         self.producer = Producer({**configuration, "error_cb": self._error}, logger=LOG)
         self.thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
         self.thread.start()
@@ -161,11 +164,17 @@ class _ProducerInstance:
     def produce(self, topic: str, partition: int, payload: bytes) -> asyncio.Future[Report]:
         """Hand a record over; the future gets its delivery report. Raises BufferError, KafkaException."""
         report: asyncio.Future[Report] = self.loop.create_future()
+        report.add_done_callback(self.open.discard)
+        self.open.add(report)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self.reports.append((report, (error, message.offset())))
 
-        self.producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
+        try:
+            self.producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
+        except (BufferError, KafkaException):
+            self.open.discard(report)
+            raise
         return report
 
     def retire(self) -> None:
@@ -177,12 +186,23 @@ class _ProducerInstance:
             self.fatal = True
 
     def _poll(self) -> None:
-        while not self.retired.is_set():
-            self.producer.poll(POLL_THREAD_SECONDS)
-            self._hand_over()
-        self.producer.purge()
-        self.producer.flush(CLOSE_SECONDS)
+        """In a thread: until retired or dead, then everything still open is reported, one way or another."""
+        try:
+            while not self.retired.is_set():
+                self.producer.poll(POLL_THREAD_SECONDS)
+                self._hand_over()
+        except KafkaException as death:  # librdkafka gave this instance up
+            self.fatal = True
+            LOG.warning("a producer is dead: %s", death)
+        with contextlib.suppress(KafkaException):
+            self.producer.purge()
+            self.producer.flush(CLOSE_SECONDS)
         self._hand_over()
+        _call_soon(self.loop, self._settle_open)
+
+    def _settle_open(self) -> None:
+        """Nobody will report these any more; they may have arrived."""
+        _settle(deque((report, (KafkaError(KafkaError._FATAL), None)) for report in tuple(self.open)))
 
     def _hand_over(self) -> None:
         if self.reports:
@@ -240,6 +260,7 @@ class ConfluentConsumer:
         self.seeks: deque[tuple[TopicPartition, int]] = deque()
         self.ending = threading.Event()
         self.consumer: Consumer | None = None
+        self.admin: AdminClient | None = None
         self.thread: threading.Thread | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -307,15 +328,20 @@ class ConfluentConsumer:
         return Completion(OK, session=inbox.session, position=inbox.position)
 
     async def _list_offsets(self, topic_partition: TopicPartition) -> Completion:
-        assert self.loop is not None and self.consumer is not None
-        consumer, wanted = self.consumer, ConfluentTopicPartition(*topic_partition)
+        """Both ends of a log, by an admin client: librdkafka's consumer would block a thread for it."""
+        if self.admin is None:
+            names = {"bootstrap.servers", "client.id", *COMMON}
+            self.admin = AdminClient({key: value for key, value in self.configuration.items() if key in names})
+        wanted = ConfluentTopicPartition(*topic_partition)
         try:
-            low, high = await self.loop.run_in_executor(
-                None, lambda: consumer.get_watermark_offsets(wanted, timeout=5.0, cached=False)
+            earliest = self.admin.list_offsets({wanted: OffsetSpec.earliest()}, request_timeout=POLL_SECONDS * 5)
+            latest = self.admin.list_offsets({wanted: OffsetSpec.latest()}, request_timeout=POLL_SECONDS * 5)
+            low, high = await asyncio.gather(
+                *(asyncio.wrap_future(future) for answer in (earliest, latest) for future in answer.values())
             )
         except KafkaException as trouble:
             return errors.retrying(LIST_OFFSETS, trouble.args[0].code(), trouble.args[0].name())
-        return Completion(OK, high_watermark=high, log_start=low)
+        return Completion(OK, high_watermark=high.offset, log_start=low.offset)
 
     def _consume(self) -> None:
         assert self.consumer is not None and self.loop is not None
