@@ -1,0 +1,217 @@
+"""One combined node in the hands of a test that plays its host: the turn, the flush, and the outbox."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from squall.harness.simulation.disk import SimDisk
+from squall.nodes.config import NodeConfig
+from squall.nodes.node.node import Close, Connect, Node, NodeError, Pause, Send
+from squall.nodes.ports import NullTrace
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.headers import correlation_id_of, decode_response, encode_request
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.schema import Message
+
+SECOND = 1_000_000
+CLIENT, CONTROL = 9092, 9093
+LISTENERS = {CLIENT: "PLAINTEXT", CONTROL: "CONTROLLER"}
+TURN_REQUESTS_MAX = 5
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": f"1@127.0.0.1:{CONTROL}",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": f"PLAINTEXT://127.0.0.1:{CLIENT},CONTROLLER://127.0.0.1:{CONTROL}",
+    "log.dirs": "/data",
+    "turn.requests.max": str(TURN_REQUESTS_MAX),
+    "queued.max.requests": "20",
+}
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class Host:
+    """Runs a node's iterations, and connects it to itself, as a combined node needs."""
+
+    def __init__(self, disk: SimDisk | None = None) -> None:
+        self.disk = disk or SimDisk(Random(1))
+        self.now = 0
+        self.node = Node(
+            NodeConfig.of(PROPERTIES), disk=self.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0
+        )
+        self.sent: list[tuple[int, bytes]] = []
+        self.effects: list[object] = []
+        self._peers: dict[int, int] = {}
+        self._last = 1000
+        self._correlation = 0
+
+    def iterate(self) -> None:
+        """One iteration; the node's connections to itself are carried at once."""
+        self.node.tick(self.now)
+        self.node.turn(self.now)
+        self.node.flush(self.now)
+        released, self.node.outbox[:] = list(self.node.outbox), []
+        for effect in released:
+            self._carry(effect)
+
+    def _carry(self, effect: object) -> None:
+        if isinstance(effect, Connect):
+            self._last += 1
+            self._peers[effect.connection], self._peers[self._last] = self._last, effect.connection
+            self.node.opened(self.now, effect.connection, None)
+            self.node.opened(self.now, self._last, LISTENERS[effect.port])
+        elif isinstance(effect, Send) and effect.connection in self._peers:
+            self.node.received(self.now, self._peers[effect.connection], bytearray(b"".join(effect.chunks)))
+        elif isinstance(effect, Send):
+            self.sent.append((effect.connection, b"".join(effect.chunks)))
+        else:
+            self.effects.append(effect)
+
+    def run(self, duration: int = 5 * SECOND) -> None:
+        """Follow the node's deadlines for a while."""
+        end = self.now + duration
+        while self.now < end:
+            self.iterate()
+            self.now = max(self.now + 10, min(self.node.deadline(), end))
+
+    def open(self, connection: int, port: int = CLIENT) -> None:
+        self.node.opened(self.now, connection, LISTENERS[port])
+
+    def send(self, connection: int, message: Message, version: int) -> int:
+        self._correlation += 1
+        frame = b"".join(encode_request(message.API_KEY, version, self._correlation, "test", message))
+        self.node.received(self.now, connection, bytearray(frame))
+        return self._correlation
+
+    def answered(self, connection: int) -> list[int]:
+        """Correlation ids of what a connection was sent."""
+        return [correlation_id_of(frame) for to, frame in self.sent if to == connection]
+
+
+@pytest.fixture
+def host() -> Host:
+    made = Host()
+    made.run()
+    assert made.node.broker is not None
+    assert made.node.broker.is_serving
+    return made
+
+
+def test_a_combined_node_elects_itself_registers_and_serves(host: Host) -> None:
+    """QC-24."""
+    host.open(1)
+    host.send(1, MetadataRequest(), 12)
+    host.iterate()
+    [(_, frame)] = host.sent
+    _, response = decode_response(ApiKey.METADATA, 12, frame)
+    assert isinstance(response, MetadataResponse)
+    assert [broker.node_id for broker in response.brokers] == [1]
+
+
+def test_clients_are_not_served_before_the_broker_is_unfenced() -> None:
+    """BL-02, BL-03: their requests wait in the channel."""
+    host = Host()
+    host.open(1)
+    asked = host.send(1, MetadataRequest(), 12)
+    host.iterate()
+    assert host.answered(1) == []
+    host.run()
+    assert host.answered(1) == [asked]
+
+
+def test_inputs_are_only_queued(host: Host) -> None:
+    host.open(1)
+    host.send(1, MetadataRequest(), 12)
+    assert host.node.outbox == []
+    assert host.node.deadline() <= host.now, "queued work makes the next turn due"
+
+
+def test_a_turn_takes_all_control_requests_and_a_bounded_number_of_data_requests(host: Host) -> None:
+    """CL-24: a backlog of data cannot hold up the control plane."""
+    host.open(1, CLIENT)
+    host.open(2, CONTROL)
+    data = [host.send(1, MetadataRequest(), 12) for _ in range(3 * TURN_REQUESTS_MAX)]
+    control = [host.send(2, DescribeQuorumRequest(), 2) for _ in range(30)]
+    host.iterate()
+    assert host.answered(2) == control
+    assert host.answered(1) == data[:TURN_REQUESTS_MAX]
+    assert host.node.deadline() <= host.now, "the rest makes the next turn due"
+    host.iterate()
+    host.iterate()
+    assert host.answered(1) == data
+
+
+def test_a_flood_pauses_its_connections_and_no_others(host: Host) -> None:
+    host.open(1, CLIENT)
+    host.open(2, CONTROL)
+    for _ in range(25):
+        host.send(1, MetadataRequest(), 12)
+    host.send(2, DescribeQuorumRequest(), 2)
+    host.iterate()
+    assert [effect for effect in host.effects if isinstance(effect, Pause)] == [Pause(1)]
+
+
+def test_api_versions_are_those_of_the_listener(host: Host) -> None:
+    host.open(1, CONTROL)
+    host.send(1, ApiVersionsRequest("test", "1"), 3)
+    host.iterate()
+    _, response = decode_response(ApiKey.API_VERSIONS, 3, host.sent[0][1])
+    assert isinstance(response, ApiVersionsResponse)
+    offered = [row.api_key for row in response.api_keys]
+    assert ApiKey.VOTE in offered
+    assert ApiKey.PRODUCE not in offered
+
+
+def test_an_api_versions_request_from_the_future_is_answered_in_version_0(host: Host) -> None:
+    host.open(1)
+    frame = b"".join(encode_request(ApiKey.API_VERSIONS, 3, 1, "test", ApiVersionsRequest("test", "1")))
+    host.node.received(host.now, 1, bytearray(frame[:2] + b"\x00\x09" + frame[4:]))
+    host.iterate()
+    _, response = decode_response(ApiKey.API_VERSIONS, 0, host.sent[0][1])
+    assert isinstance(response, ApiVersionsResponse)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert response.api_keys
+
+
+@pytest.mark.parametrize("port", [CLIENT, CONTROL])
+def test_a_malformed_frame_closes_its_connection_only(host: Host, port: int) -> None:
+    host.open(1, port)
+    host.open(2, port)
+    host.node.received(host.now, 1, bytearray(b"no request"))
+    asked = host.send(2, ApiVersionsRequest("test", "1"), 3)
+    host.iterate()
+    assert Close(1) in host.effects
+    assert host.answered(2) == [asked]
+
+
+def test_metadata_is_durable_before_anybody_hears_of_it(host: Host) -> None:
+    """QC-20: nothing of what was said before a power loss is forgotten."""
+    last = host.node.raft.high_watermark
+    assert last > 0
+    host.disk.lose_power()
+    again = Host(host.disk)
+    assert again.node.raft.end_offset >= last
+    assert again.node.raft.epoch >= host.node.raft.epoch
+
+
+def test_after_close_a_node_does_nothing_more(host: Host) -> None:
+    host.node.close(host.now)
+    host.node.turn(host.now)
+    host.node.flush(host.now)
+    assert host.node.deadline() == 2**63 - 1
+    assert host.disk.exists(".kafka_cleanshutdown")
+
+
+def test_a_directory_of_another_node_is_refused(host: Host) -> None:
+    other = PROPERTIES | {"node.id": "2", "controller.quorum.voters": "2@127.0.0.1:9093"}
+    with pytest.raises(NodeError, match=r"meta\.properties: node\.id=1 but the configuration says 2"):
+        Node(NodeConfig.of(other), disk=host.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0)
