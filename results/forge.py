@@ -10,6 +10,7 @@ unknown outcome land and some do not, consumers poll ahead of each other, a mark
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,10 +132,7 @@ class Forge:
 
     def _readable(self, moment: int) -> int:
         """The log end a reader sees at a moment; it lags behind the latest appends."""
-        end = 0
-        while end < len(self.log) and self.log[end][1] < moment:
-            end += 1
-        return end
+        return bisect_left(self.log, moment, key=lambda record: record[1])
 
     def _consume(self) -> None:
         until = self.ended

@@ -6,6 +6,7 @@ Colour never carries meaning alone.
 
 from __future__ import annotations
 
+import textwrap
 from typing import Final
 
 from squall.results.text import duration, grouped, several
@@ -17,6 +18,7 @@ Line = tuple[str, str]
 MARKS: Final = {True: "✔", False: "✘", None: "?"}
 STYLES: Final = {"valid": "good", "invalid": "bad", "unknown": "doubt"}
 MOST_REASONS: Final = 8
+WIDTH: Final = 108
 
 
 def verdict_lines(verdict: Verdict, run: str = "runs/latest", report: str = "") -> list[Line]:
@@ -98,11 +100,10 @@ def witness_lines(witness: Witness, run: str = "runs/latest") -> list[Line]:
     texts = max((len(one.text) for one in witness.lines), default=0)
     for one in witness.lines:
         lines.append(("plain", f"    {one.subject:<{subjects}}  {one.text:<{texts}}  {one.time:>10}".rstrip()))
-    lines += [
-        ("plain", ""),
-        ("plain", f"  Look at: {witness.hint}."),
-        ("dim", f"  Rows: squall show {run} {witness.rows}"),
-    ]
+    lines.append(("plain", ""))
+    hint = textwrap.wrap(f"Look at: {witness.hint}.", WIDTH, initial_indent="  ", subsequent_indent=" " * 11)
+    lines += [("plain", one) for one in hint]
+    lines.append(("dim", f"  Rows: squall show {run} {witness.rows}"))
     return lines
 
 
