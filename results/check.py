@@ -116,6 +116,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest) -> Prepared:
             linearizable_reads=manifest.profile == "lin",
         )
         for place in places
+        if place.partition >= 0
     )
     around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
     return Prepared(run_dir, manifest, around, frame, torn_lines(path), tasks)

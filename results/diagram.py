@@ -58,7 +58,7 @@ def witness_diagram(witness: Witness, around: Surroundings) -> str:
     rows = _rows(witness.facts.operations)
     if not rows:
         return ""
-    ends = [one.completed if one.completed is not None else one.invoked + 1 for one in rows]
+    ends = [one.completed for one in rows if one.completed is not None]
     axis = Axis([one.invoked for one in rows] + ends)
     bottom = TOP + ROW * len(rows)
     height = bottom + 34
@@ -95,10 +95,10 @@ def _shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[st
 
 def _marks(axis: Axis, origin: int, bottom: float) -> list[str]:
     parts = [f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}" class="axis"/>']
-    last, digits = float(-LEAST), _digits(axis)
+    last, digits = -float(WIDTH), _digits(axis)
     for time, place in zip(axis.times, axis.places, strict=True):
         parts.append(f'<line x1="{place:.1f}" y1="{TOP}" x2="{place:.1f}" y2="{bottom + 4}" class="grid"/>')
-        if place - last >= LEAST * 0.75:
+        if place - last >= 8 * (digits + 4):
             label = f"{(time - origin) / 1e9:.{digits}f} s"
             parts.append(f'<text x="{place:.1f}" y="{bottom + 15}" class="tick">{label}</text>')
             last = place

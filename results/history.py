@@ -146,7 +146,7 @@ class History:
         """From `history.parquet`, or from the segments of a run that was never closed."""
         run_dir = Path(run_dir)
         path = run_dir / HISTORY_FILE
-        if not path.exists():
+        if not _is_closed(run_dir):
             return _from_segments(run_dir)
         file = _opened(path)
         try:
@@ -177,9 +177,18 @@ def close_history(run_dir: Path | str) -> Path:
     path = run_dir / HISTORY_FILE
     _write_events(run_dir / NEMESIS_FILE, [_fault_row(one) for one in read_faults(run_dir)], _FAULTS)
     _write_events(run_dir / CLUSTER_TABLE, [_cluster_row(one) for one in read_cluster(run_dir)], _CLUSTER)
-    if not path.exists():
+    if not _is_closed(run_dir):
         write_history(_from_segments(run_dir), path)
     return path
+
+
+def _is_closed(run_dir: Path) -> bool:
+    """Whether its Parquet file holds all that was recorded: a worker may outlive the control process for a while."""
+    try:
+        closed = (run_dir / HISTORY_FILE).stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    return all(path.stat().st_mtime_ns <= closed for path in (run_dir / SEGMENTS_FOLDER).glob("segment-*.jsonl"))
 
 
 def write_history(history: History, path: Path) -> None:

@@ -74,7 +74,8 @@ def timeline(
     windows = [_Window.of(one, frame, end) for one in faults if one.injected is not None]
     lanes = _lanes(windows, end)
     with rc_context(STYLE):
-        heights = [0.22 * max(1, lanes) + 0.12, 1.35, 1.55, 1.0, BAND_INCHES * (len(shown) + 1) + 0.1]
+        errors = 1.0 if series["errors"].num_rows else 0.25
+        heights = [0.22 * max(1, lanes) + 0.12, 1.35, 1.55, errors, BAND_INCHES * (len(shown) + 1) + 0.1]
         figure = Figure(figsize=(11.4, sum(heights) + 0.36 * len(heights) + 0.5))
         axes = figure.subplots(5, 1, sharex=True, gridspec_kw={"height_ratios": heights})
         _draw_faults(axes[0], windows, lanes, end)
@@ -321,7 +322,9 @@ def _draw_reigns(
         if number:
             panel.plot([start, start], [row - 0.46, row + 0.46], color="#111827", linewidth=1.3)
         if node and until - start > 0.018 * end:
-            panel.text(start + 0.004 * end, row + 0.04, node, va="center", ha="left", fontsize=6.8, color="#374151")
+            box = {"facecolor": colour, "edgecolor": "none", "pad": 0.6}
+            place = start + 0.004 * end
+            panel.text(place, row + 0.04, node, va="center", fontsize=6.8, color="#374151", bbox=box, zorder=5)
 
 
 def _legend(panel: Axes, columns: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -89,6 +90,16 @@ def test_a_history_reads_the_same_from_segments_and_from_parquet(tmp_path: Path)
     assert after.source.name == HISTORY_FILE
     assert before.table.to_pylist() == after.table.to_pylist()
     assert after.table.schema.names == SCHEMA.names
+
+
+def test_what_was_recorded_after_closing_is_not_forgotten(tmp_path: Path) -> None:
+    """A worker may outlive the control process: it goes on flushing after somebody has checked the run."""
+    segment(tmp_path, [begin(1, 10), end(1, 20)])
+    path = close_history(tmp_path)
+    segment(tmp_path, [begin(2, 30, value=2), end(2, 40)], SegmentHeader("run", 1))
+    os.utime(segment_path(tmp_path, 1), ns=(0, path.stat().st_mtime_ns + 1))
+    close_history(tmp_path)
+    assert History.load(tmp_path).table.num_rows == 2
 
 
 def test_several_segments_make_one_history(tmp_path: Path) -> None:
