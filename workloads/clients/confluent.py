@@ -48,7 +48,9 @@ CLOSE_SECONDS = 2.0
 
 LOG = logging.getLogger("squall.confluent")
 
-COMMON: Mapping[str, object] = {
+Setting = str | int | float | bool
+
+COMMON: Mapping[str, Setting] = {
     "socket.nagle.disable": True,
     "socket.timeout.ms": 4000,
     "socket.connection.setup.timeout.ms": 2000,
@@ -66,11 +68,11 @@ class ConfluentKit:
     """Makes librdkafka clients for one cluster. `settings` are added to every client's configuration."""
 
     bootstrap: tuple[tuple[str, int], ...]
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     name: str = "confluent"
 
     def client(self, plan: ClientPlan) -> Client:
-        configuration = {
+        configuration: dict[str, Setting] = {
             **COMMON,
             "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in self.bootstrap),
             "client.id": f"squall-{plan.role}-{plan.client}",
@@ -84,7 +86,7 @@ class ConfluentKit:
 class ConfluentProducer:
     """One librdkafka producer shared by many processes."""
 
-    def __init__(self, plan: ClientPlan, configuration: Mapping[str, object]) -> None:
+    def __init__(self, plan: ClientPlan, configuration: Mapping[str, Setting]) -> None:
         self.plan = plan
         self.configuration = {
             **configuration,
@@ -151,7 +153,7 @@ Report = tuple[KafkaError | None, int | None]
 class _ProducerInstance:
     """A librdkafka producer and the thread that polls it for delivery reports."""
 
-    def __init__(self, configuration: Mapping[str, object], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, configuration: Mapping[str, Setting], loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.fatal = False
         self.retired = threading.Event()
@@ -243,7 +245,7 @@ Arrival = tuple[TopicPartition, list[int], list[int], str | None, bool]
 class ConfluentConsumer:
     """One librdkafka consumer, manually assigned; every process polls one of its topic-partitions."""
 
-    def __init__(self, plan: ClientPlan, configuration: Mapping[str, object]) -> None:
+    def __init__(self, plan: ClientPlan, configuration: Mapping[str, Setting]) -> None:
         self.plan = plan
         self.configuration = {
             **configuration,

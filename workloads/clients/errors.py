@@ -66,7 +66,7 @@ SINGLE_ATTEMPT: Mapping[int, Meaning] = _table(
 LIBRDKAFKA: Mapping[int, Meaning] = _table(
     [
         (-184, FAIL, "queue_full", "refused at the door: the local queue is full"),
-        (-152, FAIL, "purged_from_queue", "taken back before it was ever transmitted"),
+        (-152, INFO, "purged_from_queue", "it may have been there for its second attempt"),
         (-151, INFO, "purged_in_flight", "it was on its way"),
         (-192, INFO, "message_timed_out", "an attempt may be in flight"),
         (-195, INFO, "transport", "the connection broke; an attempt may have arrived"),

@@ -23,10 +23,14 @@ def test_no_brokers_answer_is_definite_for_a_client_that_retries_by_itself(code:
     assert retrying(SEND, code, "_NAME").type == INFO
 
 
-@pytest.mark.parametrize("code", [-184, -152])
-def test_what_never_left_the_client_certainly_did_not_happen(code: int) -> None:
-    assert retrying(SEND, code, "_NAME").type == FAIL
+def test_what_never_left_the_client_certainly_did_not_happen() -> None:
+    assert retrying(SEND, -184, "_QUEUE_FULL").type == FAIL
     assert refused("queue_full").type == FAIL
+
+
+@pytest.mark.parametrize("code", [-151, -152])
+def test_what_was_taken_back_may_have_been_sent_before(code: int) -> None:
+    assert retrying(SEND, code, "_NAME").type == INFO
 
 
 @pytest.mark.parametrize("f", [POLL, FINAL_POLL, LIST_OFFSETS])
