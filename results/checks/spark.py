@@ -63,7 +63,7 @@ def require_java() -> None:
     version = java_version()
     remedy = (
         f"Spark needs Java {OLDEST_JAVA} or newer. Install it (`apt install openjdk-17-jre-headless`, or run "
-        "`make quickstart`, which does), or check without Spark: `squall check --engine in-process RUN`."
+        "`make quickstart`, which does), or check without Spark: `squall check --in-process RUN`."
     )
     if version is None:
         raise NoJava(f"no Java was found (JAVA_HOME, PATH). {remedy}")
