@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -220,10 +221,14 @@ class Cluster:
         """Until every running broker has said that it is unfenced."""
         for node in self.brokers:
             if node.pid is not None:
-                self.wait_for(f"broker {node.node_id} ready", lambda node=node: "is ready" in node.log, timeout_s)
+                self.wait_for(f"broker {node.node_id} ready", partial(_is_ready, node), timeout_s)
 
     def pause(self, node: int) -> None:
         self.nodes[node].signal(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         self.nodes[node].signal(signal.SIGCONT)
+
+
+def _is_ready(node: NodeProcess) -> bool:
+    return "is ready" in node.log

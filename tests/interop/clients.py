@@ -173,7 +173,9 @@ class ConfluentKafka(ClientLibrary):
 
         def delivered(error: KafkaError | None, message: confluent_kafka.Message) -> None:
             assert error is None, error
-            offsets.append(message.offset())
+            offset = message.offset()
+            assert offset is not None, "an acknowledged record has an offset"
+            offsets.append(offset)
 
         for record in records:
             producer.produce(
@@ -209,8 +211,8 @@ class ConfluentKafka(ClientLibrary):
         assert message.error() is None, message.error()
         offset = message.offset()
         assert offset is not None
-        headers = tuple((name, value) for name, value in message.headers() or ())
-        return Delivered(offset, Record(message.key(), message.value(), headers))
+        headers: Any = message.headers()
+        return Delivered(offset, Record(message.key(), message.value(), tuple(headers or ())))
 
     def end_offset(self, topic: str, partition: int) -> int:
         consumer = self._consumer()
