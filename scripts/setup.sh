@@ -72,8 +72,11 @@ extras=""
 stamp=.venv/.squall-$purpose
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "installing Python packages into .venv (squall$extras and what it names in pyproject.toml)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".$extras"
+    log=.venv/setup.log
+    {
+        .venv/bin/python -m pip install --disable-pip-version-check --upgrade pip setuptools
+        .venv/bin/python -m pip install --disable-pip-version-check --editable ".$extras"
+    } >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "pip failed; all it said is in $log"; }
     printf '%s' "$wanted" >"$stamp"
     [ "$purpose" = test ] && printf '%s' "$wanted" >.venv/.squall-run
 fi
