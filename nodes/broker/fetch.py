@@ -78,8 +78,20 @@ class Fetch(Parked):
     def is_follower(self) -> bool:
         return self.replica_id >= 0
 
-    def hosted(self) -> list[Hosted]:
-        return [asked.hosted for _, _, every in self._topics for asked in every if asked.hosted is not None]
+    def park(self, until: int) -> None:
+        """Wait at every topic-partition that was asked for."""
+        for waiting in self._places():
+            waiting[self] = None
+        self._deadlines.add(until, self)
+
+    def _leave(self) -> None:
+        self._deadlines.remove(self)
+        for waiting in self._places():
+            waiting.pop(self, None)
+
+    def _places(self) -> list[dict[Parked, None]]:
+        hosts = [asked.hosted for _, _, every in self._topics for asked in every if asked.hosted is not None]
+        return [hosted.followers if self.is_follower else hosted.consumers for hosted in hosts]
 
     # -- answering ------------------------------------------------------------------------------------------------
 
@@ -100,15 +112,14 @@ class Fetch(Parked):
         if hosted.replica.proposal is not None:
             replicas.isr_changed(hosted)
 
-    def look(self, now: int) -> bool:
-        if self._request.closed or self._request.answer is not None or self._answer(now, urgent=False):
-            self._deadlines.remove(self)
-            return True
-        return False
+    def look(self, now: int) -> None:
+        if self._request.closed or self._answer(now, urgent=False):
+            self._leave()
 
     def expire(self, now: int) -> None:
-        if not self._request.closed and self._request.answer is None:
+        if not self._request.closed:
             self._answer(now, urgent=True)
+        self._leave()
 
     def _answer(self, now: int, *, urgent: bool) -> bool:
         """Respond if there is enough, or anything that must not wait, or it is urgent."""
@@ -201,6 +212,4 @@ class FetchHandler:
         fetch = Fetch(request, self._replicas, self._deadlines, self._limit)
         if fetch.arrive(now, self._progress, self._replicas):
             return
-        for hosted in fetch.hosted():
-            (hosted.followers if fetch.is_follower else hosted.consumers).append(fetch)
-        self._deadlines.add(now + body.max_wait_ms * 1000, fetch)
+        fetch.park(now + body.max_wait_ms * 1000)

@@ -12,19 +12,23 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 
 
 class Parked:
-    """A request that waits at one or more topic-partitions. `step` belongs to `Deadlines`."""
+    """A request that waits at one or more topic-partitions. `step` belongs to `Deadlines`.
+
+    Whoever is answered leaves every list it stands in at once; a topic-partition where nothing happens would otherwise
+    gather all who ever waited there.
+    """
 
     __slots__ = ("step",)
 
     def __init__(self) -> None:
         self.step = -1
 
-    def look(self, now: int) -> bool:
-        """Answer if that is possible now; whether the request is done with (answered or gone before included)."""
+    def look(self, now: int) -> None:
+        """Answer if that is possible now, and leave if there is nothing left to wait for."""
         raise AssertionError("every kind of parked request has its own way of looking")
 
     def expire(self, now: int) -> None:
-        """Its time is over: answer."""
+        """Its time is over: answer and leave."""
         raise AssertionError("every kind of parked request has its own way of ending")
 
 
@@ -40,9 +44,9 @@ class Hosted:
         self.partition = replica.partition
         self.following = -1
         """The leader whose fetcher follows it; -1 while none does."""
-        self.produces: list[Parked] = []
-        self.consumers: list[Parked] = []
-        self.followers: list[Parked] = []
+        self.produces: dict[Parked, None] = {}
+        self.consumers: dict[Parked, None] = {}
+        self.followers: dict[Parked, None] = {}
 
     @property
     def name(self) -> tuple[str, int]:
@@ -79,18 +83,19 @@ class Progress:
         advanced, self._advanced = self._advanced, {}
         changed, self._changed = self._changed, {}
         for hosted in advanced:
-            hosted.produces = _still_parked(now, hosted.produces)
-            hosted.consumers = _still_parked(now, hosted.consumers)
+            _look(now, hosted.produces)
+            _look(now, hosted.consumers)
         for hosted in grown:
-            hosted.followers = _still_parked(now, hosted.followers)
+            _look(now, hosted.followers)
         for hosted in changed:
-            hosted.produces = _still_parked(now, hosted.produces)
-            hosted.consumers = _still_parked(now, hosted.consumers)
-            hosted.followers = _still_parked(now, hosted.followers)
+            _look(now, hosted.produces)
+            _look(now, hosted.consumers)
+            _look(now, hosted.followers)
 
 
-def _still_parked(now: int, waiting: list[Parked]) -> list[Parked]:
-    return [parked for parked in waiting if not parked.look(now)] if waiting else waiting
+def _look(now: int, waiting: dict[Parked, None]) -> None:
+    for parked in list(waiting):
+        parked.look(now)
 
 
 class Deadlines:

@@ -65,25 +65,36 @@ class ParkedProduce(Parked):
         self._waits = waits
         self._deadlines = deadlines
 
-    def look(self, now: int) -> bool:
-        if self._request.closed:
-            self._waits = []
-        elif self._request.answer is None:
-            self._waits = [wait for wait in self._waits if not wait.is_over()]
-            if not self._waits:
-                self._request.respond(self._response)
-        if self._waits:
-            return False
-        self._deadlines.remove(self)
-        return True
+    def park(self, until: int) -> None:
+        for wait in self._waits:
+            wait.hosted.produces[self] = None
+        self._deadlines.add(until, self)
+
+    def look(self, now: int) -> None:
+        open_waits = []
+        for wait in self._waits:
+            if self._request.closed or wait.is_over():
+                wait.hosted.produces.pop(self, None)
+            else:
+                open_waits.append(wait)
+        self._waits = open_waits
+        if not open_waits:
+            self._end()
 
     def expire(self, now: int) -> None:
-        if self.look(now):
+        self.look(now)
+        if not self._waits:
             return
         for wait in self._waits:
             wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            wait.hosted.produces.pop(self, None)
         self._waits = []
-        self._request.respond(self._response)
+        self._end()
+
+    def _end(self) -> None:
+        self._deadlines.remove(self)
+        if not self._request.closed:
+            self._request.respond(self._response)
 
 
 class ProduceHandler:
@@ -171,9 +182,7 @@ class ProduceHandler:
         self, now: int, request: ServerRequest, response: ProduceResponse, waits: list[_Wait], timeout_ms: int
     ) -> None:
         parked = ParkedProduce(request, response, waits, self._deadlines)
-        for wait in waits:
-            wait.hosted.produces.append(parked)
-        self._deadlines.add(now + max(timeout_ms, 0) * 1000, parked)
+        parked.park(now + max(timeout_ms, 0) * 1000)
 
 
 _EMPTY = ProduceRequest()

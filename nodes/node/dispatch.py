@@ -49,15 +49,6 @@ CONTROLLER_VERSIONS: Versions = {
 }
 """What voters and brokers may ask of a controller."""
 
-RAFT_APIS = (
-    int(ApiKey.VOTE),
-    int(ApiKey.BEGIN_QUORUM_EPOCH),
-    int(ApiKey.END_QUORUM_EPOCH),
-    int(ApiKey.FETCH),
-    int(ApiKey.DESCRIBE_QUORUM),
-)
-"""On a controller listener these are the quorum replica's; all others are the controller's."""
-
 
 def peer_version(message: Message, *, to_controller: bool) -> int:
     """The version we speak to our own kind: the newest that the listener asked serves."""

@@ -179,3 +179,24 @@ def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(world: World) -> 
     assert [state.broker_id for state in part.new_isr_with_epochs] == [1, OTHER, THIRD]
     world.follow(THIRD, 1)
     assert world.asked_nothing(AlterPartitionRequest)
+
+
+def test_an_answered_fetch_waits_nowhere_any_more(world: World) -> None:
+    """Or a topic-partition where nothing happens would gather every long poll there ever was."""
+    world.create(partitions=3)
+    for _ in range(5):
+        world.consume(0, max_wait_ms=100)
+        world.run(after=SECOND)
+    over_all = world._fetch(FetchRequest(max_wait_ms=500, min_bytes=1), 0, 0, -1, partitions=3)
+    commit_one(world)
+    assert over_all.answer is not None
+    assert [hosted.consumers for hosted in world.broker.replicas.all()] == [{}, {}, {}]
+
+
+def test_a_fetch_of_a_closed_connection_is_forgotten(world: World) -> None:
+    world.create()
+    request = world.consume(0)
+    request.closed = True
+    world.run(after=SECOND)
+    assert request.answer is None
+    assert world.broker.replicas.all()[0].consumers == {}
