@@ -117,6 +117,7 @@ class Simulation:
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self.digest = ""
+        self.crashes = 0
         self.final_read = ""
         self.load_started = 0
         self.load_ended = 0
@@ -127,6 +128,7 @@ class Simulation:
             self.world.kernel.run_until_complete(self._run())
         finally:
             self.digest = self.world.network.digest
+            self.crashes = sum(process.crashes for process in self.world.processes.values())
             self.world.switch_off()
             self.recorder.close()
             self.fault_log.writer.close()
@@ -195,6 +197,8 @@ class Simulation:
         self.load_started = self.clock.now_ns()
         loading = loop.create_task(interpreter.run())
         nemesis = loop.create_task(self._nemesis())
+        for task in (loading, nemesis):
+            task.add_done_callback(_end_the_run_if_it_failed)
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
         interpreter.stop()
@@ -280,12 +284,18 @@ class Simulation:
             "elections": sightings.quorum_leaders,
             "leader changes": sightings.partition_leaders,
             "ISR changes": sightings.isr_changes,
-            "crashes": sum(process.crashes for process in self.world.processes.values()),
+            "crashes": self.crashes,
             "resets": self.world.network.resets,
             "frames": self.world.network.frames_delivered,
             "events": self.world.kernel.events_run,
             **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
         }
+
+
+def _end_the_run_if_it_failed(task: asyncio.Task[object]) -> None:
+    """What a client or the nemesis ran into ends the run at that event, not when somebody awaits the task."""
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        raise failure
 
 
 def _text(value: str | int | float | bool) -> str:
