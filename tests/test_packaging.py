@@ -1,0 +1,92 @@
+"""The wheel holds exactly what the tree holds, under one top-level name (docs/architecture.md, "Packaging").
+
+The list of packages is computed in setup.py, and data files are named by pattern: both can silently leave something
+out that an editable installation never misses. So a wheel is built from a copy of the tree and compared with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
+BUILD_FILES = ("pyproject.toml", "setup.py", "README.md")
+GENERATED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is packaged, so that building leaves nothing behind in the real one."""
+    copy = tmp_path_factory.mktemp("tree")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, copy / room, ignore=GENERATED)
+    for name in BUILD_FILES:
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, built with what is installed: nothing is downloaded."""
+    into = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    built = subprocess.run(
+        [*command, "--disable-pip-version-check", "--wheel-dir", str(into), str(tree)], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    (path,) = into.glob("squall-*.whl")
+    return zipfile.ZipFile(path)
+
+
+def packaged(wheel: zipfile.ZipFile) -> set[str]:
+    """What the wheel installs, without its own description of itself."""
+    return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wheel: zipfile.ZipFile) -> None:
+    expected = {
+        f"squall/{path.relative_to(tree)}"
+        for room in ROOMS
+        for path in (tree / room).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    found = packaged(wheel)
+    assert expected - found == set(), "in the tree, but not in the wheel"
+    assert found - expected == set(), "in the wheel, but not in the tree"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "squall/nemesis/agent/clockshim.c",
+        "squall/nemesis/agent/hook/sitecustomize.py",
+        "squall/results/templates/report.html",
+        "squall/results/templates/report.css",
+        "squall/results/checks/log4j2.properties",
+        *(f"squall/{room}/py.typed" for room in ROOMS if room != "benchmarks"),
+    ],
+)
+def test_a_file_that_no_import_would_miss_is_in_the_wheel(name: str, wheel: zipfile.ZipFile) -> None:
+    assert name in wheel.namelist()
+
+
+def test_nothing_but_squall_lands_in_site_packages(wheel: zipfile.ZipFile) -> None:
+    tops = {name.split("/")[0] for name in packaged(wheel)}
+    assert tops == {"squall"}
+
+
+def test_squall_is_a_namespace_so_that_the_rooms_alone_make_it(wheel: zipfile.ZipFile) -> None:
+    assert "squall/__init__.py" not in wheel.namelist()
+
+
+def test_both_commands_are_installed(wheel: zipfile.ZipFile) -> None:
+    (entry_points,) = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
+    text = wheel.read(entry_points).decode()
+    assert "squall = squall.harness.cli:main" in text
+    assert "squall-node = squall.nodes.server.main:main" in text
