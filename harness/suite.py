@@ -23,7 +23,7 @@ prints the JSON Schema for editors.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,11 +31,24 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squall.harness.errors import UsageError
-from squall.harness.yaml_source import YamlSource, load_yaml, suggestion
+from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.durations import Duration
-from squall.nemesis.options import NemesisEntry
+from squall.nemesis.options import NemesisEntry, Sequence, Timed
+from squall.nemesis.selector import topic_partition_in
+from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
 from squall.workloads.log import LogOptions
+
+# The least that makes a configuration whole, so that a scenario's own keys can be checked before there are hosts.
+COMBINED_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "log.dirs": "/data",
+}
 
 VerdictName = Literal["valid", "invalid", "unknown"]
 
@@ -237,8 +250,53 @@ def read_suite(source: YamlSource, path: Path) -> Suite:
     if isinstance(source.data, Mapping) and "scenarios" in source.data:
         file = source.validated(_SuiteFile)
         _refuse_twice(source, file.scenarios)
+        for index, one in enumerate(file.scenarios):
+            _refuse_what_cannot_be(source, ("scenarios", index), one)
         return Suite(file.suite or path.stem, path, file.scenarios)
-    return Suite(path.stem, path, (source.validated(Scenario),))
+    scenario = source.validated(Scenario)
+    _refuse_what_cannot_be(source, (), scenario)
+    return Suite(path.stem, path, (scenario,))
+
+
+def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
+    """Raise UsageError for configuration no node takes, and for targets that can never be met."""
+    config = scenario.cluster.config
+    for key in COMBINED_NODE.keys() & config.keys():
+        problem = "follows from the hosts and is set for each of them; leave it out"
+        raise source.error((*at, "cluster", "config", key), problem)
+    try:
+        NodeConfig.of(COMBINED_NODE | {key: text(value) for key, value in config.items()})
+    except ConfigError as wrong:
+        known = not wrong.problem.startswith("unknown")
+        problem = f"{shown(config.get(wrong.key))} {wrong.problem}" if known else wrong.problem
+        raise source.error((*at, "cluster", "config", wrong.key), problem) from None
+    for path, entry in _faults(scenario):
+        target = getattr(entry, "target", None)
+        pattern = topic_partition_in(target) if target is not None else None
+        if pattern is None:
+            continue
+        partitions = scenario.topics.get(pattern.topic)
+        if partitions is None:
+            problem = f"there is no topic {shown(pattern.topic)}{suggestion(pattern.topic, scenario.topics)}"
+        elif pattern.partition is not None and pattern.partition >= partitions:
+            problem = f"{pattern.topic} has topic-partitions 0 to {partitions - 1}, and no {pattern.partition}"
+        else:
+            continue
+        raise source.error((*at, *path, "target"), f"{shown(target)}: {problem}")
+
+
+def _faults(scenario: Scenario) -> Iterator[tuple[KeyPath, Timed]]:
+    """Every fault that is listed, with its place in the file; steps of sequences are spelt out."""
+    for index, entry in enumerate(scenario.nemesis):
+        if isinstance(entry, Sequence):
+            yield from ((("nemesis", index, "sequence", number), step) for number, step in enumerate(entry.steps))
+        else:
+            yield ("nemesis", index), entry
+
+
+def text(value: str | int | float | bool) -> str:
+    """A value as it stands in a properties file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_twice(source: YamlSource, scenarios: tuple[Scenario, ...]) -> None:

@@ -111,6 +111,15 @@ def parse_topic_partition(text: str) -> TopicPartitionPattern:
     raise ValueError("is not a topic-partition; write TOPIC/PARTITION or TOPIC/*")
 
 
+def topic_partition_in(text: str) -> TopicPartitionPattern | None:
+    """The topic-partition that a valid target is about, if it is about one."""
+    try:
+        selector = parse_selector(text)
+    except ValueError:
+        return parse_topic_partition(text)
+    return selector.pattern if isinstance(selector, LeaderOf | FollowersOf) else None
+
+
 def _pattern(topic: str, partition: str) -> TopicPartitionPattern:
     return TopicPartitionPattern(topic, None if partition == "*" else int(partition))
 

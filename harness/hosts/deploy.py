@@ -277,6 +277,7 @@ def find_wheel(kind: HostKind, version: str, cache: Path, *, run: Callable[..., 
     directory.mkdir(parents=True, exist_ok=True)
     argv = [
         *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
+        *("--retries", "1", "--timeout", "15"),
         *("--only-binary=:all:", "--implementation", "cp", "--abi", tag, "--python-version", tag[2:]),
         *(part for name in family for part in ("--platform", f"{name}_{kind.machine}")),
         *("--dest", str(directory), f"{CHECKSUM_PACKAGE}=={version}"),
