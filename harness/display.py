@@ -49,7 +49,7 @@ def load_line(elapsed: float, total: float, totals: LoadTotals, per_second: floa
     filled = round(share * BAR_WIDTH)
     line = Text(f"{'load':<7}", style="bold")
     line.append("━" * filled, style="green not bold")
-    line.append("━" * (BAR_WIDTH - filled), style="bright_black not bold")
+    line.append("─" * (BAR_WIDTH - filled), style="bright_black not bold")  # thin: told apart without colour, too
     line.append(f" {min(elapsed, total):.0f}/{total:.0f} s   ", style="not bold")
     sends = " · ".join(
         [

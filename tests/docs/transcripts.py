@@ -1,0 +1,92 @@
+"""Transcripts in Markdown: what a page says to type and what it says will come back, made checkable.
+
+A fenced block marked `console` holds commands after `$ ` and, below each, what it prints:
+
+    ```console
+    $ squall plan suites/quickstart.yaml --seed 4711
+    seed       4711
+    …
+    fault         5.0 s  isolate      leader of events/*  for 10s
+    …
+    ```
+
+A line that is only `…` stands for any number of lines, `…` within a line for the rest of it. Numbers, times and
+hashes stand for any others and blanks for any blanks, because they differ from run to run; words do not.
+Words after `console` say what a block needs: nothing (`quick`), `spark`, `lab`, `full`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FENCE = re.compile(r"^```(\w*) ?([\w ]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+VARYING = re.compile(r"(…|\b[0-9a-f]{16,}\b|\d[\d:.,+T-]*(?:[ \u2009\u202f]\d{3}\b)*|\s+)")
+NUMBER = r"\d[\d:.,+T-]*(?:[ \u2009\u202f]\d{3}\b)*"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: its language, the words after it, its text, and the line it begins on."""
+
+    page: str
+    line: int
+    language: str
+    needs: tuple[str, ...]
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a transcript and what is shown below it."""
+
+    text: str
+    shown: tuple[str, ...]
+
+
+def blocks_of(path: Path, language: str) -> Iterator[Block]:
+    """The fenced blocks in a language, in order."""
+    page = path.read_text(encoding="utf-8")
+    for match in FENCE.finditer(page):
+        if match[1] == language:
+            line = page.count("\n", 0, match.start()) + 1
+            yield Block(path.name, line, match[1], tuple(match[2].split()), match[3])
+
+
+def commands_of(block: Block) -> Iterator[Command]:
+    """The commands of a `console` block, each with the output shown for it."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield Command(command, tuple(shown.rstrip().splitlines()))
+
+
+def pattern_of(shown: tuple[str, ...]) -> str:
+    """A regular expression for outputs that a shown one stands for."""
+    lines = []
+    for line in shown:
+        if line == "…":
+            lines.append(r"(?:[^\n]*\n)*?")
+        else:
+            lines.append("".join(_piece(piece) for piece in VARYING.split(line)) + r"[^\S\n]*\n")
+    return "".join(lines)
+
+
+def _piece(piece: str) -> str:
+    if piece == "…":
+        return r"[^\n]*"
+    if re.fullmatch(r"[0-9a-f]{16,}", piece):
+        return r"[0-9a-f]{16,}"
+    if re.fullmatch(NUMBER, piece):
+        return NUMBER
+    return r"[^\S\n]+" if piece.isspace() else re.escape(piece)
+
+
+def is_shown_by(output: str, shown: tuple[str, ...]) -> bool:
+    """Whether an output is what a page shows of it."""
+    return re.fullmatch(pattern_of(shown), output.strip("\n") + "\n") is not None
