@@ -93,16 +93,18 @@ def run(
     in_process: InProcessOption = False,
 ) -> int:
     """Run a suite: hosts up, nodes deployed, load under faults, healed, read back, judged."""
-    from squall.harness.campaign import Campaign
-    from squall.harness.inventory import load_inventory
+    from squall.harness.inventory import load_inventory, refuse_two_places
     from squall.harness.plan import choose_seed
-    from squall.harness.run import refuse_two_places
     from squall.harness.suite import load_suite
 
     refuse_two_places(inventory, lab)
+    chosen = load_suite(suite).only(only)
+    hosts = load_inventory(inventory) if inventory is not None else None
+    from squall.harness.campaign import Campaign  # takes a second; what is wrong with a file is told before
+
     campaign = Campaign(
-        load_suite(suite).only(only),
-        inventory=load_inventory(inventory) if inventory is not None else None,
+        chosen,
+        inventory=hosts,
         inventory_path=inventory,
         lab=lab,
         seed=choose_seed(seed),

@@ -201,6 +201,14 @@ def load_inventory(path: Path | str) -> Inventory:
     return read_inventory(dataclasses.replace(source, naming=from_hosts_on))
 
 
+def refuse_two_places(inventory: Path | None, lab_name: str | None) -> None:
+    """Raise UsageError if both an inventory and a lab were named."""
+    if inventory is not None and lab_name is not None:
+        raise UsageError(
+            f"--inventory {inventory} and --lab {lab_name} name two different places", remedy="leave one of them out"
+        )
+
+
 def from_hosts_on(path: KeyPath) -> str:
     """`hosts.b2.ansible_port` says enough; the groups above it need not be spelt out."""
     if "hosts" in path[:-1]:

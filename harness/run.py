@@ -11,6 +11,8 @@ Judging is not done here: a run leaves a directory that `squall check` reads, no
       nodes/HOST/         logs and configuration of every node
       worker-N.log        what the load workers had to say
 
+The load is made on the inventory's client hosts; without any, by workers on this machine.
+
 What can go wrong. Trouble outside the system under test (a host that went away, a cluster that never came up, an
 interrupted run) is written into the manifest and makes the verdict unknown; the history up to there is kept.
 Ctrl-C and SIGTERM cancel the run: the nemesis heals, workers flush, and everything ends in order. After a
@@ -39,15 +41,18 @@ from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create
 from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
+from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
-from squall.harness.inventory import Inventory, load_inventory
+from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.plan import RunPlan
+from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
 from squall.nemesis.runner import NemesisRunner
+from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
 from squall.results.segments import EventWriter
 from squall.workloads.clients.client import Topic
@@ -113,14 +118,6 @@ def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts
     return Hosts(standing.inventory(), standing.network, standing, standing=True)
 
 
-def refuse_two_places(inventory: Path | None, lab_name: str | None) -> None:
-    """Raise UsageError if both an inventory and a lab were named."""
-    if inventory is not None and lab_name is not None:
-        raise UsageError(
-            f"--inventory {inventory} and --lab {lab_name} name two different places", remedy="leave one of them out"
-        )
-
-
 @contextlib.asynccontextmanager
 async def hosts_of(
     plan: RunPlan, inventory: Inventory | None, display: Display, lab_name: str | None = None
@@ -134,12 +131,14 @@ async def hosts_of(
     cluster = plan.scenario.cluster
     shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
     standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
-    if standing is not None and (lab_name or _shape_of(standing) == (shape.controllers, shape.brokers)):
+    if standing is not None and (lab_name or _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)):
         display.stage("lab", f"{standing.name}, {len(standing.hosts)} hosts, already up", _names(standing))
         yield Hosts(standing.inventory(), standing.network, standing, standing=True)
         return
     name = f"run-{plan.run_id[:8]}"
-    lab = await asyncio.to_thread(lambda: lab_up(shape.controllers, shape.brokers, name=name, owner=os.getpid()))
+    lab = await asyncio.to_thread(
+        lambda: lab_up(shape.controllers, shape.brokers, shape.clients, name=name, owner=os.getpid())
+    )
     try:
         display.stage("lab", f"{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s", _names(lab))
         yield Hosts(lab.inventory(), lab.network, lab)
@@ -147,16 +146,17 @@ async def hosts_of(
         await asyncio.shield(asyncio.to_thread(lab_down, name))
 
 
-def _shape_of(lab: Lab) -> tuple[int, int]:
+def _shape_of(lab: Lab) -> tuple[int, int, int]:
     inventory = lab.inventory()
-    return len(inventory.controllers), len(inventory.brokers)
+    return len(inventory.controllers), len(inventory.brokers), len(inventory.clients)
 
 
 def _names(lab: Lab) -> str:
     inventory = lab.inventory()
     controllers = " ".join(host.name for host in inventory.controllers)
     brokers = " ".join(host.name for host in inventory.brokers)
-    return f"controllers {controllers} · brokers {brokers}"
+    clients = " ".join(host.name for host in inventory.clients)
+    return f"controllers {controllers} · brokers {brokers}" + (f" · clients {clients}" if clients else "")
 
 
 class ScenarioRun:
@@ -173,6 +173,7 @@ class ScenarioRun:
         self.started = datetime.now(UTC)
         self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.topics)
         self.workers: LoadWorkers | None = None
+        self.clients: list[ClientHost] = []
         self.fault_log: FaultLog | None = None
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
@@ -209,6 +210,7 @@ class ScenarioRun:
         began = time.monotonic()
         settings = ClusterSettings(self.plan.run_id, self.scenario.cluster.config, self.scenario.cluster.mutants)
         self._refuse_too_few_brokers()
+        self._refuse_strange_hosts()
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {name: one.bundle.name for name, one in self.testbed.deployed.items()}
@@ -217,6 +219,8 @@ class ScenarioRun:
             f"node {bundle.name[:14]}… ({len(bundle.archive) / 1024:.0f} kB)",
             f"{len(self.testbed.plans)} hosts in {time.monotonic() - began:.1f} s",
         )
+        remotes = [self.testbed.remotes[host.name] for host in self.hosts.inventory.clients]
+        self.clients = await asyncio.to_thread(deploy_clients, remotes)
         began = time.monotonic()
         await self.testbed.start()
         await self._await_cluster(began)
@@ -233,6 +237,18 @@ class ScenarioRun:
                     f"{self.plan.suite}: cluster.topics.{name}.replication_factor: {topic.replication_factor} replicas"
                     f" need as many brokers; {self.hosts.inventory.source} has {brokers}",
                     remedy="add hosts to the group `brokers`, or lower replication_factor",
+                )
+
+    def _refuse_strange_hosts(self) -> None:
+        """Raise UsageError if a fault is aimed at a host by a name that no node has."""
+        inventory = self.hosts.inventory
+        known = {host.name for host in (*inventory.controllers, *inventory.brokers)}
+        for fault in self.plan.schedule.faults:
+            strangers = [name for name in named_hosts(getattr(fault.options, "target", None)) if name not in known]
+            if strangers:
+                raise UsageError(
+                    f"{self.plan.suite}: nemesis: {fault.options.fault}: target: no node is called"
+                    f" {', '.join(strangers)}; {inventory.source} has {', '.join(sorted(known))}"
                 )
 
     async def _await_cluster(self, began: float) -> None:
@@ -266,16 +282,15 @@ class ScenarioRun:
         )
 
     async def _load_under_faults(self) -> None:
-        self.workers = await start_local_workers(
-            self.plan.workers,
-            prefix=self.hosts.network.command_prefix(),
-            directory=self.directory,
-            run_id=self.plan.run_id,
-            workload=self.scenario.workload.model_dump(),
-            topics=self.scenario.topics,
-            bootstrap=self.testbed.bootstrap(),
-        )
+        self.workers = await self._start_workers()
         await self.workers.open()
+        if isinstance(self.workers, RemoteLoadWorkers):
+            uncertain = max(reading.error for reading in self.workers.first.values()) / 1e6
+            self.display.stage(
+                "load",
+                f"from {' '.join(dict.fromkeys(worker.host.name for worker in self.workers.workers))}",
+                f"{len(self.workers.pipes)} workers · their clocks are known to {uncertain:.2f} ms",
+            )
         self._watch()
         self.display.begin_load()
         began = await self.workers.load()
@@ -292,6 +307,28 @@ class ScenarioRun:
             self.display.end_load()
         if nemesis.done() and not nemesis.cancelled():
             nemesis.result()
+
+    async def _start_workers(self) -> LoadWorkers:
+        """On the client hosts, if there are any, else here."""
+        if self.clients:
+            return await start_remote_workers(
+                workers_on(len(self.clients), self.plan.workers, self.scenario.workload.producers),
+                hosts=self.clients,
+                directory=self.directory,
+                run_id=self.plan.run_id,
+                workload=self.scenario.workload.model_dump(),
+                topics=self.scenario.topics,
+                bootstrap=self.testbed.bootstrap(),
+            )
+        return await start_local_workers(
+            self.plan.workers,
+            prefix=self.hosts.network.command_prefix(),
+            directory=self.directory,
+            run_id=self.plan.run_id,
+            workload=self.scenario.workload.model_dump(),
+            topics=self.scenario.topics,
+            bootstrap=self.testbed.bootstrap(),
+        )
 
     async def _nemesis(self, began: int) -> None:
         """The faults in their time; each change is written and shown."""
@@ -362,6 +399,7 @@ class ScenarioRun:
             }
         if self.workers is not None:
             await self.workers.end()
+            self.facts.trouble += self.workers.trouble
         if self.testbed.agents:
             silent = await self.testbed.heal()
             if silent:
@@ -429,8 +467,27 @@ class ScenarioRun:
                     facts={"node id": str(plan.node_id), "bundle": facts.bundles.get(plan.host, "")},
                 )
                 for plan in self.testbed.plans.values()
-            ),
+            )
+            + self._client_facts(),
         ).save(self.directory)
+
+    def _client_facts(self) -> tuple[HostFacts, ...]:
+        """The client hosts, and what is known of their clocks."""
+        workers = self.workers if isinstance(self.workers, RemoteLoadWorkers) else None
+        return tuple(
+            HostFacts(
+                name=client.name,
+                address=client.remote.spec.address,
+                roles=("load",),
+                facts={
+                    "bundle": client.deployed.bundle.name,
+                    "clock": str(workers.clock(client.clock_id))
+                    if workers and client.clock_id in workers.first
+                    else "",
+                },
+            )
+            for client in self.clients
+        )
 
 
 def point_latest_at(directory: Path) -> None:

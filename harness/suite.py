@@ -96,6 +96,7 @@ class ClusterOptions(_Part):
 
     controllers: int = Field(default=3, ge=1, le=20, description="controllers of a local lab")
     brokers: int = Field(default=3, ge=1, le=50, description="brokers of a local lab")
+    clients: int = Field(default=0, ge=0, le=50, description="client hosts of a local lab, to make the load there")
     topics: Mapping[TopicName, TopicOptions] = Field(default_factory=lambda: {"events": TopicOptions()})
     config: Mapping[str, str | int | float | bool] = Field(
         default_factory=dict, description="Kafka configuration of every node, by Kafka's names"
@@ -267,8 +268,9 @@ def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) 
     try:
         NodeConfig.of(COMBINED_NODE | {key: text(value) for key, value in config.items()})
     except ConfigError as wrong:
-        known = not wrong.problem.startswith("unknown")
-        problem = f"{shown(config.get(wrong.key))} {wrong.problem}" if known else wrong.problem
+        value = config.get(wrong.key, wrong.value)
+        known = value is not None and not wrong.problem.startswith("unknown")
+        problem = f"{shown(value)} {wrong.problem}" if known else wrong.problem
         raise source.error((*at, "cluster", "config", wrong.key), problem) from None
     for path, entry in _faults(scenario):
         target = getattr(entry, "target", None)

@@ -120,6 +120,15 @@ def topic_partition_in(text: str) -> TopicPartitionPattern | None:
     return selector.pattern if isinstance(selector, LeaderOf | FollowersOf) else None
 
 
+def named_hosts(text: str | None) -> tuple[str, ...]:
+    """The hosts that a target lists by name; none if it says something else."""
+    try:
+        selector = parse_selector(text or "")
+    except ValueError:
+        return ()
+    return selector.hosts if isinstance(selector, Named) else ()
+
+
 def _pattern(topic: str, partition: str) -> TopicPartitionPattern:
     return TopicPartitionPattern(topic, None if partition == "*" else int(partition))
 
