@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from squall.nemesis.evidence import in_words
 from squall.nemesis.runner import NemesisEvent
 from squall.results.segments import EventWriter, FaultWindow
 
@@ -64,6 +65,8 @@ def changed(window: FaultWindow, event: NemesisEvent) -> FaultWindow:
             "healed": record.healed_at_ns,
             "took": record.proven,
             "undone": record.healed if record.injected_at_ns is not None else None,
+            "before": in_words(record.evidence_before),
+            "after": in_words(record.evidence_after),
         }
         if record.injected_at_ns is None or not record.healed:
             changes["trouble"] = record.detail

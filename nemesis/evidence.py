@@ -49,6 +49,28 @@ class FaultRecord:
         return cls(**{**data, "targets": tuple(data["targets"])})
 
 
+def in_words(facts: Facts) -> str:
+    """An observation in a few words, for a report: who heard whom, processes and pids, clock offsets."""
+    if "heard" in facts:
+        return _heard_in_words(facts["heard"])
+    if "clocks" in facts:
+        return ", ".join(f"{host} {clock['offset_s']:+.1f} s" for host, clock in sorted(facts["clocks"].items()))
+    processes = facts.get("processes", facts)
+    return ", ".join(
+        f"{host} {process['state']}" + (f" (pid {process['pid']})" if process.get("pid") else "")
+        for host, process in sorted(processes.items())
+        if isinstance(process, dict) and "state" in process
+    )
+
+
+def _heard_in_words(heard: Mapping[str, Sequence[str]]) -> str:
+    """All hear all, or who is deaf to whom."""
+    everyone = sorted(heard)
+    deaf = {name: [other for other in everyone if other != name and other not in heard[name]] for name in everyone}
+    lines = [f"{name} deaf to {' '.join(others)}" for name, others in deaf.items() if others]
+    return "; ".join(lines) or f"all {len(everyone)} nodes hear each other"
+
+
 async def all_of(calls: Iterable[Awaitable[Any]]) -> list[Any]:
     """All results; every call is awaited to its end before the first failure is raised."""
     results = await asyncio.gather(*calls, return_exceptions=True)
