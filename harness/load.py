@@ -2,8 +2,7 @@
 
 A worker (`worker.py`) is a process that speaks JSON lines on stdin and stdout, so it makes no difference
 whether the pipe ends in a local process inside the lab's network or in an SSH channel to a client host. What
-is common to both is `WorkerPipe`; local processes are started here, remote ones by whoever has the
-connection.
+is common to both is `WorkerPipe`; local processes are started here, those on client hosts in `remote_load.py`.
 
 `LoadTotals` adds the workers' progress reports up for the screen. The history does not depend on any of it.
 """
@@ -119,11 +118,13 @@ class LoadWorkers:
         self.latest: list[dict[str, Any]] = [{} for _ in pipes]
         self.recent: list[int] = []
         self.readers: list[asyncio.Task[None]] = []
+        self.trouble: list[str] = []
+        """What went wrong without ending the load: reasons why the history may not be whole."""
         self.failure: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     async def open(self) -> list[dict[str, Any]]:
         """Connect all clients; what each worker says about itself."""
-        self.readers = [asyncio.create_task(self._listen(index)) for index in range(len(self.pipes))]
+        self._start_listening()
         for pipe, spec in zip(self.pipes, self.specs, strict=True):
             await self._tell(pipe, "open", spec=spec.to_json())
         return await self._answers("ready", OPEN_SECONDS)
@@ -133,7 +134,7 @@ class LoadWorkers:
         for pipe in self.pipes:
             await self._tell(pipe, "load")
         answers = await self._answers("loading", OPEN_SECONDS)
-        return min(int(answer["now"]) for answer in answers)
+        return min(int(answer["now"]) + spec.clock_offset for answer, spec in zip(answers, self.specs, strict=True))
 
     async def stop(self) -> None:
         for pipe in self.pipes:
@@ -172,9 +173,17 @@ class LoadWorkers:
         totals.latencies_us = self.recent[-4000:]
         return totals
 
+    def _start_listening(self) -> None:
+        if not self.readers:
+            self.readers = [asyncio.create_task(self._listen(index)) for index in range(len(self.pipes))]
+
     async def _listen(self, index: int) -> None:
         while line := await self.pipes[index].read():
-            report = json.loads(line)
+            try:
+                report = json.loads(line)
+            except ValueError:
+                self._fail(f"load worker {index} said something that is no report: {line[:80]!r}")
+                return
             if "counts" in report:
                 self.latest[index] = report
                 self.recent = [*self.recent, *report.get("latencies_us", [])][-4000:]

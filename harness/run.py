@@ -285,7 +285,7 @@ class ScenarioRun:
         self.workers = await self._start_workers()
         await self.workers.open()
         if isinstance(self.workers, RemoteLoadWorkers):
-            uncertain = max(reading.error for reading in self.workers.first.values()) / 1e6
+            uncertain = max(reading.error for reading in self.workers.known_clocks().values()) / 1e6
             self.display.stage(
                 "load",
                 f"from {' '.join(dict.fromkeys(worker.host.name for worker in self.workers.workers))}",
@@ -473,7 +473,7 @@ class ScenarioRun:
 
     def _client_facts(self) -> tuple[HostFacts, ...]:
         """The client hosts, and what is known of their clocks."""
-        workers = self.workers if isinstance(self.workers, RemoteLoadWorkers) else None
+        clocks = self.workers.known_clocks() if isinstance(self.workers, RemoteLoadWorkers) else {}
         return tuple(
             HostFacts(
                 name=client.name,
@@ -481,9 +481,7 @@ class ScenarioRun:
                 roles=("load",),
                 facts={
                     "bundle": client.deployed.bundle.name,
-                    "clock": str(workers.clock(client.clock_id))
-                    if workers and client.clock_id in workers.first
-                    else "",
+                    "clock": str(clocks.get(client.clock_id, "")),
                 },
             )
             for client in self.clients

@@ -102,7 +102,10 @@ class Testbed:
 
         With `faults` they also need what faults are made with.
         """
-        self.deployed = await asyncio.to_thread(deploy_all, self.remotes.values(), system)
+        nodes = {host.name for host in (*self.inventory.controllers, *self.inventory.brokers)}
+        self.deployed = await asyncio.to_thread(
+            deploy_all, [remote for name, remote in self.remotes.items() if name in nodes], system
+        )
         places = {name: deployed.place for name, deployed in self.deployed.items()}
         self.plans = system.configure(self.inventory, places, settings)
         remotes = [self.remotes[name] for name in self.plans]

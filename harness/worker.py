@@ -4,19 +4,26 @@
 
 It speaks JSON lines with the control process, commands in on stdin, reports out on stdout:
 
-    {"do": "open", "spec": {…WorkerSpec…}}   → {"report": "ready", …}        clients are connected {"do":
-    "load"}                           → {"report": "loading", "now": …}; {"report": "progress", …} twice a
-    second {"do": "stop"}                           → {"report": "stopped", …}       no new operations, open
-    ones drained {"do": "final"}                          → {"report": "final", "reads": […], …} {"do":
-    "close"}                          → {"report": "closed", …}        and the process ends trouble at any
-    point                     → {"report": "failed", "error": …}
+    {"do": "clock"}     {"report": "clock", "now": …}           what our clock shows; before open, and after final
+    {"do": "open", "spec": {…WorkerSpec…}}
+                        {"report": "ready", …}                  clients are connected
+    {"do": "load"}      {"report": "loading", "now": …}         then {"report": "progress", …} twice a second
+    {"do": "stop"}      {"report": "stopped", …}                no new operations, open ones drained
+    {"do": "final"}     {"report": "final", "reads": […], …}
+    {"do": "close"}     {"report": "closed", …}                 and the process ends
+    {"do": "beat"}      nothing                                 a sign of life, see below
+    trouble             {"report": "failed", "error": …}        at any point
 
 A worker survives nothing: when stdin ends (the control process is gone, by whatever death) or on SIGTERM it
-stops, flushes its segment and ends. What it had recorded stays readable (HX-03).
+stops, flushes its segment and ends. What it had recorded stays readable (HX-03). A link that was cut does not end
+stdin; so a worker that was started with `--silence SECONDS` also ends when it has heard nothing for that long.
+
+It imports nothing heavy (no numpy, no pyarrow): its imports are what has to be carried to a client host.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -222,27 +229,30 @@ def report_on_stdout(kind: str, **fields: Any) -> None:
         sys.stdout.flush()
 
 
-async def commands(ended: asyncio.Event) -> asyncio.Queue[dict[str, Any]]:
-    """Commands from stdin as they come; `ended` is set when stdin ends."""
+async def commands(ended: asyncio.Event, silence: float | None) -> asyncio.Queue[dict[str, Any]]:
+    """Commands from stdin as they come; `ended` is set when it ends, or says nothing for `silence` seconds."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
 
     async def pump() -> None:
-        while line := await reader.readline():
-            queue.put_nowait(json.loads(line))
+        with contextlib.suppress(TimeoutError):
+            while line := await asyncio.wait_for(reader.readline(), silence):
+                asked = json.loads(line)
+                if asked["do"] != "beat":
+                    queue.put_nowait(asked)
         ended.set()
 
     queue.pump = asyncio.create_task(pump())  # type: ignore[attr-defined]  # kept from being collected
     return queue
 
 
-async def serve(report: Callable[..., None] = report_on_stdout) -> int:
+async def serve(report: Callable[..., None] = report_on_stdout, silence: float | None = None) -> int:
     """Carry out commands until told to close, or until nobody is there to tell."""
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    queue = await commands(ended)
+    queue = await commands(ended, silence)
     worker: LoadWorker | None = None
     progress: asyncio.Task[None] | None = None
     gone = asyncio.create_task(ended.wait())
@@ -254,6 +264,9 @@ async def serve(report: Callable[..., None] = report_on_stdout) -> int:
                 command.cancel()
                 break
             asked = command.result()
+            if asked["do"] == "clock":
+                report("clock", now=time.monotonic_ns())
+                continue
             if asked["do"] == "open":
                 spec = WorkerSpec.from_json(asked["spec"])
                 worker = LoadWorker(spec, ConfluentKit(tuple(spec.bootstrap)), report)
@@ -291,8 +304,11 @@ async def _interruptible(work: Any, gone: asyncio.Task[Any]) -> None:
 
 
 def main() -> None:
-    status = asyncio.run(serve())
-    sys.stdout.flush()
+    parser = argparse.ArgumentParser(prog="python -m squall.harness.worker", description="One load worker.")
+    parser.add_argument("--silence", type=float, help="end after so many seconds without a word on stdin")
+    status = asyncio.run(serve(silence=parser.parse_args().silence))
+    with contextlib.suppress(OSError):  # nobody listens any more
+        sys.stdout.flush()
     os._exit(status)  # client libraries may hold threads that wait for brokers; all is on disk by now
 
 

@@ -20,6 +20,7 @@ header of each says how far its clock is from the control process's, and how unc
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,6 +250,28 @@ def complete_lines(path: Path) -> tuple[list[bytes], int]:
         raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
     whole, newline, torn = content.rpartition(b"\n")
     return (whole.split(b"\n") if newline else []), int(bool(torn))
+
+
+def adopt_segment(source: Path, target: Path, clock_offset: int, clock_error: int) -> None:
+    """Put a segment that was fetched from another machine into its place, whole or not at all.
+
+    How far its clock was off is known better at the end than when the header was written, so the header is made
+    anew. A header that is torn or missing is left for the reader to tell of.
+    """
+    draft = target.with_suffix(".new")
+    with source.open("rb") as fetched, draft.open("wb") as adopted:
+        first = fetched.readline()
+        try:
+            header = _HEADER.decode(first)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            adopted.write(first)
+        else:
+            header = msgspec.structs.replace(header, clock_offset=clock_offset, clock_error=clock_error)
+            adopted.write(msgspec.json.encode(header) + b"\n")
+        shutil.copyfileobj(fetched, adopted)
+        adopted.flush()
+        os.fsync(adopted.fileno())
+    draft.replace(target)
 
 
 Row = InvocationRow | CompletionRow

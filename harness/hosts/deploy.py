@@ -230,14 +230,13 @@ class Bundler:
     def _make(self, kind: HostKind) -> Bundle:
         files: dict[str, bytes] = {}
         for name, source in self._packages.items():
-            _take(files, source, f"lib/{name}", compiled=kind.python == sys.version_info[:2])
-        _take(files, self._agent, "agent", compiled=False)
+            add_directory(files, source, f"lib/{name}", compiled=kind.python == sys.version_info[:2])
+        add_directory(files, self._agent, "agent", compiled=False)
         shim = compiled_shim(self._agent / "clockshim.c") if kind == HostKind.here() else None
         if shim is not None:
             files["agent/clockshim.so"] = shim
         checksums = self._add_checksums(files, kind)
-        name = f"bundle-{_content_hash(files)[:16]}"
-        return Bundle(name, _archive(files), kind, checksums)
+        return bundle_of("bundle", files, kind, checksums)
 
     def _add_checksums(self, files: dict[str, bytes], kind: HostKind) -> str:
         """Put crc32c for `kind` into the bundle; what it is, or why it is not there."""
@@ -246,18 +245,12 @@ class Bundler:
         except importlib.metadata.PackageNotFoundError:
             return "pure Python: crc32c is not installed on the control node"
         if kind == HostKind.here():
-            for part in importlib.metadata.files(CHECKSUM_PACKAGE) or ():
-                if ".." not in part.parts and not any(name in NOT_SHIPPED for name in part.parts):
-                    files[f"lib/{part.as_posix()}"] = Path(str(part.locate())).read_bytes()
+            add_installed(files, CHECKSUM_PACKAGE)
             return f"crc32c {version}"
         try:
-            wheel = find_wheel(kind, version, self._cache)
+            add_wheel(files, find_wheel(kind, version, self._cache))
         except WheelMissing as missing:
             return f"pure Python: {missing}"
-        with zipfile.ZipFile(wheel) as content:
-            for name in content.namelist():
-                if not name.endswith("/"):
-                    files[f"lib/{name}"] = content.read(name)
         return f"crc32c {version}"
 
 
@@ -265,12 +258,19 @@ class WheelMissing(Exception):
     """There is no wheel for that kind of host, or no way to get it."""
 
 
-def find_wheel(kind: HostKind, version: str, cache: Path, *, run: Callable[..., object] = subprocess.run) -> Path:
-    """The crc32c wheel for `kind`, from the cache or by pip. Raises WheelMissing."""
+def find_wheel(
+    kind: HostKind,
+    version: str,
+    cache: Path,
+    *,
+    package: str = CHECKSUM_PACKAGE,
+    run: Callable[..., object] = subprocess.run,
+) -> Path:
+    """A package's wheel for `kind`, from the cache or by pip. Raises WheelMissing."""
     if kind.implementation != "cpython":
         raise WheelMissing(f"there are no wheels for {kind.implementation}")
     tag = f"cp{kind.python[0]}{kind.python[1]}"
-    directory = cache / f"{CHECKSUM_PACKAGE}-{version}-{tag}-{kind.machine}-{kind.libc}"
+    directory = cache / f"{package}-{version}-{tag}-{kind.machine}-{kind.libc}"
     for wheel in sorted(directory.glob("*.whl")):
         return wheel
     family = ("manylinux_2_17", "manylinux2014", "manylinux_2_28") if kind.libc == "glibc" else ("musllinux_1_2",)
@@ -280,15 +280,15 @@ def find_wheel(kind: HostKind, version: str, cache: Path, *, run: Callable[..., 
         *("--retries", "1", "--timeout", "15"),
         *("--only-binary=:all:", "--implementation", "cp", "--abi", tag, "--python-version", tag[2:]),
         *(part for name in family for part in ("--platform", f"{name}_{kind.machine}")),
-        *("--dest", str(directory), f"{CHECKSUM_PACKAGE}=={version}"),
+        *("--dest", str(directory), f"{package}=={version}"),
     ]
     try:
         run(argv, check=True, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
     except (OSError, subprocess.SubprocessError):
-        raise WheelMissing(f"no crc32c wheel for {kind} could be downloaded") from None
+        raise WheelMissing(f"no {package} wheel for {kind} could be downloaded") from None
     for wheel in sorted(directory.glob("*.whl")):
         return wheel
-    raise WheelMissing(f"no crc32c wheel for {kind} could be downloaded")
+    raise WheelMissing(f"no {package} wheel for {kind} could be downloaded")
 
 
 def default_cache() -> Path:
@@ -309,15 +309,38 @@ def compiled_shim(source: Path) -> bytes | None:
         return target.read_bytes() if done.returncode == 0 else None
 
 
-def _take(files: dict[str, bytes], source: Path, target: str, *, compiled: bool) -> None:
-    """Add a directory's files, and beside each module its byte code, so that six hosts need not all compile it."""
+def bundle_of(label: str, files: Mapping[str, bytes], kind: HostKind, checksums: str) -> Bundle:
+    """A bundle of these files, named by their content."""
+    return Bundle(f"{label}-{_content_hash(files)[:16]}", _archive(files), kind, checksums)
+
+
+def add_directory(files: dict[str, bytes], source: Path, target: str, *, compiled: bool) -> None:
+    """Add a directory's files."""
     for path in _files(source):
-        relative = path.relative_to(source).as_posix()
-        files[f"{target}/{relative}"] = path.read_bytes()
-        if compiled and path.suffix == ".py":
-            name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
-            where = f"{target}/{Path(relative).parent.as_posix()}/__pycache__/{name}".replace("/./", "/")
-            files[where] = _byte_code(path, f"{target}/{relative}")
+        add_file(files, path, f"{target}/{path.relative_to(source).as_posix()}", compiled=compiled)
+
+
+def add_file(files: dict[str, bytes], path: Path, target: str, *, compiled: bool) -> None:
+    """Add a file, and beside a module its byte code, so that six hosts need not all compile it."""
+    files[target] = path.read_bytes()
+    if compiled and path.suffix == ".py":
+        directory, _, _ = target.rpartition("/")
+        files[f"{directory}/__pycache__/{path.stem}.{sys.implementation.cache_tag}.pyc"] = _byte_code(path, target)
+
+
+def add_installed(files: dict[str, bytes], package: str) -> None:
+    """Add a package as this interpreter has it; it fits hosts of the same kind."""
+    for part in importlib.metadata.files(package) or ():
+        if ".." not in part.parts and not any(name in NOT_SHIPPED for name in part.parts):
+            files[f"lib/{part.as_posix()}"] = Path(str(part.locate())).read_bytes()
+
+
+def add_wheel(files: dict[str, bytes], wheel: Path) -> None:
+    """Add what a wheel holds."""
+    with zipfile.ZipFile(wheel) as content:
+        for name in content.namelist():
+            if not name.endswith("/"):
+                files[f"lib/{name}"] = content.read(name)
 
 
 def _files(source: Path) -> Iterable[Path]:

@@ -370,6 +370,11 @@ class LineChannel:
                 raise ConnectionLost(self._spec, f"the session ended{self._last_words()}")
             self._buffer += data
 
+    def end_input(self) -> None:
+        """Let the program see the end of its standard input; it may go on talking."""
+        with contextlib.suppress(OSError, EOFError):
+            self._channel.shutdown_write()
+
     def close(self) -> None:
         self._channel.close()
 

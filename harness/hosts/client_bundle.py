@@ -1,0 +1,124 @@
+"""What a client host needs to make load: the load worker and the libraries it imports, as one bundle.
+
+    client-5d0c3b1f9a8e7766/
+      lib/squall/harness/worker.py …     only what the worker imports, so that nothing else has to fit the host
+      lib/confluent_kafka/ …             the Kafka client with librdkafka inside, msgspec, pydantic
+
+Bundles of nodes (`deploy.py`) go the same way and are named the same way, by the hash of their content. A host that
+runs the same kind of interpreter as the control node gets the control node's own libraries. For others, libraries
+in plain Python are taken from here as well, and pip downloads wheels of the compiled ones, once, into a cache;
+without them there can be no load from that host, and it says so before the run begins.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall.harness.hosts.deploy import (
+    BASE,
+    Bundle,
+    Deployed,
+    HostKind,
+    WheelMissing,
+    add_directory,
+    add_file,
+    add_installed,
+    add_wheel,
+    bundle_of,
+    default_cache,
+    deploy,
+    find_wheel,
+    probe,
+)
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.hosts.ssh_access import SshError
+from squall.harness.hosts.system import room
+
+WORKER_MODULES = (
+    "harness/__init__.py",
+    "harness/interpreter.py",
+    "harness/recording.py",
+    "harness/worker.py",
+    "results/__init__.py",
+    "results/segments.py",
+)
+WORKER_PACKAGES = ("workloads",)
+LIBRARIES = (
+    "confluent-kafka",
+    "msgspec",
+    "pydantic",
+    "pydantic-core",
+    "annotated-types",
+    "typing-extensions",
+    "typing-inspection",
+)
+
+
+@dataclass(frozen=True)
+class ClientHost:
+    """A host that is ready to run load workers. `clock_id` tells its clock from the control node's, which is 0."""
+
+    remote: Remote
+    deployed: Deployed
+    clock_id: int
+
+    @property
+    def name(self) -> str:
+        return self.remote.name
+
+    def directory(self, run_id: str, worker: int) -> str:
+        """Where a worker of the run works on the host; not among the nodes' files, which may be root's."""
+        return f"{self.deployed.place.home}/{BASE}/load/{run_id}-{worker}"
+
+
+def deploy_clients(remotes: Iterable[Remote], *, cache: Path | None = None) -> list[ClientHost]:
+    """Make client hosts ready. Raises one UsageError for all that went wrong."""
+    listed = list(remotes)
+    found = on_all(listed, probe)
+    bundles: dict[HostKind, Bundle | WheelMissing] = {}
+    for kind in {one.kind for one in found.values()}:
+        try:
+            bundles[kind] = client_bundle(kind, cache or default_cache())
+        except WheelMissing as missing:
+            bundles[kind] = missing
+
+    def one(remote: Remote) -> Deployed:
+        bundle = bundles[found[remote.name].kind]
+        if isinstance(bundle, WheelMissing):
+            raise SshError(
+                remote.spec,
+                f"it cannot make load: {bundle}",
+                remedy=f"set `python:` to a {HostKind.here()} as on the control node, or empty the group `clients`:"
+                " the control node then makes the load",
+            )
+        return deploy(remote, found[remote.name], bundle)
+
+    deployed = on_all(listed, one)
+    return [ClientHost(remote, deployed[remote.name], number) for number, remote in enumerate(listed, 1)]
+
+
+def client_bundle(kind: HostKind, cache: Path) -> Bundle:
+    """The bundle for client hosts of this kind. Raises WheelMissing."""
+    files: dict[str, bytes] = {}
+    compiled = kind.python == sys.version_info[:2]
+    for module in WORKER_MODULES:
+        name, _, path = module.partition("/")
+        add_file(files, room(name) / path, f"lib/squall/{module}", compiled=compiled)
+    for package in WORKER_PACKAGES:
+        add_directory(files, room(package), f"lib/squall/{package}", compiled=compiled)
+    for library in LIBRARIES:
+        if kind == HostKind.here() or _is_plain_python(library):
+            add_installed(files, library)
+        else:
+            version = importlib.metadata.version(library)
+            add_wheel(files, find_wheel(kind, version, cache, package=library))
+    return bundle_of("client", files, kind, checksums="not needed")
+
+
+def _is_plain_python(library: str) -> bool:
+    """Whether a library is the same for every interpreter and machine."""
+    return "Root-Is-Purelib: true" in (importlib.metadata.distribution(library).read_text("WHEEL") or "")
