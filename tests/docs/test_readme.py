@@ -109,7 +109,9 @@ def test_the_tour_has_every_step_it_promises() -> None:
 
 def test_make_quickstart_is_the_run_of_the_tour() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"^quickstart:\n(?:\t.*\n)*\t@\.venv/bin/squall run suites/quickstart\.yaml$", makefile, re.MULTILINE)
+    assert re.search(
+        r"^quickstart:\n(?:\t.*\n)*\t@\.venv/bin/squall run suites/quickstart\.yaml$", makefile, re.MULTILINE
+    )
     assert re.search(r"^test:", makefile, re.MULTILINE)
 
 

@@ -1,0 +1,43 @@
+"""The guides' examples are code that runs: Python blocks of a page, one after the other, and its quick commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.test_readme import ROOT, assert_does_what_it_says, place
+from tests.docs.transcripts import Block, blocks_of
+
+__all__ = ["place"]
+
+GUIDES = tuple(ROOT / "docs" / name for name in ("simulation.md", "writing-a-workload.md", "writing-a-check.md"))
+
+
+@pytest.fixture
+def module() -> Iterator[ModuleType]:
+    """A module to run a page in: dataclasses look their own one up."""
+    made = ModuleType("page_of_the_guides")
+    sys.modules[made.__name__] = made
+    yield made
+    del sys.modules[made.__name__]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_the_python_of_a_guide_runs(page: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    blocks = list(blocks_of(page, "python"))
+    assert blocks, f"{page.name} has no example"
+    for block in blocks:
+        padding = "\n" * block.line  # so that a traceback names the line of the page
+        exec(compile(padding + block.text, str(page), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize(
+    "block", [one for page in GUIDES for one in blocks_of(page, "console")], ids=lambda one: one.name
+)
+def test_a_command_of_a_guide_does_what_it_says(block: Block, place: Path) -> None:
+    assert_does_what_it_says(block, place)
