@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import pytest
 
 from squall.nodes.node.channels import IN_FLIGHT_MAX, Connections, RequestChannel
@@ -88,6 +91,20 @@ def test_silence_lets_the_next_answer_pass(fixture: Fixture) -> None:
     spoken.respond(MetadataResponse())
     silent.respond_nothing()
     assert fixture.answers() == [(1, second)]
+
+
+def test_an_answered_request_lets_go_of_its_answer_without_the_collector(fixture: Fixture) -> None:
+    """Answers to fetches hold megabytes of records, and the shell lets the collector run seldom."""
+    fixture.open(1)
+    fixture.send(1)
+    response = MetadataResponse()
+    held = sys.getrefcount(response)
+    gc.disable()
+    try:
+        fixture.take().respond(response)
+        assert sys.getrefcount(response) == held
+    finally:
+        gc.enable()
 
 
 def test_a_full_channel_pauses_who_feeds_it_and_resumes_them_when_half_is_free(fixture: Fixture) -> None:
