@@ -154,11 +154,12 @@ def _final_read(operations: Operations, slots: Slots, where: Ints, log_start: in
         return FinalRead(log_start, end, -1, NONE, False, value, int(final.sum()))
     first = markers[np.argmin(operations.completed[markers])]
     marker = int(operations.offset[first])
+    doubt = int(operations.clock_error[first] + operations.clock_error.max())  # when it began, by any other's clock
     return FinalRead(
         start=log_start,
         end=end,
         marker_offset=marker,
-        marker_invoked=int(operations.invoked[first]),
+        marker_invoked=int(operations.invoked[first]) - doubt,
         complete=end >= marker,
         value=value,
         records=int(final.sum()),
