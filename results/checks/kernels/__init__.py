@@ -1,1 +1,1 @@
-"""Vectorised checks over Arrow tables. Imports numpy, numba and pyarrow, nothing else."""
+"""Vectorised checks over Arrow tables. Imports numpy and pyarrow, nothing else."""
