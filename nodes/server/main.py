@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
-import gc
 import os
 import signal
 import socket
@@ -29,6 +28,7 @@ from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
 from squall.nodes.server.disk import RealDisk
 from squall.nodes.server.log import say
+from squall.nodes.server.memory import tune_memory
 from squall.nodes.server.shell import Shell
 from squall.nodes.server.trace import FileTrace
 
@@ -159,7 +159,7 @@ async def _serve(
         now=monotonic_us(),
         mutants=mutants,
     )
-    _tune_collector()
+    tune_memory()
     shell = Shell(node, config.socket_request_max_bytes, idle=trace.flush if isinstance(trace, FileTrace) else None)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -169,13 +169,6 @@ async def _serve(
         say(f"node {config.node_id} listens on {endpoint.listener}://{endpoint.host}:{bound.getsockname()[1]}")
     await shell.run()
     say(f"node {config.node_id} has stopped cleanly")
-
-
-def _tune_collector() -> None:
-    """Requests make no cycles worth speaking of; collect seldom, and never walk what was there at the start."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 if __name__ == "__main__":

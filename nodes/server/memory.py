@@ -1,0 +1,42 @@
+"""The process's memory: the collector runs seldom, and megabytes that were freed are kept for the next frame.
+
+A busy broker takes and frees a buffer of a megabyte for every batch, several times. glibc gives such buffers back to
+the kernel as soon as they are free, by default, and the kernel clears every page when it hands it out again: a quarter
+of a broker's processor time under load (docs/performance.md). With the thresholds below the same pages serve frame
+after frame; what is kept in reserve is bounded by `KEPT`. Other C libraries, or a Python without ctypes, are left as
+they are.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+
+KEPT = 32 << 20
+"""Bytes kept at most; also the largest that glibc allows for `M_MMAP_THRESHOLD`."""
+GROWTH = 4 << 20
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+
+def tune_memory() -> None:
+    """To be called once the node's lasting objects are there."""
+    tune_collector()
+    keep_freed_buffers()
+
+
+def tune_collector() -> None:
+    """Requests make no cycles worth speaking of; collect seldom, and never walk what was there at the start."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def keep_freed_buffers() -> bool:
+    """Tell the allocator; whether it understood."""
+    try:
+        mallopt = importlib.import_module("ctypes").CDLL(None).mallopt
+    except (ImportError, OSError, AttributeError):
+        return False
+    settings = ((_M_MMAP_THRESHOLD, KEPT), (_M_TRIM_THRESHOLD, KEPT), (_M_TOP_PAD, GROWTH))
+    understood = [mallopt(option, value) == 1 for option, value in settings]
+    return all(understood)
