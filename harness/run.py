@@ -92,7 +92,7 @@ class Facts:
     final_read: str = ""
     completed: bool = False
     trouble: list[str] = field(default_factory=list)
-    bundles: dict[str, str] = field(default_factory=dict)
+    bundles: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: dict[str, object] = field(default_factory=dict)
 
 
@@ -213,7 +213,10 @@ class ScenarioRun:
         self._refuse_strange_hosts()
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
-        self.facts.bundles = {name: one.bundle.name for name, one in self.testbed.deployed.items()}
+        self.facts.bundles = {
+            name: {"bundle": one.bundle.name, "checksums": one.bundle.checksums}
+            for name, one in self.testbed.deployed.items()
+        }
         self.display.stage(
             "deploy",
             f"node {bundle.name[:14]}… ({len(bundle.archive) / 1024:.0f} kB)",
@@ -221,6 +224,9 @@ class ScenarioRun:
         )
         remotes = [self.testbed.remotes[host.name] for host in self.hosts.inventory.clients]
         self.clients = await asyncio.to_thread(deploy_clients, remotes)
+        for name, one in self.testbed.deployed.items():
+            if one.bundle.checksums.startswith("pure"):
+                self.display.say(f"{'':<11}{name} will be slow: checksums in {one.bundle.checksums}", style="yellow")
         began = time.monotonic()
         await self.testbed.start()
         await self._await_cluster(began)
@@ -464,7 +470,7 @@ class ScenarioRun:
                     name=plan.host,
                     address=plan.address,
                     roles=plan.roles,
-                    facts={"node id": str(plan.node_id), "bundle": facts.bundles.get(plan.host, "")},
+                    facts={"node id": str(plan.node_id), **facts.bundles.get(plan.host, {})},
                 )
                 for plan in self.testbed.plans.values()
             )

@@ -124,9 +124,7 @@ def parse_yaml(text: str, file: str) -> YamlSource:
     return YamlSource(file, data, lines)
 
 
-def _note_lines(
-    node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], file: str, above: frozenset[int]
-) -> None:
+def _note_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], file: str, above: frozenset[int]) -> None:
     if id(node) in above:
         raise UsageError(f"{file}:{node.start_mark.line + 1}: an anchor must not contain itself")
     above |= {id(node)}
@@ -226,9 +224,7 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
             if part in (name, field.alias):
                 found = True
                 yield field.annotation
-    containers = [
-        argument for argument in get_args(annotation) if isinstance(argument, type) or get_args(argument)
-    ]
+    containers = [argument for argument in get_args(annotation) if isinstance(argument, type) or get_args(argument)]
     if not found and containers and not any(True for _ in _direct_models(annotation)):
         yield from containers
     elif not found:
