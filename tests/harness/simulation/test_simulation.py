@@ -27,14 +27,14 @@ def explain(result: SimResult, name: str) -> str:
     return told(result, name, SimOptions())
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_healthy_nodes_survive_a_swarm_of_faults(seed: int) -> None:
     result = run("swarm", seed)
     assert result.verdict == "valid", explain(result, "swarm")
     assert result.counts["acknowledged"] > 1000
 
 
-@pytest.mark.parametrize("name", ["two-hop-failover", "leader-kill-lagging"])
+@pytest.mark.parametrize("name", ["two-hop-failover", pytest.param("leader-kill-lagging", marks=pytest.mark.full)])
 def test_healthy_twins_of_the_negative_controls_are_valid(name: str) -> None:
     result = run(name, 1)
     assert result.verdict == "valid", explain(result, name)
