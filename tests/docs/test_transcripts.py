@@ -16,6 +16,7 @@ from tests.docs.transcripts import blocks_of, commands_of, is_shown_by
         (("check  90 008 sends",), "check  412 sends\n"),
         (("trace  7f0f042d6fee4b8899fbc4ce71ee11ca",), "trace  00112233445566778899aabbccddeeff\n"),
         (("first", "…", "last"), "first\nsecond\nthird\nlast\n"),
+        (("1 500 op/s   p99 121 ms",), "985 op/s   p99 34 ms\n"),
         (("first", "…", "last"), "first\nlast\n"),
         (("healed 15 s …",), "healed 3.5 s and well\n"),
         (("", "a", ""), "\n\na\n"),

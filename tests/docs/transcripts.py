@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FENCE = re.compile(r"^```(\w*) ?([\w ]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-VARYING = re.compile(r"(…|\b[0-9a-f]{16,}\b|\d[\d:.,+T-]*(?:[ \u2009\u202f]\d{3}\b)*|\s+)")
-NUMBER = r"\d[\d:.,+T-]*(?:[ \u2009\u202f]\d{3}\b)*"
+VARYING = re.compile(r"(…|\b[0-9a-f]{16,}\b|(?<![A-Za-z0-9])\d{1,3}(?: \d{3}\b)+|\d[\d:.,+T-]*|\s+)")
+NUMBER = r"\d[\d:.,+T-]*(?: \d{3}\b)*"
 
 
 @dataclass(frozen=True)
