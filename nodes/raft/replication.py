@@ -180,6 +180,7 @@ class Fetcher:
     def __init__(self, core: Core, rng: Rng) -> None:
         self._core = core
         self._rng = rng
+        self._asked: int | None = None
 
     def run_follower(self, now: int, role: Follower) -> None:
         """Fetch; without answers a voter stands for election, an observer asks somebody else who leads."""
@@ -200,8 +201,11 @@ class Fetcher:
             self._fetch(now, role, self._any_voter())
 
     def _any_voter(self) -> int:
+        """Each in turn, so that a dead one is never asked twice in a row; where to begin is drawn."""
         others = self._core.config.other_voters
-        return others[self._rng.randrange(0, len(others))]
+        start = self._rng.randrange(0, len(others)) if self._asked is None else self._asked + 1
+        self._asked = start % len(others)
+        return others[self._asked]
 
     def _fetch(self, now: int, role: Follower | Unattached, voter: int) -> None:
         core = self._core
