@@ -98,6 +98,7 @@ class Recorder:
                 completion.high_watermark,
                 completion.log_start,
                 completion.node,
+                completion.idempotent,
             )
         )
 

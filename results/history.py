@@ -372,7 +372,10 @@ def _columns(
         "value": [one.value for one in begun],
         "offset": [one.offset for one in ended],
         "acks": [header.acks if one.acks is None else one.acks for one in begun],
-        "idempotent": [header.idempotent if one.idempotent is None else one.idempotent for one in begun],
+        "idempotent": [
+            next((said for said in (end.idempotent, start.idempotent) if said is not None), header.idempotent)
+            for start, end in zip(begun, ended, strict=True)
+        ],
         "session": [one.session for one in ended],
         "position": [one.position for one in ended],
         "leader_epoch": [one.leader_epoch for one in ended],

@@ -91,7 +91,9 @@ class InvocationRow(msgspec.Struct, frozen=True, tag="i", tag_field="row", array
 
 
 class CompletionRow(msgspec.Struct, frozen=True, tag="c", tag_field="row", array_like=True, gc=False):
-    """What came of the open operation of `process`. `client` is set where it differs from the invocation's."""
+    """What came of the open operation of `process`. `client` and `idempotent` are set where they differ from the
+    invocation's.
+    """
 
     process: int
     type: Literal["ok", "fail", "info"]
@@ -108,6 +110,7 @@ class CompletionRow(msgspec.Struct, frozen=True, tag="c", tag_field="row", array
     high_watermark: int | None = None
     log_start: int | None = None
     node: int | None = None
+    idempotent: bool | None = None
 
 
 class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -76,7 +76,8 @@ class Completion:
     of the polling client and `position` is its cursor before the poll. `sequence` is the client's send
     sequence (the order in which a pipelining producer handed its records over); `client` is set where it
     differs from the operation's, because the client had to start its library anew. `high_watermark`,
-    `log_start` and `leader_epoch` are as the broker answered.
+    `log_start` and `leader_epoch` are as the broker answered. `idempotent` is False for a send
+    that the library may have repeated outside its promise of idempotence; None where the plan's word holds.
     """
 
     type: CompletionType
@@ -92,6 +93,7 @@ class Completion:
     high_watermark: int | None = None
     log_start: int | None = None
     node: int | None = None
+    idempotent: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,13 @@ def test_a_client_that_started_anew_is_the_completions(tmp_path: Path) -> None:
     assert History.load(tmp_path).table["client"].to_pylist() == [10_000]
 
 
+def test_a_completion_may_take_back_the_promise_of_idempotence(tmp_path: Path) -> None:
+    segment(
+        tmp_path, [begin(1, 10), begin(2, 11, value=2), end(1, 20, offset=0, idempotent=False), end(2, 21, offset=1)]
+    )
+    assert History.load(tmp_path).table["idempotent"].to_pylist() == [False, True]
+
+
 def test_times_of_another_clock_are_shifted_and_its_error_is_kept(tmp_path: Path) -> None:
     header = SegmentHeader("run", 1, clock_id=4, clock_offset=1000, clock_error=7)
     segment(tmp_path, [begin(1, 10), end(1, 20)], header)

@@ -7,8 +7,10 @@ library in the order of `sequence`, which is recorded (with idempotence on, ackn
 that order: S3 of the checkers).
 
 A producer that librdkafka declares dead (a fatal error) is replaced by a new instance under a new client
-number: order is promised within an instance only. A consumer reads every topic-partition of its plan by
-manual assignment and hands each topic-partition's records to the process that polls it. On a truncated or
+number: order is promised within an instance only. A record that times out makes librdkafka bump its producer
+epoch and repeat, as new records, what it has no answer for; those sends are recorded as not idempotent.
+
+A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to the process that polls it. On a truncated or
 vanished position the consumer starts that topic-partition again from the beginning under a new session.
 """
 
@@ -113,22 +115,26 @@ class ConfluentProducer:
         assert operation.topic is not None and operation.partition is not None and operation.value is not None
         if self.instance.fatal:
             self._replace()
+        instance = self.instance
         client = self.plan.client + self.generation * GENERATION_STRIDE
         self.sequence += 1
         sequence = self.sequence
         payload = encode_value(operation.value, self.plan.record_size)
         try:
-            report = self.instance.produce(operation.topic, operation.partition, payload)
+            report = instance.produce(operation.topic, operation.partition, payload)
         except BufferError:
             return errors.refused("queue_full")
         except KafkaException as refusal:
             return errors.refused(refusal.args[0].name().lower().lstrip("_"))
         error, offset = await report
+        if error is not None:
+            instance.in_doubt_to = self.sequence
+        promised = None if sequence > instance.in_doubt_to else False
         if error is None:
             known = offset if offset is not None and offset >= 0 else None
-            return Completion(OK, offset=known, client=client, sequence=sequence)
+            return Completion(OK, offset=known, client=client, sequence=sequence, idempotent=promised)
         outcome = errors.retrying(operation.f, error.code(), error.name())
-        return Completion(outcome.type, error=outcome.error, client=client, sequence=sequence)
+        return Completion(outcome.type, error=outcome.error, client=client, sequence=sequence, idempotent=promised)
 
     def _replace(self) -> None:
         """Start a new instance for a dead one, whose open deliveries still get their reports."""
@@ -151,11 +157,17 @@ Report = tuple[KafkaError | None, int | None]
 
 
 class _ProducerInstance:
-    """A librdkafka producer and the thread that polls it for delivery reports."""
+    """A librdkafka producer and the thread that polls it for delivery reports.
+
+    `in_doubt_to` is the last send sequence that was under way when some record failed. librdkafka then goes on under a
+    new producer epoch and sends again what it has no answer for; a broker cannot know the second attempt from a new
+    record. Until the next failure, idempotence is promised only to what is sent later.
+    """
 
     def __init__(self, configuration: Mapping[str, Setting], loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.fatal = False
+        self.in_doubt_to = 0
         self.retired = threading.Event()
         self.reports: deque[tuple[asyncio.Future[Report], Report]] = deque()
         self.open: set[asyncio.Future[Report]] = set()

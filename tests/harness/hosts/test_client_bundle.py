@@ -27,7 +27,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 def test_the_worker_runs_from_its_bundle_alone(bundle: Bundle, tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(bundle.archive)) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path)
     without_site_packages = [sys.executable, "-S", "-m", "squall.harness.worker", "--silence", "10"]
     ran = subprocess.run(
         without_site_packages,
