@@ -10,8 +10,9 @@ A producer that librdkafka declares dead (a fatal error) is replaced by a new in
 number: order is promised within an instance only. A record that times out makes librdkafka bump its producer
 epoch and repeat, as new records, what it has no answer for; those sends are recorded as not idempotent.
 
-A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to the process that polls it. On a truncated or
-vanished position the consumer starts that topic-partition again from the beginning under a new session.
+A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to
+the process that polls it. On a truncated or vanished position the consumer starts that topic-partition again from
+the beginning under a new session.
 """
 
 from __future__ import annotations
