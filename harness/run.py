@@ -55,6 +55,7 @@ from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
 from squall.results.segments import EventWriter
+from squall.results.text import several
 from squall.workloads.clients.client import Topic
 
 READY_SECONDS = 30.0
@@ -283,8 +284,9 @@ class ScenarioRun:
         self.display.stage(
             "cluster",
             f"ready in {time.monotonic() - began:.1f} s",
-            f"controller {controller} epoch {state.controller_epoch} · {sum(self.scenario.topics.values())}"
-            f" topic-partitions, RF {first.replication_factor}, min ISR {first.min_insync_replicas}",
+            f"controller {controller} epoch {state.controller_epoch} · "
+            f"{several(sum(self.scenario.topics.values()), 'topic-partition')}, "
+            f"RF {first.replication_factor}, min ISR {first.min_insync_replicas}",
         )
 
     async def _load_under_faults(self) -> None:

@@ -54,7 +54,8 @@ def in_words(facts: Facts) -> str:
     if "heard" in facts:
         return _heard_in_words(facts["heard"])
     if "clocks" in facts:
-        return ", ".join(f"{host} {clock['offset_s']:+.1f} s" for host, clock in sorted(facts["clocks"].items()))
+        offsets = {host: round(clock["offset_s"], 1) + 0.0 for host, clock in sorted(facts["clocks"].items())}
+        return ", ".join(f"{host} {offset:+.1f} s" for host, offset in offsets.items())
     processes = facts.get("processes", facts)
     return ", ".join(
         f"{host} {process['state']}" + (f" (pid {process['pid']})" if process.get("pid") else "")

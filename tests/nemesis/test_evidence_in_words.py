@@ -23,5 +23,9 @@ def test_clocks_are_told_by_their_offset() -> None:
     assert in_words({"clocks": {"b1": {"offset_s": 3600.0, "mapped": True}}, "elapsed_s": 1.0}) == "b1 +3600.0 s"
 
 
+def test_a_clock_a_hair_behind_is_not_told_as_minus_nothing() -> None:
+    assert in_words({"clocks": {"b1": {"offset_s": -0.0003}}}) == "b1 +0.0 s"
+
+
 def test_no_observation_is_no_words() -> None:
     assert in_words({}) == ""
