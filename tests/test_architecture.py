@@ -130,7 +130,6 @@ def test_no_core_iterates_a_set() -> None:
 def test_kernels_import_only_array_libraries() -> None:
     allowed = {
         "numpy",
-        "numba",
         "pyarrow",
         "squall",
         "__future__",

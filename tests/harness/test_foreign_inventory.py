@@ -30,6 +30,7 @@ from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
 from squall.harness.inventory import load_inventory
 from squall.nemesis.ports import VerbFailed
+from tests.labs import no_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("foreign")]
 
@@ -75,7 +76,7 @@ def lab() -> Iterator[Lab]:
     try:
         check_machine()
     except UsageError as cannot:
-        pytest.skip(str(cannot))
+        no_lab(cannot)
     if not DISTRIBUTIONS_OWN.exists():
         pytest.skip("this machine has no sshd_config of its own")
     config = DISTRIBUTIONS_OWN.read_text() + "\nPermitRootLogin no\n"

@@ -29,6 +29,7 @@ from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
 from squall.nemesis.evidence import reach_matrix
 from squall.nemesis.runner import Patience
+from tests.labs import no_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("interruption")]
 
@@ -56,7 +57,7 @@ def lab() -> Iterator[Lab]:
     try:
         check_machine()
     except UsageError as cannot:
-        pytest.skip(str(cannot))
+        no_lab(cannot)
     try:
         yield lab_up(1, 3, name=NAME, owner=os.getpid())
     finally:

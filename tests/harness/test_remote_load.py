@@ -25,6 +25,7 @@ from squall.harness.inventory import HostSpec
 from squall.harness.remote_load import RemoteLoadWorkers, workers_on
 from squall.harness.worker import WorkerSpec
 from squall.results.segments import HistoryWriter, SegmentHeader, read_segment, segment_path
+from tests.labs import no_lab
 
 NAME = f"remote-load-{os.getpid()}"
 PATIENCE_SECONDS = 30.0
@@ -117,7 +118,7 @@ def lab() -> Iterator[Lab]:
     try:
         check_machine()
     except UsageError as cannot:
-        pytest.skip(str(cannot))
+        no_lab(cannot)
     try:
         yield lab_up(1, 1, 1, name=NAME, owner=os.getpid())
     finally:

@@ -21,6 +21,7 @@ from squall.harness.hosts.lab import Lab, check_machine, lab_down, lab_up
 from squall.harness.hosts.lab_files import LAB_USER, make_key
 from squall.harness.hosts.ssh import Remote
 from squall.results.forge import forge_run, healthy
+from tests.labs import no_lab
 
 NAME = f"trouble-{os.getpid()}"
 
@@ -231,7 +232,7 @@ def lab() -> Iterator[Lab]:
     try:
         check_machine()
     except UsageError as cannot:
-        pytest.skip(str(cannot))
+        no_lab(cannot)
     try:
         yield lab_up(1, 1, name=NAME, owner=os.getpid())
     finally:

@@ -9,6 +9,7 @@ import pytest
 from squall.harness.errors import UsageError
 from squall.harness.hosts.lab import Lab, check_machine, private_lab
 from squall.harness.hosts.ssh import Remote
+from tests.labs import no_lab
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def lab() -> Iterator[Lab]:
     try:
         check_machine()
     except UsageError as cannot:
-        pytest.skip(str(cannot))
+        no_lab(cannot)
     with private_lab(controllers=1, brokers=2) as running:
         yield running
 
