@@ -29,6 +29,8 @@ from typing import Protocol
 from squall.workloads.operation import FUNCTIONS, MARKER, OK, POLL, SEND, Event, Operation, unique_value
 
 NANOSECONDS = 1_000_000_000
+_UNTIL_TOLD = 2**63 - 1
+_EXHAUSTED = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,41 +381,57 @@ class Reserve:
 
     Answers go round, so that one that always has something to do leaves room for the rest. Shares must not
     overlap.
+
+    A share is asked only when its answer may have changed: it was told of an event of its threads, the time it
+    named has come, or it has never been asked. A share without a free thread is not asked at all, since an event
+    of its own must come first. `quiet` holds, for each share, until when it need not be asked (`_EXHAUSTED`: never
+    again, and then it has nothing more).
     """
 
     shares: tuple[tuple[int, Generator], ...]
     turn: int = 0
+    quiet: tuple[int, ...] = ()
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
-        until: int | None = None
-        exhausted = True
-        shares = list(self.shares)
-        size = len(shares)
-        for step in range(size):
-            index = (self.turn + step) % size
+        now, free = context.now, context.free
+        shares, size = self.shares, len(self.shares)
+        quiet = list(self.quiet) if self.quiet else [-1] * size
+        changed: list[tuple[int, Generator]] | None = None
+        for index in (*range(self.turn, size), *range(self.turn)):
             threads, generator = shares[index]
+            if quiet[index] > now or not free & threads:
+                continue
             answer, after = generator.op(context.only(threads))
             if answer is None:
+                quiet[index] = _EXHAUSTED
                 continue
-            exhausted = False
             if after is not generator:
-                shares[index] = (threads, after)
+                if changed is None:
+                    changed = list(shares)
+                changed[index] = (threads, after)
             if isinstance(answer, Operation):
-                return answer, Reserve(tuple(shares), (index + 1) % size)
-            if answer.until is not None and (until is None or answer.until < until):
-                until = answer.until
-        if exhausted:
+                return answer, Reserve(tuple(changed or shares), (index + 1) % size, tuple(quiet))
+            quiet[index] = _UNTIL_TOLD if answer.until is None else answer.until
+        until = min((one for one in quiet if one > now), default=_EXHAUSTED)
+        if until == _EXHAUSTED and all(one == _EXHAUSTED for one in quiet):
             return None, self
-        return Pending(until), Reserve(tuple(shares), self.turn)
+        waiting = WAIT if until >= _UNTIL_TOLD else Pending(until)
+        return waiting, Reserve(tuple(changed or shares), self.turn, tuple(quiet))
 
     def update(self, context: Context, event: Event) -> Generator:
         bit = 1 << event.operation.thread
         for index, (threads, generator) in enumerate(self.shares):
             if threads & bit:
                 after = generator.update(context.only(threads), event)
-                if after is generator:
+                told = self.quiet and self.quiet[index] not in (-1, _EXHAUSTED)
+                if after is generator and not told:
                     return self
-                return Reserve((*self.shares[:index], (threads, after), *self.shares[index + 1 :]), self.turn)
+                shares, quiet = self.shares, self.quiet
+                if after is not generator:
+                    shares = (*shares[:index], (threads, after), *shares[index + 1 :])
+                if told:
+                    quiet = (*quiet[:index], -1, *quiet[index + 1 :])
+                return Reserve(shares, self.turn, quiet)
         return self
 
 
