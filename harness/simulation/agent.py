@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from squall.harness.simulation.kernel import MICROSECONDS, Kernel
+from squall.harness.simulation.kernel import MICROSECONDS, Kernel, Scheduled
 from squall.harness.simulation.network import SimNetwork
 from squall.harness.simulation.process import SimProcess
 from squall.nemesis.ports import EVERYONE, VerbFailed
@@ -30,7 +30,7 @@ class _Entry:
     verb: str
     detail: str
     undo: Callable[[], None]
-    timer: asyncio.Handle | None
+    timer: Scheduled | None
 
 
 class SimHost:

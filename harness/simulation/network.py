@@ -16,7 +16,6 @@ Every delivery is folded into `digest`, so two runs of one seed can be compared 
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Protocol
 
-from squall.harness.simulation.kernel import Kernel
+from squall.harness.simulation.kernel import Kernel, Scheduled
 
 MILLISECOND = 1_000
 
@@ -69,7 +68,7 @@ class ConnectionEnd:
     arrivals: deque[bytes] = field(default_factory=deque)
     last_arrival: int = 0
     stalled_since: int | None = None
-    timers: list[asyncio.Handle] = field(default_factory=list)
+    timers: list[Scheduled] = field(default_factory=list)
 
 
 class SimNetwork:

@@ -11,13 +11,12 @@ shortened without shifting unrelated draws.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
 from squall.harness.simulation.disk import CrashNow, SimDisk
-from squall.harness.simulation.kernel import Kernel
+from squall.harness.simulation.kernel import Kernel, Scheduled
 from squall.harness.simulation.network import ConnectionEnd, SimNetwork
 from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
 from squall.nodes.node.node import Node
@@ -100,7 +99,7 @@ class SimProcess:
         self._ids: dict[int, int] = {}
         self._held: dict[int, list[bytearray]] = {}
         self._busy_until = 0
-        self._wake: asyncio.Handle | None = None
+        self._wake: Scheduled | None = None
         self._wake_at = NEVER
 
     @property
