@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 
 from squall.harness.hosts.network import Network
 
@@ -19,21 +20,30 @@ class TcpStream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.listening: asyncio.Task[None] | None = None
 
     async def send(self, frame: bytes) -> None:
         self.writer.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
         await self.writer.drain()
 
-    async def receive(self) -> bytes:
+    def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
+        self.listening = asyncio.get_running_loop().create_task(self._read(received, lost))
+
+    async def _read(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
         try:
-            length = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES), "big", signed=True)
-            if not 0 <= length <= LARGEST_FRAME:
-                raise ConnectionError(f"the peer announced a frame of {length} bytes")
-            return await self.reader.readexactly(length)
+            while True:
+                length = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES), "big", signed=True)
+                if not 0 <= length <= LARGEST_FRAME:
+                    raise ConnectionError(f"the peer announced a frame of {length} bytes")
+                received(await self.reader.readexactly(length))
         except asyncio.IncompleteReadError:
-            raise ConnectionError("the peer closed the connection") from None
+            lost("the peer closed the connection")
+        except OSError as trouble:
+            lost(str(trouble) or type(trouble).__name__)
 
     def close(self) -> None:
+        if self.listening is not None and self.listening is not asyncio.current_task():
+            self.listening.cancel()
         with contextlib.suppress(RuntimeError, OSError):
             self.writer.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -12,8 +13,8 @@ class Stream(Protocol):
         """Hand a frame over. Raises ConnectionError if the connection is known to be gone."""
         ...
 
-    async def receive(self) -> bytes:
-        """The next frame. Raises ConnectionError once the connection is gone."""
+    def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
+        """Have `received` called with every frame that comes, and `lost` once, with a reason, when none will come."""
         ...
 
     def close(self) -> None: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from squall.harness.simulation.network import ConnectionEnd, SimNetwork
 
@@ -22,6 +23,8 @@ class SimStream:
         self._frames: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
+        self._received: Callable[[bytes], None] | None = None
+        self._lost: Callable[[str], None] | None = None
 
     # -- the network's side -----------------------------------------------------------------------------------
 
@@ -30,6 +33,9 @@ class SimStream:
             self._opened.set_result(None)
 
     def delivered(self, end: ConnectionEnd, frame: bytes) -> None:
+        if self._received is not None:
+            self._received(frame)
+            return
         self._frames.append(frame)
         self._notify()
 
@@ -37,6 +43,8 @@ class SimStream:
         self._closed = True
         if not self._opened.done():
             self._opened.set_exception(ConnectionRefusedError(f"no answer from {end.peer_address}:{end.port}"))
+        if self._lost is not None:
+            self._lost("the connection is gone")
         self._notify()
 
     def _notify(self) -> None:
@@ -58,7 +66,16 @@ class SimStream:
             raise ConnectionResetError("the connection is gone")
         self._network.send(self._end, frame)
 
+    def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
+        """Hand over every frame in the event that delivers it."""
+        self._received, self._lost = received, lost
+        while self._frames:
+            received(self._frames.popleft())
+        if self._closed:
+            lost("the connection is gone")
+
     async def receive(self) -> bytes:
+        """The next frame, for whoever reads one by one instead of listening."""
         while not self._frames:
             if self._closed:
                 raise ConnectionResetError("the connection is gone")

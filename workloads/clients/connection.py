@@ -19,6 +19,8 @@ from squall.workloads.ports import Connector, Stream
 
 NEVER = 2**63 - 1
 CONNECT_SECONDS = 3.0
+_LATE = Message()
+"""Stands for the answer that did not come in time."""
 
 Response = TypeVar("Response", bound=Message)
 
@@ -30,7 +32,7 @@ class KafkaConnection:
         self.stream = stream
         self.session = ClientSession(client_id)
         self.gone: str | None = None
-        self.reader = asyncio.get_running_loop().create_task(self._read())
+        stream.listen(self._received, self.close)
 
     @classmethod
     async def connect(cls, connector: Connector, host: str, port: int, client_id: str) -> KafkaConnection:
@@ -40,17 +42,21 @@ class KafkaConnection:
 
     async def request(self, message: Message, version: int, answer: type[Response], seconds: float) -> Response:
         """Send a request and wait for its response. Raises OSError."""
-        waiting: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Message | None] = loop.create_future()
         frame = self._frame(lambda: self.session.send(message, version, 0, NEVER, _settles(waiting)))
+        timer = loop.call_later(seconds, _too_late, waiting)
         try:
             await self.stream.send(frame)
-            response = await asyncio.wait_for(waiting, seconds)
-        except TimeoutError:
-            self.close("no answer in time")
-            raise TimeoutError(f"no answer to {type(message).__name__} within {seconds:g} s") from None
+            response = await waiting
         except OSError as trouble:
             self.close(str(trouble))
             raise
+        finally:
+            timer.cancel()
+        if response is _LATE:
+            self.close("no answer in time")
+            raise TimeoutError(f"no answer to {type(message).__name__} within {seconds:g} s")
         if response is None:
             raise ConnectionError(self.gone or "the connection is gone")
         if not isinstance(response, answer):
@@ -67,19 +73,18 @@ class KafkaConnection:
             self.gone = reason
             self.stream.close()
             self.session.closed(0)
-            if self.reader is not asyncio.current_task():
-                self.reader.cancel()
 
     def _frame(self, make: Callable[[], list[bytes | bytearray | memoryview]]) -> bytes:
         if self.gone is not None:
             raise ConnectionError(self.gone)
         return b"".join(make())
 
-    async def _read(self) -> None:
+    def _received(self, frame: bytes) -> None:
+        if self.gone is not None:
+            return
         try:
-            while True:
-                self.session.received(0, memoryview(await self.stream.receive()))
-        except (OSError, ProtocolError) as trouble:
+            self.session.received(0, frame)
+        except ProtocolError as trouble:
             self.close(str(trouble) or type(trouble).__name__)
 
 
@@ -89,3 +94,8 @@ def _settles(waiting: asyncio.Future[Message | None]) -> Callable[[int, Message 
             waiting.set_result(response)
 
     return settle
+
+
+def _too_late(waiting: asyncio.Future[Message | None]) -> None:
+    if not waiting.done():
+        waiting.set_result(_LATE)
