@@ -93,6 +93,15 @@ def integer(low: int, high: int = INT_MAX) -> Callable[[str], int]:
     return parse
 
 
+def one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in allowed:
+            raise ValueError(f"must be {' or '.join(allowed)}")
+        return value
+
+    return parse
+
+
 def names(value: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in value.split(",") if part.strip())
     if not found:
@@ -208,6 +217,10 @@ class NodeConfig:
     default_replication_factor: int = setting(1, integer(1, 32767), "replicas of a topic created without a number")
     min_insync_replicas: int = setting(1, integer(1), "topics' default of min.insync.replicas")
     unclean_leader_election_enable: bool = setting(False, boolean, "topics' default")
+    eligible_leader_replicas_version: int = setting(1, integer(0, 1), "a new cluster's level; 1 keeps ELRs (KIP-966)")
+    unclean_recovery_strategy: str = setting(
+        "Balanced", one_of("Balanced", "None"), "without ISR and ELR: the last known leader leads, or nobody"
+    )
     auto_create_topics_enable: bool = setting(False, boolean, "create a topic when a client asks for it")
     message_max_bytes: int = setting(1_048_588, integer(0), "topics' default of max.message.bytes")
     log_segment_bytes: int = setting(1 << 30, integer(1024), "topics' default of segment.bytes")

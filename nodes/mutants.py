@@ -12,6 +12,9 @@ from dataclasses import dataclass
 MUTANTS: dict[str, str] = {
     "hw-before-isr-ack": "N03: the leader's high watermark is its own log end offset (breaks DP-06, DP-14)",
     "ack-before-replication": "N04: acks=all is answered after the local append (breaks DP-08)",
+    "alter-partition-unfenced": "N02: the controller takes an ISR from whoever sends it, in any epoch (breaks IS-07)",
+    "broker-epoch-unchecked": "N14: the controller lets a restarted replica into an ISR (breaks IS-08)",
+    "unclean-restart-stays-eligible": "an unclean restart costs no place in ISR and ELR (breaks EL-05, rule 28)",
     "truncate-to-hw": "N06: on a new leader epoch a replica cuts its log to its local high watermark (breaks DP-13)",
 }
 

@@ -59,7 +59,15 @@ class Broker:
         self.replicas = Replicas(
             config, self.image, self._progress, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants
         )
-        self.lifecycle = Lifecycle(config, self.image, rng=rng, trace=trace, now=now, notify=self.notices.append)
+        self.lifecycle = Lifecycle(
+            config,
+            self.image,
+            rng=rng,
+            trace=trace,
+            now=now,
+            notify=self.notices.append,
+            previous_epoch=self.replicas.previous_epoch,
+        )
         self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch)
         self._observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
         self._history: MetadataDelta | None = MetadataDelta()

@@ -9,6 +9,9 @@ OFFLINE is over when the constructor returns. A broker registers with an incarna
 "not fenced" makes it RUNNING. A running broker that is fenced later, because its heartbeats did not arrive, keeps its
 ports open: it has lost its leaderships in metadata, and its clients will hear so from epochs (disagreement X12).
 
+A registration names the broker epoch under which the incarnation before this one stopped cleanly, -1 if it did not:
+without that proof the controller takes this broker out of every ISR and ELR (FD-03, EL-05).
+
 An answer of STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED means that the registration is gone; the broker registers
 again under the same incarnation. DUPLICATE_BROKER_REGISTRATION means that another incarnation's session lives: this
 one tries again until that has ended or its patience has (BL-05).

@@ -15,6 +15,7 @@ safe: a new leader starts lower and rises as followers report.
 
 from __future__ import annotations
 
+from squall.nodes.broker.clean_shutdown import clean_epoch, clean_marker
 from squall.nodes.broker.config import NEVER, BrokerConfig
 from squall.nodes.broker.hosted import Hosted, Progress
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, Topic
@@ -81,7 +82,10 @@ class Replicas:
         self._checkpointed = checkpoints.read_offsets(disk, checkpoints.HIGH_WATERMARKS)
         self._checkpoint_due = now + config.checkpoint_interval
         self._shrink_due = now + config.replication.lag_time_max // 2
-        self._load(checkpoints.take_clean_shutdown(disk, ROOT) is not None)
+        marker = checkpoints.take_clean_shutdown(disk, ROOT)
+        self.previous_epoch = clean_epoch(marker)
+        """The broker epoch under which the last incarnation stopped cleanly; -1 if it did not (FD-03)."""
+        self._load(marker is not None)
 
     # -- what is here ---------------------------------------------------------------------------------------------
 
@@ -327,4 +331,4 @@ class Replicas:
             hosted.replica.log.close()
         for _, log in self._unclaimed.values():
             log.close()
-        checkpoints.mark_clean_shutdown(self._disk, ROOT, f'{{"version":0,"brokerEpoch":{broker_epoch}}}')
+        checkpoints.mark_clean_shutdown(self._disk, ROOT, clean_marker(broker_epoch))

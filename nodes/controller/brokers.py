@@ -3,12 +3,17 @@
 A broker's epoch is the offset of its registration record, so it is unique for all time and every later message of an
 earlier incarnation can be told apart. States on this side are fenced and unfenced; a broker that wants to stop is
 fenced at once, its leaderships moved in the same batch (controlled shutdown in steps, CS, is to come here).
+
+A new incarnation must show that the one before it stopped cleanly, by that one's broker epoch, which a clean stop
+leaves on the disk (FD-03). If it cannot, its logs may end earlier than what it acknowledged, and it leaves every ISR
+and ELR in the same batch that registers it (EL-05, rule 28). Kafka was sent that epoch and did not look at it
+(disagreement X33). Without eligible leader replicas nothing asks for it, as in Kafka before KIP-966.
 """
 
 from __future__ import annotations
 
+from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
-from squall.nodes.controller.elections import PartitionChanges
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.controller.outcome import Outcome
 from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
@@ -20,6 +25,7 @@ from squall.nodes.metadata.records import (
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
 )
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -36,9 +42,10 @@ from squall.nodes.protocol.schema import Message
 class BrokerControl:
     """Decides over brokers. Works on the image it is handed and changes nothing but sessions itself."""
 
-    def __init__(self, config: ControllerConfig, changes: PartitionChanges) -> None:
+    def __init__(self, config: ControllerConfig, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._config = config
         self._changes = changes
+        self._trusts_unclean_restarts = mutants.has("unclean-restart-stays-eligible")
         self.sessions = Sessions(config.session_timeout)
 
     def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:
@@ -60,13 +67,26 @@ class BrokerControl:
             return Outcome(BrokerRegistrationResponse(broker_epoch=known.epoch))
         if known is not None and self.sessions.is_live(now, known.id):
             return Outcome(BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION))
-        records: list[Message] = []
-        if known is not None and not known.fenced:
-            records += self.fence_records(image, known)
+        records = [] if known is None else self._end_incarnation(image, known, request.previous_broker_epoch)
         epoch = next_offset + len(records)
         records.append(_registration_record(request, epoch))
         self.sessions.heard(now, request.broker_id)
         return Outcome(BrokerRegistrationResponse(broker_epoch=epoch), records)
+
+    def _end_incarnation(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> list[Message]:
+        """What the end of the incarnation known so far changes, now that the next one tells how it ended."""
+        if self._may_have_lost_records(image, known, previous_epoch):
+            records: list[Message] = list(self._changes.broker_leaves(image, known.id, lost=True))
+            if not known.fenced:
+                records.append(FenceBrokerRecord(id=known.id, epoch=known.epoch))
+            return records
+        return [] if known.fenced else self.fence_records(image, known)
+
+    def _may_have_lost_records(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> bool:
+        """Mutant `unclean-restart-stays-eligible`: whoever comes back is taken to have all it ever had."""
+        if self._trusts_unclean_restarts:
+            return False
+        return image.keeps_eligible_leaders and previous_epoch != known.epoch
 
     # -- heartbeats -------------------------------------------------------------------------------------------
 

@@ -25,5 +25,10 @@ class ControllerConfig:
     """`delete.topic.enable`."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """Defaults of topic settings that differ from Kafka's, such as `min.insync.replicas`, by topic setting name."""
+    eligible_leader_replicas: bool = True
+    """`eligible.leader.replicas.version`: whether a new cluster starts with them (EL-06)."""
+    last_known_leader: bool = True
+    """`unclean.recovery.strategy`: whether the last known leader may lead again when nobody else is known to have
+    everything (`Balanced`), or the topic-partition stays without a leader (`None`). See `elections`."""
     records_max: int = 10_000
     """The most records in one batch; one operation on topics may not write more (QC-21)."""

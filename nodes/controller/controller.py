@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from typing import cast
 
 from squall.nodes.controller.brokers import BrokerControl
+from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
-from squall.nodes.controller.elections import PartitionChanges
 from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.liveness import NEVER
 from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.refusals import not_controller
 from squall.nodes.controller.topics import TopicControl
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, METADATA_VERSION_LEVEL
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import FeatureLevelRecord, NoOpRecord, decode_record, encode_record
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -52,9 +53,6 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest
 from squall.nodes.raft.errors import NotLeader
 from squall.nodes.raft.replica import RaftReplica
-
-METADATA_VERSION = 21
-"""Kafka 3.9: the level of `metadata.version` that a new cluster starts with."""
 
 Handler = Callable[[int, ServerRequest], Outcome]
 
@@ -88,9 +86,9 @@ class QuorumController:
         """Nothing: a controller asks nobody. Part of the grammar of components."""
         self._raft = raft
         self._trace = trace
-        self._changes = PartitionChanges(dict(config.topic_defaults))
-        self._brokers = BrokerControl(config, self._changes)
-        self._isr = IsrControl(self._brokers)
+        self._changes = PartitionChanges(config.topic_defaults, last_known_leader=config.last_known_leader)
+        self._brokers = BrokerControl(config, self._changes, mutants)
+        self._isr = IsrControl(self._brokers, self._changes, mutants)
         self._topics = TopicControl(config, rng)
         self._image: MetadataImage | None = None
         self._active_epoch: int | None = None
@@ -227,8 +225,15 @@ class QuorumController:
         self._brokers.sessions.restart(now, unfenced)
         self._written_at = now
         self._trace.event("controller", node=self.config.node_id, epoch=raft.epoch, active=True)
-        if "metadata.version" not in self._image.features:
-            self._write(now, [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)])
+        if METADATA_VERSION not in self._image.features:
+            self._write(now, self._first_records())
+
+    def _first_records(self) -> list[Message]:
+        """What a new cluster's log begins with."""
+        records: list[Message] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]
+        if self.config.eligible_leader_replicas:
+            records.append(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
+        return records
 
     # -- time -------------------------------------------------------------------------------------------------
 

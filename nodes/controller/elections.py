@@ -1,122 +1,127 @@
-"""Who leads a topic-partition, and the change records that make it so (rules 23, 25, 27; FD-02, IS-02, IS-09).
+"""Who leads a topic-partition, who is in sync, and who else may lead (rules 27 and 28; IS-02, IS-09, EL-01 to EL-04).
 
-The choice is the controller's alone and is made from committed ISRs: the leader stays if it may; else the first replica
-in assignment order that is in the ISR and active; else, where the topic allows it, any active replica, which then is
-the whole ISR and RECOVERING; else nobody. The last member of an ISR stays in it even when it is gone, because it alone
-is known to have every acknowledged record. Eligible leader replicas (EL) will make that set larger, here.
+One pure function, `decide`, takes a topic-partition as it is and the ISR it is to have, and says everything that
+follows. All of it rests on one question: *who is known to have every committed record?*
+
+ISR     whoever is in it has. The leader counts an acknowledgement only when all of it has the record.
+ELR     with min ISR m, the high watermark stands still while fewer than m are in sync (rule 10). So a replica that
+        leaves an ISR which then has fewer than m members misses nothing that is ever committed afterwards, until
+        there are m again. Those are the eligible leader replicas (KIP-966):
+
+            |new ISR| >= m    ELR = {}
+            |new ISR| <  m    ELR = (ELR + old ISR) - new ISR - those that may have lost records
+
+        Who may have lost records is told by an unclean restart (`lost`, EL-05). As the rest of the ISR and ELR is at
+        least m replicas, m - 1 lossy restarts cost nothing (EL-01). With ELRs the ISR may be empty; without them its
+        last member stays in it even when it is gone, because it alone is known to have everything, which is wrong
+        as soon as it comes back from a power failure: the *last replica standing* problem.
+
+The order of an election (EL-04): the leader stays if it may; else the first in assignment order that is in the ISR and
+active; else, only if the ISR is empty, the first such of the ELR, which then is the whole ISR. ELR and last known
+members are worked out anew from that ISR: were min ISR 1 by now, the new leader would commit alone and the others would
+not be eligible any more.
+
+What is left are elections that may lose records; the leader is then alone in the ISR, RECOVERING, and the ELR empty:
+
+* *the last known leader*, if it is active, where ISR and ELR are empty, that is, when all who had everything have
+  restarted uncleanly. An unclean restart need not have lost anything (a killed process leaves its page cache to
+  the kernel), so this is what brings a cluster back whose brokers were all killed. It can lose records only if as many
+  of the ISR and ELR as min ISR says restarted uncleanly, and the last leader lost its share: beyond what EL-01
+  promises. Kafka does the same, but looks at whether the broker is alive only to log it (disagreement X33); here a
+  leader that is not active is never elected. `unclean.recovery.strategy=None` turns this off: then such a
+  topic-partition waits for an operator.
+* *any active replica*, in assignment order, where the topic has `unclean.leader.election.enable`.
+
+Last known members are kept for the first of these, and for people: the leader of the moment at which the ISR became
+empty comes first, then those dropped for an unclean restart. Enough members in sync clear them with the ELR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
-from squall.nodes.metadata.records import (
-    NO_LEADER,
-    NO_LEADER_CHANGE,
-    RECOVERED,
-    RECOVERING,
-    TOPIC_RESOURCE,
-    PartitionChangeRecord,
-)
-from squall.nodes.metadata.topic_configs import effective_value
+from squall.nodes.metadata.image import PartitionRegistration
+from squall.nodes.metadata.records import NO_LEADER
 
-Eligible = Callable[[int], bool]
+Active = Callable[[int], bool]
+Replicas = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Election:
-    """Who leads from now on, with which ISR, and whether records may have been lost."""
+class Rules:
+    """What decides beside the replicas themselves: a topic's settings and the cluster's."""
+
+    min_isr: int = 1
+    """As configured; never more than there are replicas."""
+    eligible_leaders: bool = True
+    unclean: bool = False
+    last_known_leader: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A topic-partition as it is to be. `unclean`: records may have been lost."""
 
     leader: int
-    isr: tuple[int, ...]
+    isr: Replicas
+    elr: Replicas = ()
+    last_known_elr: Replicas = ()
     unclean: bool = False
 
 
-def elect(registration: PartitionRegistration, isr: tuple[int, ...], eligible: Eligible, *, unclean: bool) -> Election:
-    """The outcome for one topic-partition whose ISR is to be `isr`, if that leaves anybody."""
-    isr = isr or registration.isr
-    if registration.leader in isr and eligible(registration.leader):
-        return Election(registration.leader, isr)
-    for replica in registration.replicas:
-        if replica in isr and eligible(replica):
-            return Election(replica, isr)
-    if unclean:
-        for replica in registration.replicas:
-            if eligible(replica):
-                return Election(replica, (replica,), unclean=True)
-    return Election(NO_LEADER, isr)
+def decide(
+    registration: PartitionRegistration, isr: Replicas, active: Active, rules: Rules, *, lost: Replicas = ()
+) -> Decision:
+    """What becomes of a topic-partition whose ISR is to be `isr`, if it can be. `lost` may have lost records."""
+    if not rules.eligible_leaders:
+        return _without_elr(registration, isr, active, rules)
+    isr = tuple(member for member in isr if member not in lost)
+    decision = _with_isr(registration, NO_LEADER, isr, rules, lost)
+    leader = _first_of(registration, isr, active)
+    if leader == NO_LEADER and not isr:
+        leader = _first_of(registration, decision.elr, active)
+        isr = (leader,)
+    if leader != NO_LEADER:
+        return _with_isr(registration, leader, isr, rules, lost)
+    return _unclean(registration, decision, active, rules)
 
 
-def change(
-    topic: Topic,
-    number: int,
-    isr: tuple[int, ...],
-    eligible: Eligible,
-    *,
-    unclean: bool = False,
-    recovered: bool = False,
-) -> PartitionChangeRecord | None:
-    """The record that gives a topic-partition this ISR and, if need be, another leader; None if nothing changes.
-
-    It names a leader only when that is another one: naming it raises the leader epoch (rule 23).
-    """
-    registration = topic.partitions[number]
-    election = elect(registration, isr, eligible, unclean=unclean)
-    record = PartitionChangeRecord(partition_id=number, topic_id=topic.id)
-    if election.isr != registration.isr:
-        record.isr = list(election.isr)
-    if election.leader != registration.leader:
-        record.leader = election.leader
-    if election.unclean and registration.recovery_state != RECOVERING:
-        record.leader_recovery_state = RECOVERING
-    elif recovered and registration.recovery_state != RECOVERED:
-        record.leader_recovery_state = RECOVERED
-    same = record.isr is None and record.leader == NO_LEADER_CHANGE and record.leader_recovery_state < 0
-    return None if same else record
+def _without_elr(registration: PartitionRegistration, isr: Replicas, active: Active, rules: Rules) -> Decision:
+    decision = Decision(NO_LEADER, isr or registration.isr)
+    leader = _first_of(registration, decision.isr, active)
+    if leader != NO_LEADER:
+        return Decision(leader, decision.isr)
+    return _unclean(registration, decision, active, rules)
 
 
-class PartitionChanges:
-    """Change records for all topic-partitions that a broker's coming or going concerns."""
+def _first_of(registration: PartitionRegistration, candidates: Replicas, active: Active) -> int:
+    """The leader if it is among them, else the first in assignment order; NO_LEADER if none is active."""
+    for replica in (registration.leader, *registration.replicas):
+        if replica in candidates and active(replica):
+            return replica
+    return NO_LEADER
 
-    def __init__(self, topic_defaults: dict[str, str]) -> None:
-        self._topic_defaults = topic_defaults
 
-    def broker_leaves(self, image: MetadataImage, broker: int) -> Iterator[PartitionChangeRecord]:
-        """Out of every ISR that has another member, and out of every leadership."""
+def _unclean(registration: PartitionRegistration, decision: Decision, active: Active, rules: Rules) -> Decision:
+    """An election that may lose records, if one is allowed; else what was decided, without a leader."""
+    chosen = NO_LEADER
+    if not decision.isr and not decision.elr and (rules.last_known_leader or rules.unclean):
+        chosen = next((one for one in decision.last_known_elr[:1] if active(one)), NO_LEADER)
+    if chosen == NO_LEADER and rules.unclean:
+        chosen = next((one for one in registration.replicas if active(one)), NO_LEADER)
+    return decision if chosen == NO_LEADER else Decision(chosen, (chosen,), unclean=True)
 
-        def eligible(replica: int) -> bool:
-            return replica != broker and self.is_active(image, replica)
 
-        for topic in image.topics.values():
-            unclean = self.allows_unclean(image, topic)
-            for number, registration in topic.partitions.items():
-                if broker in registration.isr or registration.leader == broker:
-                    remaining = tuple(member for member in registration.isr if member != broker)
-                    record = change(topic, number, remaining, eligible, unclean=unclean)
-                    if record is not None:
-                        yield record
-
-    def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[PartitionChangeRecord]:
-        """A leader for every topic-partition that has none and may be led now."""
-
-        def eligible(replica: int) -> bool:
-            return replica == broker or self.is_active(image, replica)
-
-        for topic in image.topics.values():
-            unclean = self.allows_unclean(image, topic)
-            for number, registration in topic.partitions.items():
-                if registration.leader == NO_LEADER:
-                    record = change(topic, number, registration.isr, eligible, unclean=unclean)
-                    if record is not None:
-                        yield record
-
-    @staticmethod
-    def is_active(image: MetadataImage, broker: int) -> bool:
-        found = image.brokers.get(broker)
-        return found is not None and found.active
-
-    def allows_unclean(self, image: MetadataImage, topic: Topic) -> bool:
-        settings = image.config(TOPIC_RESOURCE, topic.name)
-        return effective_value(settings, "unclean.leader.election.enable", self._topic_defaults) == "true"
+def _with_isr(
+    registration: PartitionRegistration, leader: int, isr: Replicas, rules: Rules, lost: Replicas
+) -> Decision:
+    """The decision for this leader and ISR, with the ELR and the last known members that follow (rule 28)."""
+    if len(isr) >= min(rules.min_isr, len(registration.replicas)):
+        return Decision(leader, isr)
+    had_all = [one for one in registration.replicas if one in registration.isr or one in registration.elr]
+    elr = tuple(one for one in had_all if one not in isr and one not in lost)
+    known = [] if isr or registration.leader == NO_LEADER else [registration.leader]
+    known += registration.last_known_elr
+    known += [one for one in had_all if one in lost]
+    return Decision(leader, isr, elr, tuple(one for one in dict.fromkeys(known) if one not in isr))

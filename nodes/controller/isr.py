@@ -2,15 +2,22 @@
 
 Every check is a comparison with what the controller itself has decided; it knows nothing of high watermarks or log ends
 (EP-07). The order of the checks is Kafka's, because the error tells the leader what to do: give up, wait, or retry.
+
+Mutants, in `IsrControl`: `alter-partition-unfenced` believes whoever says it leads, in whatever epoch;
+`broker-epoch-unchecked` lets a member in that has restarted since its leader saw it in sync.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from squall.nodes.controller.brokers import BrokerControl
-from squall.nodes.controller.elections import PartitionChanges, change
+from squall.nodes.controller.changes import PartitionChanges, change
+from squall.nodes.controller.elections import decide
 from squall.nodes.controller.outcome import Outcome, Refused
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionChangeRecord
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -25,8 +32,11 @@ from squall.nodes.protocol.schema import Message
 class IsrControl:
     """Judges proposals one by one; those that pass become change records of one batch."""
 
-    def __init__(self, brokers: BrokerControl) -> None:
+    def __init__(self, brokers: BrokerControl, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._brokers = brokers
+        self._changes = changes
+        self._believes_any_epoch = mutants.has("alter-partition-unfenced")
+        self._ignores_incarnations = mutants.has("broker-epoch-unchecked")
 
     def alter_partition(self, image: MetadataImage, request: AlterPartitionRequest, version: int) -> Outcome:
         error = self._brokers.epoch_error(image, request.broker_id, request.broker_epoch)
@@ -58,23 +68,32 @@ class IsrControl:
         if registration is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no such partition")
         members = _members(proposal, version)
-        _check_epochs(registration, sender, proposal)
-        _check_shape(registration, tuple(members), proposal.leader_recovery_state)
-        _check_members(image, members)
+        leader = registration.leader
+        if self._believes_any_epoch:
+            leader = sender
+        else:
+            _check_epochs(registration, sender, proposal)
+        _check_shape(registration, leader, tuple(members), proposal.leader_recovery_state)
+        self._check_members(image, members)
         return self._accept(image, topic, proposal, tuple(members))
+
+    def _check_members(self, image: MetadataImage, members: dict[int, int]) -> None:
+        """Nobody fenced, stopping or restarted since may be in an ISR (KIP-841, KIP-903)."""
+        for member, epoch in members.items():
+            broker = image.brokers.get(member)
+            if broker is None or not broker.active:
+                raise Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} is not active")
+            if epoch not in (-1, broker.epoch) and not self._ignores_incarnations:
+                raise Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} has epoch {broker.epoch}, not {epoch}")
 
     def _accept(
         self, image: MetadataImage, topic: Topic, proposal: PartitionDataRequest, isr: tuple[int, ...]
     ) -> tuple[PartitionDataResponse, PartitionChangeRecord | None]:
         number = proposal.partition_index
         old = topic.partitions[number]
-        record = change(
-            topic,
-            number,
-            isr,
-            lambda replica: PartitionChanges.is_active(image, replica),
-            recovered=proposal.leader_recovery_state == RECOVERED,
-        )
+        rules = replace(self._changes.rules(image, topic), unclean=False, last_known_leader=False)
+        decision = decide(old, isr, lambda replica: PartitionChanges.is_active(image, replica), rules)
+        record = change(topic, number, decision, recovered=proposal.leader_recovery_state == RECOVERED)
         answer = PartitionDataResponse(
             partition_index=number,
             leader_id=old.leader,
@@ -109,24 +128,14 @@ def _check_epochs(registration: PartitionRegistration, sender: int, proposal: Pa
         raise Refused(ErrorCode.INVALID_UPDATE_VERSION, f"the partition epoch is {registration.partition_epoch}")
 
 
-def _check_shape(registration: PartitionRegistration, isr: tuple[int, ...], recovery_state: int) -> None:
+def _check_shape(registration: PartitionRegistration, leader: int, isr: tuple[int, ...], recovery_state: int) -> None:
     if not isr or any(member not in registration.replicas for member in isr):
         raise Refused(ErrorCode.INVALID_REQUEST, f"ISR {isr} is not among the replicas {registration.replicas}")
-    if registration.leader not in isr:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"ISR {isr} lacks the leader, {registration.leader}")
+    if leader not in isr:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"ISR {isr} lacks the leader, {leader}")
     if recovery_state not in (RECOVERED, RECOVERING):
         raise Refused(ErrorCode.INVALID_REQUEST, f"leader recovery state {recovery_state} is not known")
     if recovery_state == RECOVERING and len(isr) > 1:
         raise Refused(ErrorCode.INVALID_REQUEST, "a recovering leader is alone in its ISR")
     if recovery_state == RECOVERING and registration.recovery_state == RECOVERED:
         raise Refused(ErrorCode.INVALID_REQUEST, "a recovered leader cannot be recovering again")
-
-
-def _check_members(image: MetadataImage, members: dict[int, int]) -> None:
-    """Nobody fenced, stopping or restarted since may be in an ISR (KIP-841, KIP-903)."""
-    for member, epoch in members.items():
-        broker = image.brokers.get(member)
-        if broker is None or not broker.active:
-            raise Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} is not active")
-        if epoch not in (-1, broker.epoch):
-            raise Refused(ErrorCode.INELIGIBLE_REPLICA, f"broker {member} has epoch {broker.epoch}, not {epoch}")

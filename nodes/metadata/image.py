@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.records import (
     NO_LEADER_CHANGE,
     BrokerRegistrationChangeRecord,
@@ -84,8 +85,10 @@ class PartitionRegistration:
     adding: tuple[int, ...] = ()
     recovery_state: int = 0
     directories: tuple[bytes, ...] = ()
-    eligible_leaders: tuple[int, ...] = ()
-    last_known_eligible_leaders: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): out of the ISR, yet known to have all that is committed."""
+    last_known_elr: tuple[int, ...] = ()
+    """Once nobody is in the ISR: who led last, first; then those that lost their eligibility by an unclean restart."""
 
 
 @dataclass(slots=True)
@@ -151,6 +154,11 @@ class MetadataImage:
         """The settings of a resource that differ from their defaults."""
         return self.configs.get((resource_type, name), {})
 
+    @property
+    def keeps_eligible_leaders(self) -> bool:
+        """Whether eligible leader replicas are kept (EL-06)."""
+        return self.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
     def clone(self) -> MetadataImage:
         """An image of the same content that can be replayed onto independently."""
         copy = MetadataImage()
@@ -213,7 +221,7 @@ class MetadataImage:
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
             case FeatureLevelRecord():
-                self.features[record.name] = record.feature_level
+                self._set_feature(record)
             case _:
                 raise MetadataError(f"no rule to replay a {type(record).__name__}")
         self.passed(offset, epoch)
@@ -293,8 +301,8 @@ class MetadataImage:
             adding=self._interned(record.adding_replicas),
             recovery_state=record.leader_recovery_state,
             directories=tuple(record.directories),
-            eligible_leaders=self._interned(record.eligible_leader_replicas or []),
-            last_known_eligible_leaders=self._interned(record.last_known_elr or []),
+            elr=self._interned(record.eligible_leader_replicas or []),
+            last_known_elr=self._interned(record.last_known_elr or []),
         )
         delta.partitions[(topic.id, record.partition_id)] = None
 
@@ -318,10 +326,17 @@ class MetadataImage:
             adding=changed(record.adding_replicas, old.adding),
             recovery_state=old.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
             directories=old.directories if record.directories is None else tuple(record.directories),
-            eligible_leaders=changed(record.eligible_leader_replicas, old.eligible_leaders),
-            last_known_eligible_leaders=changed(record.last_known_elr, old.last_known_eligible_leaders),
+            elr=changed(record.eligible_leader_replicas, old.elr),
+            last_known_elr=changed(record.last_known_elr, old.last_known_elr),
         )
         delta.partitions[(topic.id, record.partition_id)] = None
+
+    def _set_feature(self, record: FeatureLevelRecord) -> None:
+        """Level 0 is the absence of a feature, as in Kafka."""
+        if record.feature_level == 0:
+            self.features.pop(record.name, None)
+        else:
+            self.features[record.name] = record.feature_level
 
     def _set_config(self, record: ConfigRecord, delta: MetadataDelta) -> None:
         key = (record.resource_type, record.resource_name)

@@ -52,6 +52,8 @@ def controller_config(config: NodeConfig) -> ControllerConfig:
         default_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         topic_defaults=topic_defaults(config).described(),
+        eligible_leader_replicas=config.eligible_leader_replicas_version > 0,
+        last_known_leader=config.unclean_recovery_strategy == "Balanced",
     )
 
 

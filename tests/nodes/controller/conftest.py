@@ -107,13 +107,15 @@ class Controller:
 
     # -- brokers ----------------------------------------------------------------------------------------------
 
-    def register(self, broker: int, incarnation: int = 1) -> Any:
+    def register(self, broker: int, incarnation: int = 1, *, clean: bool = False) -> Any:
+        """`clean`: the broker can show that its last incarnation, as the controller knows it, stopped cleanly."""
         return self.ask(
             BrokerRegistrationRequest(
                 broker_id=broker,
                 cluster_id="cluster",
                 incarnation_id=incarnation.to_bytes(16, "big"),
                 listeners=[Listener(name="PLAINTEXT", host=f"host{broker}", port=9092)],
+                previous_broker_epoch=self.image.brokers[broker].epoch if clean else -1,
             )
         )
 
@@ -207,7 +209,16 @@ def make_controller() -> type[Controller]:
 @pytest.fixture
 def controller() -> Controller:
     """Three brokers up, and topic `events` with one partition on 1, 2, 3."""
-    made = Controller()
+    return with_events(Controller())
+
+
+@pytest.fixture
+def controller_without_elr() -> Controller:
+    """The same at level 0 of eligible.leader.replicas.version (EL-06)."""
+    return with_events(Controller(eligible_leader_replicas=False))
+
+
+def with_events(made: Controller, **configs: str) -> Controller:
     made.bring_up(1, 2, 3)
-    made.create_topic(assignment={0: [1, 2, 3]})
+    made.create_topic(assignment={0: [1, 2, 3]}, configs=configs)
     return made

@@ -90,8 +90,9 @@ def test_a_new_leader_raises_both_epochs_a_mere_shrink_only_the_partition_epoch(
     assert (moved.leader, moved.isr, moved.leader_epoch, moved.partition_epoch) == (2, (2,), 1, 2)
 
 
-def test_the_last_member_stays_in_the_isr_when_it_goes(controller: Any) -> None:
+def test_without_elr_the_last_member_stays_in_the_isr_when_it_goes(controller_without_elr: Any) -> None:
     """IS-09: offline, not lossy; and only that member ends it."""
+    controller = controller_without_elr
     controller.live_on(10, 2, 3)
     controller.live_on(10, 3)
     controller.pass_time(10)
