@@ -1,43 +1,32 @@
-"""Megabytes per second through three brokers and librdkafka, acks=all; latency of single records at 100/s.
+"""The broker through librdkafka, against every bar of the table: throughput, requests, latency, memory.
 
 Three controllers and three brokers run as processes on loopback with Kafka's default timings; the load comes from this
-process through confluent-kafka (librdkafka), idempotent, acks=all, default batching: 1 KB records of random bytes
-on topic-partitions with three replicas, two of them needed. So client, leader and both followers share the machine;
-the bars were set for two cores.
+process through confluent-kafka (librdkafka), idempotent, acks=all, 1 KB records of random bytes. So client, leader and
+followers share the machine; the bars were set for two cores. With three replicas, two of them are needed; with one,
+followers do not take part.
 
-Counted is the payload alone, from the first record handed to the client to the last acknowledgement. That nothing was
-lost on the way is checked against the high watermarks, so that no callback per record slows the client down. One run
-warms up; the median of the others counts. Processor time per gigabyte depends less on what else the machine does, and
-is reported beside.
+One run warms up; the median of the others counts. Processor time per gigabyte or request depends less on what else the
+machine does, and is reported beside. How the same client fares with Apache Kafka on this machine: `squall bench peer`.
 """
 
 from __future__ import annotations
 
-import os
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Callable
 
-import psutil
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-
+from squall.benchmarks._fetching import consumed, fetched, filled_topic
+from squall.benchmarks._load import ALONE, MEGA, Bench, Layout, median_of, quantile
+from squall.benchmarks._producing import PRODUCES_PER_SECOND, latencies, small_requests, throughput
 from squall.benchmarks.measurement import Measurement
 from squall.harness.loopback import Cluster
+from squall.nodes.protocol.compiler import encode
+from squall.nodes.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
-RECORD_BYTES = 1000
-RECORDS = 40_000
-RUNS = 7
-PRODUCES_PER_SECOND = 100
-LATENCY_RUNS = 3
-LATENCY_RECORDS = 300
-TIMEOUT_S = 120.0
-REPLICAS = 3
-CRITICAL = 2
-"""librdkafka's log level: that the brokers are gone at the end is no news."""
-MEGA, GIGA = 1_000_000, 1_000_000_000
 AS_SHIPPED = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
@@ -47,161 +36,119 @@ AS_SHIPPED = {
     "replica.lag.time.max.ms": "30000",
 }
 """Kafka's defaults, where the loopback cluster has others."""
+GIGABYTE_RECORDS = 125_000
+"""Per run; with the warm-up, eight runs are a gigabyte."""
+METADATA_VERSION = 12
+METADATA_TOPICS, METADATA_PARTITIONS = 100, 6
+METADATA_RUNS = 30
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One run: megabytes per second, and processor seconds of all brokers per gigabyte of payload."""
-
-    megabytes_per_second: float
-    processor_seconds_per_gigabyte: float
-
-
-class Bench:
-    """A cluster to measure, and what every measurement of it needs."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.client: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": cluster.bootstrap,
-            "log_level": CRITICAL,
-        }
-        self.admin = AdminClient(self.client)
-        self.value = os.urandom(RECORD_BYTES)
-        self.brokers = [psutil.Process(node.pid) for node in cluster.brokers if node.pid is not None]
-
-    def create_topic(self, name: str, partitions: int) -> None:
-        """Create it and wait until every topic-partition has all its replicas in sync."""
-        new = NewTopic(name, partitions, REPLICAS, config={"min.insync.replicas": "2"})
-        self.admin.create_topics([new])[name].result(TIMEOUT_S)
-
-        def in_sync() -> bool:
-            found = self.admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
-            return len(found) == partitions and all(len(one.isrs) == REPLICAS for one in found.values())
-
-        self.cluster.wait_for(f"{name} in sync", in_sync)
-
-    def producer(self, settings: Mapping[str, str | int | float | bool] = MappingProxyType({})) -> Producer:
-        return Producer({**self.client, "acks": "all", "enable.idempotence": True, **settings})
-
-    def end_offsets(self, topic: str, partitions: int) -> int:
-        """The sum of the high watermarks."""
-        consumer = Consumer({**self.client, "group.id": "benchmark"})
-        try:
-            places = [TopicPartition(topic, number) for number in range(partitions)]
-            return sum(consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)[1] for place in places)
-        finally:
-            consumer.close()
-
-    def processor_seconds(self) -> float:
-        times = [process.cpu_times() for process in self.brokers]
-        return sum(one.user + one.system for one in times)
-
-
-def throughput(bench: Bench, partitions: int, records: int = RECORDS, runs: int = RUNS) -> list[Sample]:
-    """Fill the topic-partitions evenly; one sample per run, without the first."""
-    topic = f"throughput-{partitions}"
-    bench.create_topic(topic, partitions)
-    producer = bench.producer()
-    samples = [one_run(bench, producer, topic, partitions, records) for _ in range(runs + 1)]
-    written, expected = bench.end_offsets(topic, partitions), records * (runs + 1)
-    assert written == expected, f"{expected} records were acknowledged, the high watermarks say {written}"
-    bench.admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-    return samples[1:]
-
-
-def one_run(bench: Bench, producer: Producer, topic: str, partitions: int, records: int) -> Sample:
-    processor = bench.processor_seconds()
-    began = time.perf_counter()
-    for number in range(records):
-        hand_over(producer, topic, number % partitions, bench.value)
-    left = producer.flush(TIMEOUT_S)
-    seconds = time.perf_counter() - began
-    assert left == 0, f"{left} records were not acknowledged within {TIMEOUT_S:.0f} s\n{bench.cluster.logs()}"
-    payload = records * RECORD_BYTES
-    return Sample(payload / MEGA / seconds, (bench.processor_seconds() - processor) / (payload / GIGA))
-
-
-def hand_over(producer: Producer, topic: str, partition: int, value: bytes) -> None:
-    """Give one record to the client, waiting while its queue is full."""
-    while True:
-        try:
-            producer.produce(topic, value, partition=partition)
-            return
-        except BufferError:
-            producer.poll(0.01)
-
-
-def latencies(bench: Bench, records: int = LATENCY_RECORDS, runs: int = LATENCY_RUNS) -> list[list[float]]:
-    """Milliseconds from handing a record over to its acknowledgement, one at a time; a list per run."""
-    topic = "latency"
-    bench.create_topic(topic, 1)
-    producer = bench.producer({"linger.ms": 0})
-    measured = [latency_run(producer, topic, bench.value, records) for _ in range(runs + 1)]
-    return measured[1:]
-
-
-def latency_run(producer: Producer, topic: str, value: bytes, records: int) -> list[float]:
-    errors: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            errors.append(error)
-
-    measured = []
-    due = time.perf_counter()
-    for _ in range(records):
-        due += 1 / PRODUCES_PER_SECOND
-        time.sleep(max(0.0, due - time.perf_counter()))
-        began = time.perf_counter()
-        producer.produce(topic, value, partition=0, on_delivery=delivered)
-        producer.flush(TIMEOUT_S)
-        measured.append((time.perf_counter() - began) * 1000)
-    assert not errors, f"records were refused: {errors[0]}"
-    return measured
-
-
-def quantile(values: Sequence[float], of: float) -> float:
-    """The smallest value that at least this share of all reaches."""
-    return sorted(values)[max(0, -int(-of * len(values) // 1) - 1)]
-
-
-def median_of(name: str, unit: str, values: Sequence[float], **bars: object) -> Measurement:
-    return Measurement(name, statistics.median(values), unit, samples=tuple(values), **bars)  # type: ignore[arg-type]
-
-
-def throughput_figures(bench: Bench, partitions: int, label: str, must: float, stretch: float) -> list[Measurement]:
-    samples = throughput(bench, partitions)
+def produce_figures(
+    bench: Bench, layout: Layout, label: str, must: float, stretch: float, records: int = 40_000
+) -> list[Measurement]:
+    samples = throughput(bench, layout, records)
     speed = [sample.megabytes_per_second for sample in samples]
     cost = [sample.processor_seconds_per_gigabyte for sample in samples]
     return [
-        median_of(f"produce to {label}", "MB/s", speed, must=must, stretch=stretch),
+        median_of(f"produce, {label}", "MB/s", speed, must=must, stretch=stretch),
         median_of("    processor time of the three brokers", "s/GB", cost, higher_is_better=False),
     ]
 
 
-def latency_figures(bench: Bench) -> list[Measurement]:
-    runs = latencies(bench)
-    bars: tuple[tuple[str, float, float, float], ...] = (("p50", 0.5, 3, 1.5), ("p99", 0.99, 20, 6))
+def memory_figures(bench: Bench) -> list[Measurement]:
+    """Of the broker that has taken the most, straight after the gigabyte."""
+    megabytes = bench.largest_resident_bytes() / MEGA
+    return [
+        Measurement("    resident memory after 1 GB", megabytes, "MB", must=150, stretch=80, higher_is_better=False)
+    ]
+
+
+def request_figures(bench: Bench, layout: Layout, label: str, must: float, stretch: float) -> list[Measurement]:
+    samples = small_requests(bench, layout)
+    speed = [sample.records_per_second for sample in samples]
+    cost = [sample.processor_microseconds_per_record for sample in samples]
+    bars = {"must": 100, "stretch": 40} if layout.replicas == 1 else {}
+    return [
+        median_of(f"requests of one record, {label}", "/s", speed, must=must, stretch=stretch),
+        median_of("    processor time of the brokers, each", "µs", cost, higher_is_better=False, **bars),
+    ]
+
+
+def fetch_figures(bench: Bench) -> list[Measurement]:
+    filled_topic(bench, "filled")
+    figures = [
+        median_of("consume, one consumer, 1 KB records", "MB/s", consumed(bench, "filled"), must=120, stretch=180),
+        median_of("fetch, raw responses of 1 MB", "MB/s", fetched(bench, "filled"), must=700, stretch=1500),
+    ]
+    bench.delete_topic("filled")
+    return figures
+
+
+def latency_figures(
+    bench: Bench, layout: Layout, label: str, p50: tuple[float, float], p99: tuple[float, float]
+) -> list[Measurement]:
+    """`p50` and `p99` are each the must and the stretch, in milliseconds."""
+    runs = latencies(bench, layout)
     return [
         median_of(
-            f"single records at {PRODUCES_PER_SECOND}/s, {name}",
+            f"single records at {PRODUCES_PER_SECOND}/s, {label}, {name}",
             "ms",
             [quantile(run, of) for run in runs],
             must=must,
             stretch=stretch,
             higher_is_better=False,
         )
-        for name, of, must, stretch in bars
+        for name, of, (must, stretch) in (("p50", 0.5, p50), ("p99", 0.99, p99))
     ]
 
 
+def metadata_figures(runs: int = METADATA_RUNS) -> list[Measurement]:
+    """Encoding what a client is told of a hundred topics."""
+    response = metadata_response()
+    milliseconds = []
+    for _ in range(runs + 1):
+        began = time.perf_counter()
+        encode(response, METADATA_VERSION)
+        milliseconds.append((time.perf_counter() - began) * 1000)
+    name = f"encode Metadata of {METADATA_TOPICS} topics x {METADATA_PARTITIONS}"
+    return [median_of(name, "ms", milliseconds[1:], must=2, stretch=1, higher_is_better=False)]
+
+
+def metadata_response() -> MetadataResponse:
+    def partition(number: int) -> MetadataResponsePartition:
+        return MetadataResponsePartition(
+            partition_index=number, leader_id=1, leader_epoch=7, replica_nodes=[1, 2, 3], isr_nodes=[1, 2, 3]
+        )
+
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node, "127.0.0.1", 9092, None) for node in (1, 2, 3)],
+        cluster_id="c" * 22,
+        controller_id=1,
+        topics=[
+            MetadataResponseTopic(
+                name=f"topic-{topic}",
+                topic_id=topic.to_bytes(16, "big"),
+                partitions=[partition(number) for number in range(METADATA_PARTITIONS)],
+            )
+            for topic in range(1, METADATA_TOPICS + 1)
+        ],
+    )
+
+
 def run() -> list[Measurement]:
-    """Measure everything on one cluster."""
+    """Measure everything on one cluster. Memory comes first, while nothing else has been done."""
+    one, six = Layout(), Layout(partitions=6)
     parts: tuple[Callable[[Bench], list[Measurement]], ...] = (
-        lambda bench: throughput_figures(bench, 1, "one topic-partition", must=25, stretch=50),
-        lambda bench: throughput_figures(bench, 6, "six topic-partitions", must=40, stretch=80),
-        latency_figures,
+        lambda bench: produce_figures(bench, ALONE, "one replica", 100, 180, GIGABYTE_RECORDS),
+        memory_figures,
+        lambda bench: produce_figures(bench, one, "three replicas, one topic-partition", 25, 50),
+        lambda bench: produce_figures(bench, six, "three replicas, six topic-partitions", 40, 80),
+        lambda bench: request_figures(bench, ALONE, "one replica", 8000, 20_000),
+        lambda bench: request_figures(bench, one, "three replicas", 2500, 6000),
+        fetch_figures,
+        lambda bench: latency_figures(bench, ALONE, "one replica", (1.5, 0.9), (10, 4)),
+        lambda bench: latency_figures(bench, one, "three replicas", (3, 1.5), (20, 6)),
+        lambda bench: metadata_figures(),
     )
     with Cluster(brokers=3, controllers=3, properties=AS_SHIPPED) as cluster:
         cluster.wait_until_ready()

@@ -198,6 +198,10 @@ class Cluster:
         return [self.nodes[node] for node in self.ports]
 
     @property
+    def broker_pids(self) -> list[int]:
+        return [node.pid for node in self.brokers if node.pid is not None]
+
+    @property
     def controllers(self) -> list[NodeProcess]:
         return [self.nodes[node] for node in self.controller_ports]
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall.benchmarks.broker import AS_SHIPPED, Bench, latencies, median_of, quantile, throughput
+from squall.benchmarks._fetching import consumed, fetched, filled_topic
+from squall.benchmarks._load import ALONE, Bench, Layout, median_of, quantile
+from squall.benchmarks._producing import latencies, small_requests, throughput
+from squall.benchmarks.broker import AS_SHIPPED, metadata_figures
 from squall.harness.loopback import FAST, Cluster
 
 
@@ -37,12 +40,33 @@ def test_a_figure_is_the_median_and_keeps_its_samples() -> None:
 
 @pytest.mark.xdist_group("broker-benchmark")
 def test_runs_after_the_warm_up_are_counted_and_every_record_is_found_again(bench: Bench) -> None:
-    samples = throughput(bench, partitions=2, records=500, runs=3)
+    samples = throughput(bench, Layout(partitions=2), records=500, runs=3)
     assert len(samples) == 3
     assert all(one.megabytes_per_second > 0 and one.processor_seconds_per_gigabyte >= 0 for one in samples)
 
 
 @pytest.mark.xdist_group("broker-benchmark")
+def test_small_requests_are_counted_by_record_and_cost_processor_time(bench: Bench) -> None:
+    samples = small_requests(bench, ALONE, requests=200, runs=2)
+    assert [one.records_per_second * 1000 / 1e6 for one in samples] == [
+        pytest.approx(one.megabytes_per_second) for one in samples
+    ]
+    assert sum(one.processor_microseconds_per_record for one in samples) > 0
+
+
+@pytest.mark.xdist_group("broker-benchmark")
 def test_latencies_are_one_per_record_and_run(bench: Bench) -> None:
-    runs = latencies(bench, records=20, runs=2)
+    runs = latencies(bench, Layout(), records=20, runs=2)
     assert [len(run) for run in runs] == [20, 20] and min(map(min, runs)) > 0
+
+
+@pytest.mark.xdist_group("broker-benchmark")
+def test_what_was_filled_is_consumed_and_fetched_in_full_answers(bench: Bench) -> None:
+    filled_topic(bench, "filled", records=3000)
+    assert len(consumed(bench, "filled", records=3000, runs=1)) == 1
+    assert fetched(bench, "filled", responses=4, runs=1)[0] > 0
+
+
+def test_encoding_metadata_is_timed_in_milliseconds() -> None:
+    (figure,) = metadata_figures(runs=2)
+    assert len(figure.samples) == 2 and figure.unit == "ms" and figure.measured > 0
