@@ -22,14 +22,17 @@ from squall.nodes.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_quorum,
+    elect_leaders,
     end_quorum_epoch,
     fetch,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
     produce,
+    update_features,
     vote,
 )
 from squall.nodes.protocol.schema import Message
@@ -50,11 +53,14 @@ class ApiKey(IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
@@ -94,6 +100,12 @@ _TABLE = (
     _api(
         ApiKey.CREATE_PARTITIONS, create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse
     ),
+    _api(ApiKey.ELECT_LEADERS, elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse),
+    _api(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        incremental_alter_configs.IncrementalAlterConfigsRequest,
+        incremental_alter_configs.IncrementalAlterConfigsResponse,
+    ),
     _api(ApiKey.VOTE, vote.VoteRequest, vote.VoteResponse),
     _api(
         ApiKey.BEGIN_QUORUM_EPOCH,
@@ -103,6 +115,7 @@ _TABLE = (
     _api(ApiKey.END_QUORUM_EPOCH, end_quorum_epoch.EndQuorumEpochRequest, end_quorum_epoch.EndQuorumEpochResponse),
     _api(ApiKey.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest, describe_quorum.DescribeQuorumResponse),
     _api(ApiKey.ALTER_PARTITION, alter_partition.AlterPartitionRequest, alter_partition.AlterPartitionResponse),
+    _api(ApiKey.UPDATE_FEATURES, update_features.UpdateFeaturesRequest, update_features.UpdateFeaturesResponse),
     _api(ApiKey.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse),
     _api(
         ApiKey.BROKER_REGISTRATION,

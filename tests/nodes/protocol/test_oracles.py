@@ -108,7 +108,7 @@ def test_error_codes_are_kafkas() -> None:
 WITH_KAFKAS_SCHEMA = {
     "Produce", "Fetch", "ListOffsets", "Metadata", "FindCoordinator", "ApiVersions", "CreateTopics", "DeleteTopics",
     "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "CreatePartitions", "DescribeQuorum",
-    "DescribeCluster",
+    "DescribeCluster", "ElectLeaders", "IncrementalAlterConfigs", "UpdateFeatures",
 }  # fmt: skip
 
 
