@@ -6,7 +6,7 @@ happens behind the caller's back:
 * A producer without idempotence makes exactly one attempt per operation, so that definite refusals are `fail`.
 * An idempotent producer keeps one batch per topic-partition on its way and repeats it, same sequence numbers, until
   it is acknowledged or its time is up (`info`, and a fresh producer id for what comes after).
-* A consumer's poll is one Fetch at its position.
+* A consumer's poll is a share of one Fetch (`native_consumer.py`).
 
 Only primitives of docs/architecture.md ("The same world twice") are used.
 """
@@ -15,45 +15,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from squall.nodes.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from squall.nodes.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from squall.nodes.protocol.records import Record, build_batch, iterate_batches, parse_records
+from squall.nodes.protocol.records import Record, build_batch
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
 from squall.workloads.clients.leaders import Address, Leaders
-from squall.workloads.clients.payload import decode_value, encode_value
-from squall.workloads.operation import LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.clients.native_consumer import NativeConsumer, short
+from squall.workloads.clients.payload import encode_value
+from squall.workloads.operation import OK, Completion, Operation
 from squall.workloads.ports import Clock, Connector
 
 PRODUCE_VERSION = 9
-FETCH_VERSION = 12
-LIST_OFFSETS_VERSION = 6
 INIT_PRODUCER_ID_VERSION = 3
-EARLIEST, LATEST = -2, -1
 ACKS = {"all": -1, "1": 1, "0": 0}
 
 REQUEST_SECONDS = 3.0
 BROKER_TIMEOUT_MS = 2000
 DELIVERY_SECONDS = 10.0
 RETRY_SECONDS = 0.1
-FETCH_WAIT_MS = 500
-FETCH_BYTES = 1 << 20
 LARGEST_BATCH = 500
 
 
@@ -69,7 +57,7 @@ class NativeKit:
     def client(self, plan: ClientPlan) -> Client:
         leaders = Leaders(self.connector, self.bootstrap, f"squall-{plan.role}-{plan.client}")
         if plan.role == "consumer":
-            return NativeConsumer(plan, leaders)
+            return NativeConsumer(plan, leaders, self.clock)
         if plan.idempotent:
             return IdempotentProducer(plan, leaders, self.clock)
         return SingleAttemptProducer(plan, leaders, self.clock)
@@ -129,7 +117,7 @@ class SingleAttemptProducer(_NativeClient):
             response = await connection.request(request, PRODUCE_VERSION, ProduceResponse, REQUEST_SECONDS)
         except OSError as trouble:
             self.leaders.forget(where)
-            return errors.lost(operation.f, _short(trouble))
+            return errors.lost(operation.f, short(trouble))
         return self._judged(operation, where, response, leader[1])
 
     def _judged(self, operation: Operation, where: TopicPartition, response: ProduceResponse, epoch: int) -> Completion:
@@ -224,7 +212,7 @@ class _Lane:
                     self._request(batch), PRODUCE_VERSION, ProduceResponse, REQUEST_SECONDS
                 )
             except OSError as failed:
-                trouble = _short(failed)
+                trouble = short(failed)
                 self.producer.leaders.forget(self.where)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -321,139 +309,3 @@ def produce_answer(response: ProduceResponse) -> tuple[int, int]:
         for part in topic.partition_responses:
             return part.error_code, part.base_offset
     return int(ErrorCode.UNKNOWN_SERVER_ERROR), -1
-
-
-def _short(trouble: OSError) -> str:
-    return "request_timed_out" if isinstance(trouble, TimeoutError) else "disconnected"
-
-
-# --- consumer ------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Cursor:
-    """Where one topic-partition's reading stands."""
-
-    position: int | None = None
-    session: int = 0
-
-
-class NativeConsumer(_NativeClient):
-    """Manually assigned; every poll is one Fetch at the cursor."""
-
-    def __init__(self, plan: ClientPlan, leaders: Leaders) -> None:
-        super().__init__(plan, leaders)
-        self.cursors = {where: _Cursor() for where in plan.topic_partitions}
-
-    async def invoke(self, operation: Operation) -> Completion:
-        assert operation.topic is not None and operation.partition is not None
-        where = (operation.topic, operation.partition)
-        leader = await self.leaders.leader(where)
-        if leader is None:
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.refused("no_leader_known")
-        address, epoch = leader
-        try:
-            if operation.f == LIST_OFFSETS:
-                return await self._list_offsets(where, address, epoch, LATEST)
-            return await self._poll(where, address, epoch)
-        except OSError as trouble:
-            self.leaders.forget(where)
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.lost(operation.f, _short(trouble))
-
-    def seek(self, where: TopicPartition, offset: int | None) -> None:
-        """Go on from `offset` (from the start of the log if None) in a new session."""
-        cursor = self.cursors[where]
-        cursor.position, cursor.session = offset, cursor.session + 1
-
-    async def _poll(self, where: TopicPartition, address: Address, epoch: int) -> Completion:
-        cursor = self.cursors[where]
-        if cursor.position is None:
-            start = EARLIEST if self.plan.from_beginning else LATEST
-            found = await self._list_offsets(where, address, epoch, start)
-            cursor.position = found.log_start if self.plan.from_beginning else found.high_watermark
-            if cursor.position is None:
-                return found
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[FetchTopic(topic=where[0], partitions=[_fetch_partition(where[1], cursor.position, epoch)])],
-        )
-        seconds = REQUEST_SECONDS + FETCH_WAIT_MS / 1000
-        response = await self.leaders.ask(address, where, request, FETCH_VERSION, FetchResponse, seconds)
-        return await self._delivered(where, cursor, response, epoch)
-
-    async def _delivered(
-        self, where: TopicPartition, cursor: _Cursor, response: FetchResponse, epoch: int
-    ) -> Completion:
-        parts = [part for topic in response.responses for part in topic.partitions]
-        code = response.error_code or (parts[0].error_code if parts else int(ErrorCode.UNKNOWN_SERVER_ERROR))
-        if code != 0:
-            self.leaders.forget(where)
-            if code == int(ErrorCode.OFFSET_OUT_OF_RANGE):
-                self.seek(where, None)
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.single_attempt("poll", code)
-        part, before = parts[0], cursor.position
-        assert before is not None
-        offsets, values, cursor.position = read_records(part.records, before)
-        return Completion(
-            OK,
-            offsets=tuple(offsets),
-            values=tuple(values),
-            session=cursor.session,
-            position=before,
-            leader_epoch=epoch,
-            high_watermark=part.high_watermark,
-            log_start=part.log_start_offset,
-            node=self.leaders.node(where),
-        )
-
-    async def _list_offsets(self, where: TopicPartition, address: Address, epoch: int, timestamp: int) -> Completion:
-        wanted = ListOffsetsPartition(partition_index=where[1], current_leader_epoch=epoch, timestamp=timestamp)
-        request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=where[0], partitions=[wanted])]
-        )
-        response = await self.leaders.ask(
-            address, where, request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
-        )
-        for topic in response.topics:
-            for part in topic.partitions:
-                if part.error_code == 0:
-                    node = self.leaders.node(where)
-                    if timestamp == LATEST:
-                        return Completion(OK, high_watermark=part.offset, leader_epoch=epoch, node=node)
-                    return Completion(OK, log_start=part.offset, leader_epoch=epoch, node=node)
-                self.leaders.forget(where)
-                await asyncio.sleep(RETRY_SECONDS)
-                return errors.single_attempt(LIST_OFFSETS, part.error_code)
-        return errors.single_attempt(LIST_OFFSETS, int(ErrorCode.UNKNOWN_SERVER_ERROR))
-
-
-def _fetch_partition(partition: int, offset: int, epoch: int) -> FetchPartition:
-    return FetchPartition(
-        partition=partition, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
-    )
-
-
-def read_records(
-    content: bytes | bytearray | memoryview | None, position: int
-) -> tuple[Sequence[int], Sequence[int], int]:
-    """Offsets and values from `position` on, and where reading goes on. Control batches hold nothing to deliver."""
-    offsets: list[int] = []
-    values: list[int] = []
-    if content:
-        for header, batch in iterate_batches(content, torn_tail=True):
-            if not header.is_control:
-                for record in parse_records(batch):
-                    if record.offset >= position:
-                        offsets.append(record.offset)
-                        values.append(decode_value(record.value))
-            position = max(position, header.next_offset)
-    return offsets, values, position

@@ -1,0 +1,329 @@
+"""The native consumer: a poll is one topic-partition's share of a Fetch that its client sends to a leader.
+
+Like Kafka's own consumers, one client has one Fetch under way to each broker, for every topic-partition that it polls
+there. Unlike theirs it reads nothing ahead: what a poll delivers was fetched after the poll was invoked, from the
+cursor on, so that an answer's high watermark and leader belong to that poll.
+
+    invoke ──▶ lane of the leader ── Fetch of all that wait there ──▶ records, an error, or nothing new
+                    ▲                                                       │
+                    └────────────── keeps waiting, up to POLL_SECONDS ◀─────┘
+
+Polls that are answered together are asked for again together: a lane rests for `LINGER_SECONDS` between an answer and
+its next Fetch. Incremental fetch sessions (KIP-227) are taken if the broker offers one; a broker that answers session
+id 0 is asked in full every time. Whatever goes wrong with a session ends it, and the next Fetch begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from squall.nodes.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from squall.nodes.protocol.records import iterate_batches, parse_records
+from squall.workloads.clients import errors
+from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.leaders import Address, Leaders
+from squall.workloads.clients.payload import decode_value
+from squall.workloads.operation import LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.ports import Clock
+
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 6
+EARLIEST, LATEST = -2, -1
+
+REQUEST_SECONDS = 3.0
+RETRY_SECONDS = 0.1
+FETCH_WAIT_MS = 500
+FETCH_BYTES = 1 << 20
+LINGER_SECONDS = 0.1
+POLL_SECONDS = 5.0
+
+_SESSION_ENDED = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+
+
+@dataclass
+class _Cursor:
+    """Where one topic-partition's reading stands."""
+
+    position: int | None = None
+    session: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Poll:
+    """A poll that waits. `high_watermark` and `log_start` are what was last heard; -1 while nothing was."""
+
+    cursor: _Cursor
+    epoch: int
+    deadline: int
+    done: asyncio.Future[Completion]
+    high_watermark: int = -1
+    log_start: int = -1
+
+
+class NativeConsumer:
+    """Manually assigned; see the module."""
+
+    def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
+        self.plan = plan
+        self.leaders = leaders
+        self.clock = clock
+        self.cursors = {where: _Cursor() for where in plan.topic_partitions}
+        self.lanes: dict[Address, _Lane] = {}
+
+    async def open(self) -> None:
+        return None
+
+    async def setup(self) -> None:
+        return None
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        for lane in self.lanes.values():
+            lane.close()
+        self.leaders.close()
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        where = (operation.topic, operation.partition)
+        leader = await self.leaders.leader(where)
+        if leader is None:
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.refused("no_leader_known")
+        address, epoch = leader
+        if operation.f == LIST_OFFSETS:
+            return await self._list_offsets(operation.f, where, address, epoch, LATEST)
+        cursor = self.cursors[where]
+        if cursor.position is None:
+            start = EARLIEST if self.plan.from_beginning else LATEST
+            found = await self._list_offsets(operation.f, where, address, epoch, start)
+            cursor.position = found.log_start if self.plan.from_beginning else found.high_watermark
+            if cursor.position is None:
+                return found
+        completion = await self._lane(address).poll(where, cursor, epoch)
+        if completion.type != OK:
+            self.leaders.forget(where)
+            await asyncio.sleep(RETRY_SECONDS)
+        return completion
+
+    def seek(self, where: TopicPartition, offset: int | None) -> None:
+        """Go on from `offset` (from the start of the log if None) in a new session."""
+        cursor = self.cursors[where]
+        cursor.position, cursor.session = offset, cursor.session + 1
+
+    def _lane(self, address: Address) -> _Lane:
+        lane = self.lanes.get(address)
+        if lane is None:
+            lane = self.lanes[address] = _Lane(self, address)
+        return lane
+
+    async def _list_offsets(
+        self, f: str, where: TopicPartition, address: Address, epoch: int, timestamp: int
+    ) -> Completion:
+        wanted = ListOffsetsPartition(partition_index=where[1], current_leader_epoch=epoch, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=where[0], partitions=[wanted])]
+        )
+        try:
+            response = await self.leaders.ask(
+                address, "offsets", request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
+            )
+        except OSError as trouble:
+            self.leaders.forget(where)
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.lost(f, short(trouble))
+        found = [part for topic in response.topics for part in topic.partitions]
+        code = found[0].error_code if found else int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if code != 0:
+            self.leaders.forget(where)
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.single_attempt(f, code)
+        node = self.leaders.node(where)
+        if timestamp == LATEST:
+            return Completion(OK, high_watermark=found[0].offset, leader_epoch=epoch, node=node)
+        return Completion(OK, log_start=found[0].offset, leader_epoch=epoch, node=node)
+
+
+class _Lane:
+    """One consumer's polls at one broker. `session` is (id, epoch of the next Fetch); `told` is what is in it."""
+
+    def __init__(self, consumer: NativeConsumer, address: Address) -> None:
+        self.consumer = consumer
+        self.address = address
+        self.polls: dict[TopicPartition, _Poll] = {}
+        self.running: asyncio.Task[None] | None = None
+        self.connection: object = None
+        self.session = (0, 0)
+        self.told: dict[TopicPartition, FetchPartition] = {}
+
+    async def poll(self, where: TopicPartition, cursor: _Cursor, epoch: int) -> Completion:
+        """What there is to read at the cursor, or nothing when the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = self.consumer.clock.now_ns() + int(POLL_SECONDS * 1e9)
+        poll = self.polls[where] = _Poll(cursor, epoch, deadline, loop.create_future())
+        if self.running is None or self.running.done():
+            self.running = loop.create_task(self._run())
+        return await poll.done
+
+    def close(self) -> None:
+        if self.running is not None:
+            self.running.cancel()
+        self._fail(dict(self.polls), "closed_in_flight")
+
+    async def _run(self) -> None:
+        while self.polls:
+            asked = dict(self.polls)
+            try:
+                await self._fetch(asked)
+            except OSError as trouble:
+                self._forget_session()
+                self._fail(asked, short(trouble))
+            await asyncio.sleep(LINGER_SECONDS)
+
+    async def _fetch(self, asked: dict[TopicPartition, _Poll]) -> None:
+        leaders = self.consumer.leaders
+        connection = await leaders.connection(self.address, "fetch")
+        if connection is not self.connection:
+            self._forget_session()
+            self.connection = connection
+        request = self._request(asked)
+        seconds = REQUEST_SECONDS + FETCH_WAIT_MS / 1000
+        response = await connection.request(request, FETCH_VERSION, FetchResponse, seconds)
+        if response.error_code in _SESSION_ENDED:
+            self._forget_session()
+            return
+        if response.error_code:
+            self._forget_session()
+            for where in asked:
+                self._settle(where, asked[where], errors.single_attempt("poll", response.error_code))
+            return
+        session_id = response.session_id
+        self.session = (session_id, self.session[1] + 1) if session_id else (0, 0)
+        self._take(asked, response)
+
+    def _take(self, asked: dict[TopicPartition, _Poll], response: FetchResponse) -> None:
+        now = self.consumer.clock.now_ns()
+        for topic in response.responses:
+            for part in topic.partitions:
+                poll = asked.get((topic.topic, part.partition_index))
+                if poll is not None:
+                    self._take_part((topic.topic, part.partition_index), poll, part)
+        for where, poll in asked.items():
+            if poll.deadline <= now:
+                self._settle(where, poll, self._read(where, poll, b""))
+
+    def _take_part(self, where: TopicPartition, poll: _Poll, part: PartitionData) -> None:
+        if part.error_code:
+            if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.consumer.seek(where, None)
+            self._settle(where, poll, errors.single_attempt("poll", part.error_code))
+            return
+        poll.high_watermark, poll.log_start = part.high_watermark, part.log_start_offset
+        if part.records:
+            self._settle(where, poll, self._read(where, poll, part.records))
+
+    def _read(self, where: TopicPartition, poll: _Poll, records: bytes | bytearray | memoryview) -> Completion:
+        cursor, before = poll.cursor, poll.cursor.position
+        assert before is not None
+        offsets, values, cursor.position = read_records(records, before)
+        return Completion(
+            OK,
+            offsets=tuple(offsets),
+            values=tuple(values),
+            session=cursor.session,
+            position=before,
+            leader_epoch=poll.epoch,
+            high_watermark=poll.high_watermark if poll.high_watermark >= 0 else None,
+            log_start=poll.log_start if poll.log_start >= 0 else None,
+            node=self.consumer.leaders.node(where),
+        )
+
+    def _settle(self, where: TopicPartition, poll: _Poll, completion: Completion) -> None:
+        if self.polls.get(where) is poll:
+            del self.polls[where]
+        if not poll.done.done():
+            poll.done.set_result(completion)
+
+    def _fail(self, asked: dict[TopicPartition, _Poll], reason: str) -> None:
+        for where, poll in asked.items():
+            self._settle(where, poll, errors.lost("poll", reason))
+
+    # -- sessions -------------------------------------------------------------------------------------------------
+
+    def _forget_session(self) -> None:
+        self.session, self.told = (0, 0), {}
+
+    def _request(self, asked: dict[TopicPartition, _Poll]) -> FetchRequest:
+        """A Fetch of all that is asked: in full, or what differs from what the session knows."""
+        session_id, epoch = self.session
+        wanted = {where: _fetch_partition(where[1], poll) for where, poll in asked.items()}
+        told = self.told if session_id else {}
+        changed = {where: part for where, part in wanted.items() if told.get(where) != part}
+        forgotten = [where for where in told if where not in wanted]
+        self.told = wanted
+        topics: dict[str, FetchTopic] = {}
+        for where, part in changed.items():
+            topics.setdefault(where[0], FetchTopic(topic=where[0])).partitions.append(part)
+        dropped: dict[str, ForgottenTopic] = {}
+        for where in forgotten:
+            dropped.setdefault(where[0], ForgottenTopic(topic=where[0])).partitions.append(where[1])
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=0,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(dropped.values()),
+        )
+
+
+def _fetch_partition(partition: int, poll: _Poll) -> FetchPartition:
+    assert poll.cursor.position is not None
+    return FetchPartition(
+        partition=partition,
+        current_leader_epoch=poll.epoch,
+        fetch_offset=poll.cursor.position,
+        partition_max_bytes=FETCH_BYTES,
+    )
+
+
+def read_records(
+    content: bytes | bytearray | memoryview | None, position: int
+) -> tuple[Sequence[int], Sequence[int], int]:
+    """Offsets and values from `position` on, and where reading goes on. Control batches hold nothing to deliver."""
+    offsets: list[int] = []
+    values: list[int] = []
+    if content:
+        for header, batch in iterate_batches(content, torn_tail=True):
+            if not header.is_control:
+                for record in parse_records(batch):
+                    if record.offset >= position:
+                        offsets.append(record.offset)
+                        values.append(decode_value(record.value))
+            position = max(position, header.next_offset)
+    return offsets, values, position
+
+
+def short(trouble: OSError) -> str:
+    """The trouble of a connection in one word."""
+    return "request_timed_out" if isinstance(trouble, TimeoutError) else "disconnected"
