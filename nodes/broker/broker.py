@@ -88,6 +88,9 @@ class Broker:
             int(ApiKey.CREATE_TOPICS): self._forwarding.handle,
             int(ApiKey.DELETE_TOPICS): self._forwarding.handle,
             int(ApiKey.CREATE_PARTITIONS): self._forwarding.handle,
+            int(ApiKey.INCREMENTAL_ALTER_CONFIGS): self._forwarding.handle,
+            int(ApiKey.UPDATE_FEATURES): self._forwarding.handle,
+            int(ApiKey.ELECT_LEADERS): self._forwarding.handle,
             int(ApiKey.DESCRIBE_QUORUM): self._forwarding.handle,
         }
 

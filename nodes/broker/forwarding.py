@@ -26,12 +26,20 @@ from squall.nodes.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToActiveController
 
 TIMED_OUT = "The active controller did not answer in time; whether it was done is unknown."
 TIMEOUT_MIN_MS = 1000
 DEFAULTS = -1
+UNSAFE_DOWNGRADE = 3
 
 
 class Forwarding:
@@ -75,6 +83,9 @@ def _newest(message: Message) -> Message:
     if isinstance(message, DeleteTopicsRequest) and message.topic_names:
         states = [DeleteTopicState(name=name) for name in message.topic_names]
         return DeleteTopicsRequest(topics=states, timeout_ms=message.timeout_ms)
+    if isinstance(message, UpdateFeaturesRequest):
+        for update in message.feature_updates:
+            update.upgrade_type = UNSAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     return message
 
 
@@ -92,5 +103,16 @@ def _unknown(message: Message) -> Message:
         return CreatePartitionsResponse(
             results=[CreatePartitionsTopicResult(one.name, error, TIMED_OUT) for one in message.topics]
         )
+    if isinstance(message, IncrementalAlterConfigsRequest):
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(error, TIMED_OUT, one.resource_type, one.resource_name)
+                for one in message.resources
+            ]
+        )
+    if isinstance(message, UpdateFeaturesRequest):
+        return UpdateFeaturesResponse(error_code=error, error_message=TIMED_OUT)
+    if isinstance(message, ElectLeadersRequest):
+        return ElectLeadersResponse(error_code=error)
     assert isinstance(message, DescribeQuorumRequest)
     return DescribeQuorumResponse(error_code=error)

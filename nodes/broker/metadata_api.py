@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.metadata.image import BrokerRegistration, Endpoint, MetadataImage, PartitionRegistration, Topic
-from squall.nodes.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from squall.nodes.metadata.records import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from squall.nodes.metadata.topic_configs import CLUSTER_CONFIGS
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from squall.nodes.protocol.messages.describe_configs import (
@@ -39,7 +40,7 @@ from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.protocol.topic_partition import ZERO_ID
 
 NO_LEADER = -1
-SOURCE_TOPIC, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 4, 5
+SOURCE_TOPIC, SOURCE_CLUSTER, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 3, 4, 5
 NO_GROUPS = "Groups are not served by this cluster; assign topic-partitions yourself."
 
 
@@ -163,25 +164,35 @@ class MetadataApi:
                 return result
             set_here = self._image.config(TOPIC_RESOURCE, name)
             described = {key: (value, SOURCE_DEFAULT) for key, value in self._config.topics.described().items()}
+            described |= self._of_cluster()
             described |= {key: (value, SOURCE_TOPIC) for key, value in set_here.items()}
         elif kind == BROKER_RESOURCE and name == str(self._config.node_id):
             described = {key: (value, SOURCE_STATIC_BROKER) for key, value in self._config.described}
+            described |= self._of_cluster()
+        elif kind == BROKER_RESOURCE and name == CLUSTER_DEFAULT:
+            described = self._of_cluster()
         else:
             result.error_code = int(ErrorCode.INVALID_REQUEST)
             result.error_message = f"This broker ({self._config.node_id}) describes topics and itself, not {name!r}."
             return result
         wanted = resource.configuration_keys
+        alterable = CLUSTER_CONFIGS if kind == BROKER_RESOURCE else described
         result.configs = [
             DescribeConfigsResourceResult(
                 name=key,
                 value=value,
-                read_only=kind == BROKER_RESOURCE,
+                read_only=key not in alterable,
                 config_source=source,
             )
             for key, (value, source) in sorted(described.items())
             if not wanted or key in wanted
         ]
         return result
+
+    def _of_cluster(self) -> dict[str, tuple[str, int]]:
+        """The cluster's own defaults, which no node's configuration says."""
+        found = self._image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
+        return {key: (value, SOURCE_CLUSTER) for key, value in found.items()}
 
 
 def is_topic_name(name: str) -> bool:

@@ -15,11 +15,12 @@ safe: a new leader starts lower and rises as followers report.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from squall.nodes.broker.clean_shutdown import clean_epoch, clean_marker
 from squall.nodes.broker.config import NEVER, BrokerConfig
 from squall.nodes.broker.hosted import Hosted, Progress
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, Topic
-from squall.nodes.metadata.records import TOPIC_RESOURCE
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
@@ -175,11 +176,9 @@ class Replicas:
                 self._remove(topic.id, number)
         for topic_id, number in delta.partitions:
             self._follow(now, self._image.topics[topic_id], number)
-        for kind, name in delta.configs:
-            topic_of = self._image.topic(name) if kind == TOPIC_RESOURCE else None
-            for number in topic_of.partitions if topic_of is not None else ():
-                assert topic_of is not None
-                self._follow(now, topic_of, number)
+        for topic in self._image.topics_set_by(delta.configs):
+            for number in topic.partitions:
+                self._follow(now, topic, number)
 
     def _follow(self, now: int, topic: Topic, number: int) -> None:
         registration = topic.partitions[number]
@@ -188,7 +187,7 @@ class Replicas:
             if hosted is not None:
                 self._remove(topic.id, number)
             return
-        settings = self._image.config(TOPIC_RESOURCE, topic.name)
+        settings = self._image.topic_settings(topic.name)
         log_config = self._log_config(settings)
         state = self._state(topic, number, registration, settings)
         if hosted is None:
@@ -197,7 +196,7 @@ class Replicas:
         self._place(now, hosted, hosted.replica.apply(now, state))
 
     def _state(
-        self, topic: Topic, number: int, registration: PartitionRegistration, settings: dict[str, str]
+        self, topic: Topic, number: int, registration: PartitionRegistration, settings: Mapping[str, str]
     ) -> PartitionState:
         default = self._config.topics.min_insync_replicas
         return PartitionState(
@@ -212,7 +211,7 @@ class Replicas:
             min_insync_replicas=int(settings.get("min.insync.replicas", default)),
         )
 
-    def _log_config(self, settings: dict[str, str]) -> LogConfig:
+    def _log_config(self, settings: Mapping[str, str]) -> LogConfig:
         default = self._config.topics.log
         return LogConfig(
             segment_bytes=int(settings.get("segment.bytes", default.segment_bytes)),

@@ -8,6 +8,7 @@ itself, so that no node ever sees one without the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from squall.nodes.controller.elections import Active, Decision, Replicas, Rules, decide
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
@@ -16,10 +17,9 @@ from squall.nodes.metadata.records import (
     NO_LEADER_CHANGE,
     RECOVERED,
     RECOVERING,
-    TOPIC_RESOURCE,
     PartitionChangeRecord,
 )
-from squall.nodes.metadata.topic_configs import effective_value
+from squall.nodes.metadata.topic_configs import MIN_ISR, UNCLEAN_ELECTION, effective_value
 
 
 def change(topic: Topic, number: int, decision: Decision, *, recovered: bool = False) -> PartitionChangeRecord | None:
@@ -62,12 +62,13 @@ class PartitionChanges:
 
     def rules(self, image: MetadataImage, topic: Topic) -> Rules:
         """By what a topic's leaders and ISRs are decided."""
-        settings = image.config(TOPIC_RESOURCE, topic.name)
-        unclean = effective_value(settings, "unclean.leader.election.enable", self._topic_defaults)
+        return self._rules_by(image, image.topic_settings(topic.name))
+
+    def _rules_by(self, image: MetadataImage, settings: Mapping[str, str]) -> Rules:
         return Rules(
-            min_isr=int(effective_value(settings, "min.insync.replicas", self._topic_defaults)),
+            min_isr=int(effective_value(settings, MIN_ISR, self._topic_defaults)),
             eligible_leaders=image.keeps_eligible_leaders,
-            unclean=unclean == "true",
+            unclean=effective_value(settings, UNCLEAN_ELECTION, self._topic_defaults) == "true",
             last_known_leader=self._last_known_leader,
         )
 
@@ -108,6 +109,51 @@ class PartitionChanges:
             for number, registration in topic.partitions.items():
                 if registration.leader == NO_LEADER:
                     yield from _changed(topic, number, registration.isr, active, rules)
+
+    # -- settings ---------------------------------------------------------------------------------------------
+
+    def settings_changed(
+        self, image: MetadataImage, altered: Mapping[tuple[int, str], Mapping[str, str]]
+    ) -> Iterator[PartitionChangeRecord]:
+        """What follows when these resources, by type and name, have these settings instead of those in the image.
+
+        Where unclean elections become allowed, they take place. Another min ISR empties the ELR, which was gathered
+        under the old one (EL-06), unless the ISR is empty: then nobody commits anything, whatever min ISR is, and the
+        ELR is all there is to elect from.
+
+        And it moves the partition epoch of every topic-partition concerned, also where nothing else changes. A leader
+        takes an ISR from the answer to its AlterPartition, which may reach it before the new min ISR does through the
+        metadata log. After 1 became 2, it would then commit on its own by the old setting, while the controller keeps
+        those who left eligible by the new one. With the partition epoch moved, no change is accepted from a
+        leader that does not have the setting yet.
+        """
+
+        def active(replica: int) -> bool:
+            return self.is_active(image, replica)
+
+        for topic in image.topics_set_by(altered):
+            before = self.rules(image, topic)
+            after = self._rules_by(image, image.topic_settings(topic.name, altered))
+            other_min_isr = after.min_isr != before.min_isr and after.eligible_leaders
+            for number, registration in topic.partitions.items():
+                decision = decide(registration, registration.isr, active, after)
+                if other_min_isr and decision.isr:
+                    decision = replace(decision, elr=(), last_known_elr=())
+                record = change(topic, number, decision)
+                if record is not None:
+                    yield record
+                elif other_min_isr:
+                    yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
+
+    def eligible_leaders_end(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
+        """No ELR any more (EL-06). An empty ISR gets back whom it would have kept without: those known to have all,
+        or whoever led last."""
+        for topic in image.topics.values():
+            for number, old in topic.partitions.items():
+                isr = old.isr or old.elr or old.last_known_elr[:1]
+                record = change(topic, number, Decision(old.leader, isr))
+                if record is not None:
+                    yield record
 
 
 def _changed(

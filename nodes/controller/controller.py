@@ -31,14 +31,17 @@ from typing import cast
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
+from squall.nodes.controller.configs import ConfigControl
+from squall.nodes.controller.features import FeatureControl
 from squall.nodes.controller.isr import IsrControl
+from squall.nodes.controller.leader_elections import LeaderElectionControl
 from squall.nodes.controller.liveness import NEVER
 from squall.nodes.controller.outcome import Outcome
 from squall.nodes.controller.refusals import not_controller
 from squall.nodes.controller.topics import TopicControl
-from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, METADATA_VERSION_LEVEL
+from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.metadata.records import FeatureLevelRecord, NoOpRecord, decode_record, encode_record
+from squall.nodes.metadata.records import NoOpRecord, decode_record, encode_record
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng, Trace
 from squall.nodes.protocol.messages import ApiKey
@@ -49,6 +52,9 @@ from squall.nodes.protocol.messages.broker_registration import BrokerRegistratio
 from squall.nodes.protocol.messages.create_partitions import CreatePartitionsRequest
 from squall.nodes.protocol.messages.create_topics import CreateTopicsRequest
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest
+from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest
 from squall.nodes.raft.errors import NotLeader
@@ -90,6 +96,9 @@ class QuorumController:
         self._brokers = BrokerControl(config, self._changes, mutants)
         self._isr = IsrControl(self._brokers, self._changes, mutants)
         self._topics = TopicControl(config, rng)
+        self._configs = ConfigControl(config, self._changes)
+        self._features = FeatureControl(config.topic_defaults, self._changes)
+        self._elections = LeaderElectionControl(self._changes)
         self._image: MetadataImage | None = None
         self._active_epoch: int | None = None
         self._parked: deque[_Parked] = deque()
@@ -102,6 +111,9 @@ class QuorumController:
             ApiKey.CREATE_TOPICS: self._create_topics,
             ApiKey.DELETE_TOPICS: self._delete_topics,
             ApiKey.CREATE_PARTITIONS: self._create_partitions,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
+            ApiKey.UPDATE_FEATURES: self._update_features,
+            ApiKey.ELECT_LEADERS: self._elect_leaders,
         }
 
     # -- what others may know ---------------------------------------------------------------------------------
@@ -163,6 +175,15 @@ class QuorumController:
 
     def _create_partitions(self, now: int, request: ServerRequest) -> Outcome:
         return self._topics.create_partitions(self._deciding, cast(CreatePartitionsRequest, request.body))
+
+    def _alter_configs(self, now: int, request: ServerRequest) -> Outcome:
+        return self._configs.alter(self._deciding, cast(IncrementalAlterConfigsRequest, request.body))
+
+    def _update_features(self, now: int, request: ServerRequest) -> Outcome:
+        return self._features.update(self._deciding, cast(UpdateFeaturesRequest, request.body))
+
+    def _elect_leaders(self, now: int, request: ServerRequest) -> Outcome:
+        return self._elections.elect(self._deciding, cast(ElectLeadersRequest, request.body))
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -226,14 +247,8 @@ class QuorumController:
         self._written_at = now
         self._trace.event("controller", node=self.config.node_id, epoch=raft.epoch, active=True)
         if METADATA_VERSION not in self._image.features:
-            self._write(now, self._first_records())
-
-    def _first_records(self) -> list[Message]:
-        """What a new cluster's log begins with."""
-        records: list[Message] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]
-        if self.config.eligible_leader_replicas:
-            records.append(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
-        return records
+            eligible = self.config.eligible_leader_replicas
+            self._write(now, self._features.first_records(self._image, eligible_leaders=eligible))
 
     # -- time -------------------------------------------------------------------------------------------------
 

@@ -44,11 +44,13 @@ class IsrControl:
             return Outcome(AlterPartitionResponse(error_code=error))
         response = AlterPartitionResponse()
         records: list[Message] = []
+        judged: dict[tuple[bytes, int], None] = {}
         for asked in request.topics:
             answered = TopicDataResponse(topic_id=asked.topic_id)
             response.topics.append(answered)
             for proposal in asked.partitions:
                 try:
+                    _check_once(judged, (bytes(asked.topic_id), proposal.partition_index))
                     answer, record = self._decide(image, request.broker_id, asked.topic_id, proposal, version)
                 except Refused as refused:
                     answer = PartitionDataResponse(partition_index=proposal.partition_index, error_code=refused.error)
@@ -107,6 +109,14 @@ class IsrControl:
             if record.leader != NO_LEADER_CHANGE:
                 answer.error_code = ErrorCode.NEW_LEADER_ELECTED
         return answer, record
+
+
+def _check_once(judged: dict[tuple[bytes, int], None], place: tuple[bytes, int]) -> None:
+    """All of a request is judged by one image, so of two proposals for one topic-partition the second would be judged
+    by what the first has changed already."""
+    if place in judged:
+        raise Refused(ErrorCode.INVALID_REQUEST, "a topic-partition may be named once in a request")
+    judged[place] = None
 
 
 def _members(proposal: PartitionDataRequest, version: int) -> dict[int, int]:

@@ -26,6 +26,13 @@ from squall.nodes.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersResponse
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 
@@ -51,6 +58,12 @@ def not_controller(request: ServerRequest) -> Message:
             return _delete_topics(cast(DeleteTopicsRequest, body))
         case ApiKey.CREATE_PARTITIONS:
             return _create_partitions(cast(CreatePartitionsRequest, body))
+        case ApiKey.INCREMENTAL_ALTER_CONFIGS:
+            return _alter_configs(cast(IncrementalAlterConfigsRequest, body))
+        case ApiKey.UPDATE_FEATURES:
+            return UpdateFeaturesResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+        case ApiKey.ELECT_LEADERS:
+            return ElectLeadersResponse(error_code=NOT_CONTROLLER)
     raise ValueError(f"API key {request.api_key} is not a controller's")
 
 
@@ -78,5 +91,14 @@ def _create_partitions(request: CreatePartitionsRequest) -> CreatePartitionsResp
         results=[
             CreatePartitionsTopicResult(name=topic.name, error_code=NOT_CONTROLLER, error_message=MESSAGE)
             for topic in request.topics
+        ]
+    )
+
+
+def _alter_configs(request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(NOT_CONTROLLER, MESSAGE, one.resource_type, one.resource_name)
+            for one in request.resources
         ]
     )

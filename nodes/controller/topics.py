@@ -14,6 +14,8 @@ from squall.nodes.controller.outcome import Outcome, Refused
 from squall.nodes.controller.placement import place
 from squall.nodes.metadata.image import MetadataImage, Topic
 from squall.nodes.metadata.records import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
     TOPIC_RESOURCE,
     ConfigRecord,
     PartitionRecord,
@@ -47,7 +49,7 @@ from squall.nodes.protocol.topic_partition import METADATA_PARTITION, ZERO_ID, f
 
 UNASSIGNED_DIRECTORY = ZERO_ID
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-DEFAULT_CONFIG, TOPIC_CONFIG, BROKER_CONFIG = 5, 1, 4
+DEFAULT_CONFIG, TOPIC_CONFIG, BROKER_CONFIG, CLUSTER_CONFIG = 5, 1, 4, 3
 """Where a setting's value comes from, as CreateTopics answers it."""
 
 
@@ -108,7 +110,7 @@ class TopicControl:
             topic_id=topic_id,
             num_partitions=len(assignments),
             replication_factor=len(assignments[0]),
-            configs=self._described(settings),
+            configs=self._described(image, settings),
         )
         return result, records
 
@@ -142,15 +144,18 @@ class TopicControl:
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
         return place(active, fenced, partitions, factor, self._rng)
 
-    def _described(self, settings: dict[str, str]) -> list[CreatableTopicConfigs]:
+    def _described(self, image: MetadataImage, settings: dict[str, str]) -> list[CreatableTopicConfigs]:
         described = []
+        of_cluster = image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
         for name, config in TOPIC_CONFIGS.items():
             source = DEFAULT_CONFIG
             if name in settings:
                 source = TOPIC_CONFIG
+            elif name in of_cluster:
+                source = CLUSTER_CONFIG
             elif name in self._config.topic_defaults:
                 source = BROKER_CONFIG
-            value = effective_value(settings, config.name, self._config.topic_defaults)
+            value = effective_value({**of_cluster, **settings}, config.name, self._config.topic_defaults)
             described.append(CreatableTopicConfigs(name=name, value=value, config_source=source))
         return described
 

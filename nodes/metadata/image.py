@@ -12,13 +12,16 @@ every change record that names a leader, even the same one (EP-01, EP-02, rule 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.records import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
     NO_LEADER_CHANGE,
+    TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -153,6 +156,21 @@ class MetadataImage:
     def config(self, resource_type: int, name: str) -> dict[str, str]:
         """The settings of a resource that differ from their defaults."""
         return self.configs.get((resource_type, name), {})
+
+    def topic_settings(
+        self, topic: str, altered: Mapping[tuple[int, str], Mapping[str, str]] | None = None
+    ) -> Mapping[str, str]:
+        """What the log says of a topic's settings: its own, else the cluster's defaults. `altered` go first."""
+        kinds = ((BROKER_RESOURCE, CLUSTER_DEFAULT), (TOPIC_RESOURCE, topic))
+        default, own = ((altered or {}).get(kind, self.configs.get(kind, {})) for kind in kinds)
+        return {**default, **own} if default else own
+
+    def topics_set_by(self, resources: Mapping[tuple[int, str], object]) -> Iterator[Topic]:
+        """The topics whose settings may be others once these resources, by type and name, are altered."""
+        every = (BROKER_RESOURCE, CLUSTER_DEFAULT) in resources
+        for topic in self.topics.values() if resources else ():
+            if every or (TOPIC_RESOURCE, topic.name) in resources:
+                yield topic
 
     @property
     def keeps_eligible_leaders(self) -> bool:

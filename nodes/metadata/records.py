@@ -27,6 +27,8 @@ NO_LEADER = -1
 NO_LEADER_CHANGE = -2
 RECOVERED, RECOVERING = 0, 1
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+CLUSTER_DEFAULT = ""
+"""The name of the broker resource whose settings are the defaults of all brokers."""
 
 
 @message()

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+MIN_ISR = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+CLUSTER_CONFIGS = (MIN_ISR, UNCLEAN_ELECTION)
+"""Settings for which the cluster may have a default of its own, by IncrementalAlterConfigs."""
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -88,7 +92,7 @@ def check_config(name: str, value: str | None) -> None:
 
 
 def effective_value(settings: Mapping[str, str], name: str, defaults: Mapping[str, str] | None = None) -> str:
-    """A topic's own value, else the cluster's default for it, else Kafka's."""
+    """A topic's value if `settings` has one, else the nodes' default for it, else Kafka's."""
     if name in settings:
         return settings[name]
     if defaults is not None and name in defaults:

@@ -142,7 +142,8 @@ def test_topics_are_deleted_by_name_and_by_id(controller: Any) -> None:
         ErrorCode.UNKNOWN_TOPIC_ID,
     ]
     assert responses[0].name == "events"
-    assert not controller.image.topics and not controller.image.configs
+    assert not controller.image.topics
+    assert not any(kind == TOPIC_RESOURCE for kind, _ in controller.image.configs)
 
 
 def test_older_versions_delete_by_names(controller: Any) -> None:

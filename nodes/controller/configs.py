@@ -1,0 +1,159 @@
+"""IncrementalAlterConfigs: settings of topics, and the cluster's defaults for them (EL-06, KIP-339).
+
+What a topic may be given at its creation it may be given later, by the same table (`metadata.topic_configs`). The
+cluster's default, resource type broker with an empty name, exists for the settings that the controller itself decides
+by: min ISR and unclean election. Settings of single brokers are their configuration files' business.
+
+With the settings, in the same batch, goes what follows from them for topic-partitions (`changes.settings_changed`).
+That must not be split, so more records than fit one batch are refused.
+
+While eligible leader replicas are kept, the cluster's min ISR is itself a record, written when they are switched on,
+and cannot be unset: were it each node's own configuration, a leader and the controller could differ on whether a
+high watermark may advance, which is what eligibility rests on. Kafka does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from squall.nodes.controller.changes import PartitionChanges
+from squall.nodes.controller.config import ControllerConfig
+from squall.nodes.controller.outcome import Outcome, Refused
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.records import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, ConfigRecord
+from squall.nodes.metadata.topic_configs import CLUSTER_CONFIGS, MIN_ISR, TOPIC_CONFIGS, InvalidConfig, check_config
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from squall.nodes.protocol.schema import Message
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+Resource = tuple[int, str]
+
+
+class ConfigControl:
+    """Decides over settings. Works on the image it is handed and changes nothing itself."""
+
+    def __init__(self, config: ControllerConfig, changes: PartitionChanges) -> None:
+        self._config = config
+        self._changes = changes
+
+    def alter(self, image: MetadataImage, request: IncrementalAlterConfigsRequest) -> Outcome:
+        asked = [(one.resource_type, one.resource_name) for one in request.resources]
+        records: list[Message] = []
+        responses = []
+        altered: dict[Resource, Mapping[str, str]] = {}
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            answer = AlterConfigsResourceResponse(resource_type=key[0], resource_name=key[1])
+            responses.append(answer)
+            try:
+                if asked.count(key) > 1:
+                    raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                _check_resource(image, resource)
+                settings = _altered(image, resource)
+                made = [*_config_records(image, key, settings), *self._changes.settings_changed(image, {key: settings})]
+                self._check_size(len(records) + len(made))
+                altered[key] = settings
+                records += _config_records(image, key, settings)
+            except Refused as refused:
+                answer.error_code, answer.error_message = refused.error, refused.message
+        records += self._changes.settings_changed(image, altered)
+        return Outcome(IncrementalAlterConfigsResponse(responses=responses), () if request.validate_only else records)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._config.records_max:
+            raise Refused(
+                ErrorCode.POLICY_VIOLATION,
+                f"more than {self._config.records_max} records in one request; alter fewer topics at a time",
+            )
+
+
+def safe_min_isr(image: MetadataImage, topic_defaults: Mapping[str, str]) -> list[Message]:
+    """The cluster's min ISR as a record, unless there is one: all nodes shall go by the same (see the module)."""
+    if MIN_ISR in image.config(BROKER_RESOURCE, CLUSTER_DEFAULT):
+        return []
+    value = topic_defaults.get(MIN_ISR, TOPIC_CONFIGS[MIN_ISR].default)
+    return [ConfigRecord(BROKER_RESOURCE, CLUSTER_DEFAULT, MIN_ISR, value)]
+
+
+def _check_resource(image: MetadataImage, resource: AlterConfigsResource) -> None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == TOPIC_RESOURCE:
+        if image.topic(name) is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    elif kind != BROKER_RESOURCE or name != CLUSTER_DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"Resource type {kind} name {name!r} cannot be altered; topics (2) and the default of all brokers "
+            f"({BROKER_RESOURCE} with an empty name) can.",
+        )
+
+
+def _altered(image: MetadataImage, resource: AlterConfigsResource) -> dict[str, str]:
+    """The settings of a resource once all operations are done, in their order."""
+    names = [one.name for one in resource.configs]
+    settings = dict(image.config(resource.resource_type, resource.resource_name))
+    for operation in resource.configs:
+        if names.count(operation.name) > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{operation.name} is given more than once.")
+        _check_known(resource.resource_type, operation.name)
+        if operation.config_operation == DELETE:
+            _check_deletable(image, resource.resource_type, operation.name)
+            settings.pop(operation.name, None)
+        else:
+            settings[operation.name] = _new_value(settings, operation)
+    return settings
+
+
+def _check_known(kind: int, name: str) -> None:
+    if kind == BROKER_RESOURCE and name not in CLUSTER_CONFIGS:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"{name} has no default in the cluster; {' and '.join(CLUSTER_CONFIGS)} have."
+        )
+    if name not in TOPIC_CONFIGS:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is not a setting known here.")
+
+
+def _check_deletable(image: MetadataImage, kind: int, name: str) -> None:
+    if kind == BROKER_RESOURCE and name == MIN_ISR and image.keeps_eligible_leaders:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"The cluster's {MIN_ISR} cannot be unset while eligible leader replicas are kept; set it.",
+        )
+
+
+def _new_value(settings: Mapping[str, str], asked: AlterableConfig) -> str:
+    if asked.config_operation not in (SET, APPEND, SUBTRACT):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name}: operation {asked.config_operation} is not known.")
+    value = asked.value
+    if asked.config_operation != SET:
+        if TOPIC_CONFIGS[asked.name].kind != "list":
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{asked.name} is not a list: it can be set and unset only.")
+        value = _list_value(settings.get(asked.name, TOPIC_CONFIGS[asked.name].default), asked)
+    try:
+        check_config(asked.name, value)
+    except InvalidConfig as invalid:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(invalid)) from invalid
+    assert value is not None, "check_config refuses a setting without a value"
+    return value
+
+
+def _list_value(current: str, asked: AlterableConfig) -> str:
+    items = [item for item in current.split(",") if item]
+    named = [item for item in (asked.value or "").split(",") if item]
+    if asked.config_operation == APPEND:
+        return ",".join(items + [item for item in named if item not in items])
+    return ",".join(item for item in items if item not in named)
+
+
+def _config_records(image: MetadataImage, key: Resource, settings: Mapping[str, str]) -> list[ConfigRecord]:
+    """One for each setting that is another now."""
+    before = image.config(*key)
+    names = dict.fromkeys((*before, *settings))
+    return [ConfigRecord(*key, name, settings.get(name)) for name in names if before.get(name) != settings.get(name)]
