@@ -16,6 +16,20 @@ MUTANTS: dict[str, str] = {
     "broker-epoch-unchecked": "N14: the controller lets a restarted replica into an ISR (breaks IS-08)",
     "unclean-restart-stays-eligible": "an unclean restart costs no place in ISR and ELR (breaks EL-05, rule 28)",
     "truncate-to-hw": "N06: on a new leader epoch a replica cuts its log to its local high watermark (breaks DP-13)",
+    "dedup-lost-on-failover": "followers build no producer state from what they fetch (breaks rule 7)",
+    "dedup-wrong-offset": "a duplicate is answered with the log's end, not the offset it has (breaks rule 5)",
+    "producer-state-survives-truncation": "truncation leaves the state of producers as it was (breaks rule 7)",
+    "torn-tail-accepted": "recovery keeps a torn or damaged tail (breaks rule 17)",
+    "log-start-past-hw": "DeleteRecords and retention may pass the high watermark (breaks DP-07)",
+    "epoch-cache-not-truncated": "truncation leaves epochs in the cache whose records it cuts (breaks rule 14)",
+    "fetch-epoch-unfenced": "N01: a leader ignores current and last-fetched epoch in a follower's Fetch (breaks EP-03)",
+    "isr-shrink-uncommitted": "N07: a leader counts without the members it asks to drop at once (breaks IS-04)",
+    "isr-expand-ignored": "N08: the high watermark does not wait for a member about to join the ISR (breaks IS-05)",
+    "hw-restored-too-high": "after a restart the high watermark is the log's end (breaks DP-14, rule 11)",
+    "hw-advances-under-min-isr": "the high watermark moves while the ISR is below min ISR (breaks EL-03, rule 10)",
+    "divergent-suffix-kept": "a follower sends no last fetched epoch and keeps what diverges (breaks DP-13, rule 13)",
+    "stale-fetch-appended": "an answer to a fetch of an older leader epoch is appended (breaks EP-04, rule 9)",
+    "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 
 

@@ -262,7 +262,11 @@ class Replicas:
         found = self._fetchers.get(leader)
         if found is None:
             found = self._fetchers[leader] = ReplicaFetcher(
-                self._config.node_id, leader, self._config.replication, broker_epoch=self._own_epoch
+                self._config.node_id,
+                leader,
+                self._config.replication,
+                broker_epoch=self._own_epoch,
+                mutants=self._mutants,
             )
         return found
 

@@ -14,7 +14,8 @@ Per topic-partition, an answer may be
                                      ordinary around a leader change, when one side knows of it and the other not yet
 
 An answer counts only for what was asked: if a replica has been removed, added anew or has moved meanwhile, its part of
-the answer is dropped. The broker calls `add` on every new leader epoch, even of the same leader (rule 9).
+the answer is dropped (mutant `stale-fetch-appended` looks at the offset alone). The broker calls `add` on every new
+leader epoch, even of the same leader (rule 9).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
     FetchPartition,
@@ -68,7 +70,15 @@ class _Asked:
 class ReplicaFetcher:
     """Follows one leader broker. `requests` is drained by the node; `truncations` and `failures` are counters."""
 
-    def __init__(self, broker: int, leader: int, config: ReplicationConfig, *, broker_epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: int,
+        leader: int,
+        config: ReplicationConfig,
+        *,
+        broker_epoch: Callable[[], int],
+        mutants: Mutants = HEALTHY,
+    ) -> None:
         """`broker_epoch` gives this broker's current epoch, -1 before it is registered (KIP-903)."""
         self.broker = broker
         self.leader = leader
@@ -78,6 +88,7 @@ class ReplicaFetcher:
         self._config = config
         self._broker_epoch = broker_epoch
         self._followed: dict[_Key, _Followed] = {}
+        self._takes_stale_answers = mutants.has("stale-fetch-appended")
         self._under_way = False
         self._rest_until = 0
 
@@ -165,6 +176,9 @@ class ReplicaFetcher:
 
     def _is_current(self, key: _Key, one: _Asked) -> bool:
         """Whether the topic-partition is still followed, and still where it was when it was asked for."""
+        if self._takes_stale_answers:
+            replica = one.followed.replica
+            return not replica.is_leader and replica.end_offset == one.position.offset
         return self._followed.get(key) is one.followed and one.followed.replica.fetch_position() == one.position
 
     def _take(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:

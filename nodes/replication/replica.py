@@ -16,7 +16,9 @@ The state machine is small; what matters is what each transition may touch.
 
 Every request that names a leader epoch is fenced by it (EP-03): older FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH.
 
-Mutants: `hw-before-isr-ack` in `_least_end`, `truncate-to-hw` in `_begin_epoch`.
+Mutants: `hw-restored-too-high` in the constructor; `truncate-to-hw` in `_begin_epoch`; `fetch-epoch-unfenced` in
+`follower_fetch`; `hw-before-isr-ack`, `hw-advances-under-min-isr`, `isr-shrink-uncommitted` and `isr-expand-ignored` in
+`_least_end`; `end-offset-unguarded` in `list_offset`; `divergent-suffix-kept` in `fetch_position`.
 
 Traced: `leader`, `follower`, `append`, `high_watermark`, `truncate`, `isr_proposed`, `isr`; each with broker, topic and
 partition. The log itself traces `epoch`.
@@ -93,8 +95,12 @@ class TopicPartitionReplica:
         self._view = view
         self._clock = clock
         self._trace = trace
+        self._mutants = mutants
         self._high_watermark_is_log_end = mutants.has("hw-before-isr-ack")
-        self._truncates_to_high_watermark = mutants.has("truncate-to-hw")
+        self._hides_its_epoch = mutants.has("divergent-suffix-kept")
+        self._unfenced = mutants.has("fetch-epoch-unfenced")
+        if mutants.has("hw-restored-too-high"):
+            self.high_watermark = log.end_offset
         self._isr = IsrState(())
         self._remotes: dict[int, RemoteReplica] = {}
         self._epoch_start = log.end_offset
@@ -180,7 +186,7 @@ class TopicPartitionReplica:
         self._remotes = {other: known.get(other) or RemoteReplica(other) for other in replicas if other != self.broker}
 
     def _begin_epoch(self, now: int, state: PartitionState, was_leader: bool) -> None:
-        if self._truncates_to_high_watermark:
+        if self._mutants.has("truncate-to-hw"):
             self._truncate(self.high_watermark)
         if not self.is_leader:
             self._event("follower", leader=state.leader, epoch=state.leader_epoch, end=self.end_offset)
@@ -255,6 +261,8 @@ class TopicPartitionReplica:
 
         Looking again at a parked fetch (`arrived=False`) must not count: it says nothing new, and not about now.
         """
+        if self._unfenced:
+            current_leader_epoch = last_fetched_epoch = -1
         error = self._check_epoch(current_leader_epoch)
         if error:
             return self._refusal(error)
@@ -350,16 +358,28 @@ class TopicPartitionReplica:
         end = self.end_offset
         if self._high_watermark_is_log_end:
             return end
-        if len(self._isr.committed) < self.min_isr:
+        if len(self._isr.committed) < self.min_isr and not self._mutants.has("hw-advances-under-min-isr"):
             return self.high_watermark
         least = end
-        maximal = self._isr.maximal
+        counted = self._counted()
         for broker, remote in self._remotes.items():
-            if remote.end_offset < least and (broker in maximal or self._is_joining(now, remote, end)):
+            if remote.end_offset < least and (broker in counted or self._is_joining(now, remote, end)):
                 least = remote.end_offset
         return least
 
+    def _counted(self) -> tuple[int, ...]:
+        """The ISR that the high watermark waits for: whichever way a pending change ends, the maximal one."""
+        pending = self._isr.pending
+        if pending is not None:
+            if self._mutants.has("isr-shrink-uncommitted") and len(pending.members) < len(self._isr.committed):
+                return pending.members
+            if self._mutants.has("isr-expand-ignored"):
+                return self._isr.committed
+        return self._isr.maximal
+
     def _is_joining(self, now: int, remote: RemoteReplica, end: int) -> bool:
+        if self._mutants.has("isr-expand-ignored"):
+            return False
         return remote.is_caught_up(now, end, self._config.lag_time_max) and self._is_eligible(remote)
 
     def _set_high_watermark(self, offset: int) -> None:
@@ -453,6 +473,8 @@ class TopicPartitionReplica:
             return OffsetAnswer(error)
         upper = self.end_offset if replica_id >= 0 else self.high_watermark
         lagging = replica_id < 0 and self.high_watermark < self._epoch_start
+        if self._mutants.has("end-offset-unguarded"):
+            lagging = False
         if timestamp == LATEST_TIMESTAMP:
             if lagging:
                 return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -480,7 +502,7 @@ class TopicPartitionReplica:
 
     def fetch_position(self) -> FetchPosition:
         """What to ask the leader for."""
-        epoch = self.log.last_epoch
+        epoch = None if self._hides_its_epoch else self.log.last_epoch
         return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
 
     def append_fetched(self, now: int, records: bytes | bytearray | memoryview, leader_high_watermark: int) -> None:
