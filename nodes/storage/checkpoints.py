@@ -1,9 +1,11 @@
 """Kafka's small text files beside the logs, written so that a crash leaves the old file or the new one, whole.
 
-    replication-offset-checkpoint, recovery-point-offset-checkpoint    high watermarks and recovery points
-    leader-epoch-checkpoint                                            one per log directory
-    meta.properties                                                    who owns this directory
-    .kafka_cleanshutdown                                               the last stop was a clean one
+    replication-offset-checkpoint        high watermarks
+    recovery-point-offset-checkpoint     up to where each log is known to be on the disk
+    log-start-offset-checkpoint          where each log begins, if not with its first segment
+    leader-epoch-checkpoint              one in each log's directory
+    meta.properties                      who owns this directory
+    .kafka_cleanshutdown                 the last stop was a clean one
 
 A checkpoint file is a version, a count, and so many lines of space-separated fields. Writing is: a temporary file,
 fsync, rename, fsync of the directory. What cannot be read is reported with its file and line, never guessed.
@@ -11,13 +13,14 @@ fsync, rename, fsync of the directory. What cannot be read is reported with its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from squall.nodes.ports import Disk
-from squall.nodes.storage.errors import CorruptFile
+from squall.nodes.storage.errors import CorruptFile, on_disk
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -31,33 +34,39 @@ def join(directory: str, name: str) -> str:
 
 
 def write_atomically(disk: Disk, path: str, *chunks: bytes | bytearray | memoryview) -> None:
-    """Replace a file in one step that survives a crash at any point."""
+    """Replace a file in one step that survives a crash at any point. Raises DiskFailure."""
     temporary = f"{path}.tmp"
-    file = disk.open(temporary, create=True)
-    try:
-        file.truncate(0)
-        file.append(*chunks)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
-    disk.sync_directory(path.rpartition("/")[0])
+    with on_disk(path, "replace the file"):
+        file = disk.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.append(*chunks)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(temporary, path)
+        disk.sync_directory(path.rpartition("/")[0])
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:
     """The content of a file, None if there is no such file."""
     if not disk.exists(path):
         return None
-    file = disk.open(path)
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()
+    with on_disk(path, "read the file"):
+        file = disk.open(path)
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
 
 
-def remove_if_there(disk: Disk, path: str) -> None:
-    if disk.exists(path):
+def remove_if_there(disk: Disk, path: str) -> bool:
+    """Whether there was such a file. Its absence is durable once the directory is synced."""
+    if not disk.exists(path):
+        return False
+    with on_disk(path, "remove the file"):
         disk.remove(path)
+    return True
 
 
 # -- checkpoint files ----------------------------------------------------------------------------------------------
@@ -100,6 +109,37 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
         except ValueError:
             raise CorruptFile(f"{path}: {topic} {number} {offset!r} is not an offset; remove the file") from None
     return offsets
+
+
+class OffsetCheckpoint:
+    """One checkpoint file of offsets, and what it says at present. Every change is durable when its method returns.
+
+    The file may be late but never ahead: an offset is written down only when it holds, and taken back *before* it
+    ceases to. A log that is cut, or created anew under an old name, must not find a promise of what was there before.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._offsets = read_offsets(disk, path)
+
+    def of(self, name: TopicPartition, default: int = 0) -> int:
+        return self._offsets.get(name, default)
+
+    def replace(self, offsets: dict[TopicPartition, int]) -> None:
+        """Say this from now on."""
+        if offsets != self._offsets:
+            write_offsets(self._disk, self._path, offsets)
+            self._offsets = offsets
+
+    def lower(self, name: TopicPartition, offset: int) -> None:
+        """Say no more than `offset` of one log."""
+        if self._offsets.get(name, offset) > offset:
+            self.replace(self._offsets | {name: offset})
+
+    def forget(self, names: Collection[TopicPartition]) -> None:
+        """Say nothing of some logs."""
+        self.replace({name: offset for name, offset in self._offsets.items() if name not in names})
 
 
 # -- properties and the clean-shutdown marker ----------------------------------------------------------------------

@@ -8,7 +8,8 @@ one's start. An assignment that would break this removes what contradicts it: la
 earlier epoch is known to start at or before them.
 
 An assignment is durable when `assign` returns (rules 9 and 14): a leader that forgot its own epoch could hand out
-the same (epoch, offset) twice. Removals may be lost in a crash, because opening a log truncates the cache again.
+the same (epoch, offset) twice. Removals may be lost in a crash, because opening a log truncates the cache again, at
+both ends; those at the start are not even written by themselves.
 """
 
 from __future__ import annotations
@@ -114,7 +115,6 @@ class LeaderEpochCache:
         if last > 0 or (last == 0 and self._starts[0] < offset):
             del self._epochs[:last], self._starts[:last]
             self._starts[0] = offset
-            self.save()
 
     def clear(self) -> None:
         if self._epochs:

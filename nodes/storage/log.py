@@ -2,32 +2,46 @@
 
 A batch is opaque but for its header. The leader's append judges it (rule 1), judges its producer (rules 5 to 7),
 stamps base offset and leader epoch in place, in the buffer the request arrived in, and hands that buffer to the disk:
-the payload is never copied. The CRC covers neither stamped field, so it is not computed again. A follower's append
-takes batches as the leader stored them.
+the payload is never copied. The CRC covers neither stamped field, so it is computed again only for LogAppendTime. A
+follower's append takes batches as the leader stored them.
 
 Durability. Appends go to the host's page cache; `flush` makes everything before `durable_offset` survive a power
-loss. Data logs rely on replication and are flushed at a clean close only (Kafka's default); the owner of the metadata
-log flushes every turn. Epoch assignments are durable at once (rule 14).
+loss. Data logs rely on replication; they are flushed at a clean close, when `flush.messages` says so, and long after
+their segments were sealed (`flush_below`). The owner of the metadata log flushes every turn. Epoch assignments are
+durable at once (rule 14), and so are truncations: an undone cut under records that stayed would be a log that two
+leaders wrote.
 
-Opening after an unclean stop (rule 17) re-reads everything from the recovery point, drops the tail from the first
-batch that is torn, does not match its CRC or does not continue the log, cuts the epoch cache to the new end, rebuilds
-the producers' state from the newest snapshot and the batches after it, and flushes what it kept.
+Opening after an unclean stop (rule 17) is `recovery.py`'s, from `recovery_point` on; the owner wrote down an earlier
+`durable_offset` as such. Promises of that kind must be taken back before they cease to hold, which is what `Keeper` is
+for. Afterwards the epoch cache is cut to the new end, the producers' state rebuilt from the newest snapshot and the
+batches after it (rule 7), and what was kept is flushed.
 
-Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index` (segment.py), `.snapshot`
-(producers.py); and `leader-epoch-checkpoint` (epochs.py).
+The log may begin later than its first segment (`advance_start`), as DeleteRecords and retention want it. What lies
+below `start_offset` is gone for everyone; whole segments of it are removed by `drop_before_start`, once the owner has
+written the new start down. Never above the high watermark: that is for the caller to see to, who knows it.
+
+Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index`, `.timeindex` (segment.py),
+`.snapshot` (producers.py); and `leader-epoch-checkpoint` (epochs.py).
 
 Traced here: `log_opened`, `recovery_cut` and `epoch`. Appends, truncations and flushes are traced by the log's owner,
 who knows what they mean.
 
-Errors: LogError where the log refuses and nothing changed; OSError from the disk passes through. After an OSError from
-`append_*` the log is still as before; after one from `flush` durability is unknown and the owner must stop.
+Errors: LogError where the log refuses and nothing changed; DiskFailure, an OSError, where the disk does. After one
+from `append_*` nothing is in memory that is not in the file, but the owner must stop all the same: after one from
+`flush` durability is unknown.
+
+Mutants: `dedup-wrong-offset` in `_repeated`, `dedup-lost-on-failover` in `append_as_follower`,
+`producer-state-survives-truncation` and `epoch-cache-not-truncated` in `truncate_to`, `torn-tail-accepted` in
+recovery.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.records import (
@@ -37,27 +51,44 @@ from squall.nodes.protocol.records import (
     iterate_batches,
     parse_records,
     patch,
+    stamp_log_append_time,
     validate_client_batch,
 )
+from squall.nodes.storage.config import LogConfig
 from squall.nodes.storage.epochs import LeaderEpochCache
-from squall.nodes.storage.errors import LogError
-from squall.nodes.storage.producers import ProducerStates
-from squall.nodes.storage.segment import HEADER_SIZE, Segment
+from squall.nodes.storage.errors import LogError, on_disk
+from squall.nodes.storage.producers import ProducedBatch, ProducerStates
+from squall.nodes.storage.recovery import Recovery
+from squall.nodes.storage.retention import retention_start
+from squall.nodes.storage.segment import HEADER_SIZE
+from squall.nodes.storage.segments import Segments
+
+__all__ = ["Appended", "Keeper", "Log", "LogConfig"]
 
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _NOTHING = memoryview(b"")
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
-    """Kafka's settings that concern one log."""
+class Keeper(Protocol):
+    """Who keeps promises about a log in files elsewhere: recovery point, high watermark, log start."""
 
-    segment_bytes: int = 1 << 30
-    """`segment.bytes`: a segment is sealed when the next batch would make it larger."""
-    index_interval_bytes: int = 4096
-    """`index.interval.bytes`."""
-    max_message_bytes: int = 1_048_588
-    """`max.message.bytes`: the largest batch a leader accepts."""
+    def before_cut(self, offset: int) -> None:
+        """The log is about to be cut at `offset`: take back, durably, whatever was said of anything above."""
+        ...
+
+    def start_moved(self) -> None:
+        """The log begins later than before. To be written down, then `drop_before_start`."""
+        ...
+
+
+class _Nobody:
+    """Keeps nothing."""
+
+    def before_cut(self, offset: int) -> None:
+        return None
+
+    def start_moved(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +102,10 @@ class Appended:
     size: int
 
 
-def _sound_header(batch: memoryview) -> BatchHeader | None:
-    """The header of a batch read back from disk, None if the batch is not what was once written."""
-    try:
-        header = BatchHeader.read(batch)
-    except ProtocolError:
-        return None
-    return header if header.last_offset_delta >= 0 and crc_ok(batch) else None
-
-
 def _first_not_older(header: BatchHeader, batch: bytes, timestamp_ms: int) -> tuple[int, int]:
     """(timestamp, offset) of the record looked for within its batch; of the batch itself if it cannot be opened."""
+    if header.is_log_append_time:
+        return header.max_timestamp, header.base_offset
     if header.base_timestamp < timestamp_ms:
         try:
             for record in parse_records(batch):
@@ -95,17 +119,33 @@ def _first_not_older(header: BatchHeader, batch: bytes, timestamp_ms: int) -> tu
 class Log:
     """See the module. Offsets in [start_offset, end_offset) can be read; `end_offset` is the next to be written."""
 
-    def __init__(self, disk: Disk, directory: str, config: LogConfig, trace: Trace) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        start_offset: int,
+        *,
+        trace: Trace,
+        mutants: Mutants,
+        keeper: Keeper | None,
+    ) -> None:
         """Use `Log.open`."""
         self.directory = directory
         self.config = config
         self.epochs = LeaderEpochCache(disk, directory)
         self.producers = ProducerStates(disk, directory)
+        self.start_offset = start_offset
         self.durable_offset = 0
         self._disk = disk
         self._trace = trace
-        self._segments: list[Segment] = []
-        self._names_dirty = False
+        self._mutants = mutants
+        self._keeper = keeper or _Nobody()
+        self._segments = Segments(disk, directory, config.index_interval_bytes, start_offset)
+        self._duplicates_get_log_end = mutants.has("dedup-wrong-offset")
+        self._followers_know_producers = not mutants.has("dedup-lost-on-failover")
+        self._truncation_rebuilds_producers = not mutants.has("producer-state-survives-truncation")
+        self._truncation_cuts_epochs = not mutants.has("epoch-cache-not-truncated")
 
     # -- opening --------------------------------------------------------------------------------------------------
 
@@ -121,103 +161,70 @@ class Log:
         clean_shutdown: bool = False,
         recovery_point: int = 0,
         start_offset: int = 0,
+        mutants: Mutants = HEALTHY,
+        keeper: Keeper | None = None,
     ) -> Log:
-        """Open the log in a directory, creating it at `start_offset` if there is none.
+        """Open the log in a directory, creating it if there is none. It begins at `start_offset` or later.
 
         Unless the last stop was clean, everything from `recovery_point` on is checked (see the module); afterwards
-        the whole log is durable. Raises OSError, CorruptFile.
+        the whole log is durable. Raises DiskFailure, CorruptFile.
         """
         if not disk.exists(directory):
-            disk.make_directory(directory)
-            disk.sync_directory(directory.rpartition("/")[0])
-        log = cls(disk, directory, config, trace)
-        log._open_segments(start_offset)
+            with on_disk(directory, "create the directory"):
+                disk.make_directory(directory)
+                disk.sync_directory(directory.rpartition("/")[0])
+        log = cls(disk, directory, config, start_offset, trace=trace, mutants=mutants, keeper=keeper)
+        log._segments.remove_below(start_offset)
         if clean_shutdown:
             log._load()
         else:
             log._recover(recovery_point)
+        log.producers.expire(now_ms, config.producer_expiration_ms)
         log._trace.event("log_opened", log=directory, start=log.start_offset, end=log.end_offset, clean=clean_shutdown)
         return log
-
-    def _open_segments(self, start_offset: int) -> None:
-        names = [name for name in self._disk.list(self.directory) if name.endswith(".log") and name[:-4].isdigit()]
-        for name in names:
-            self._segments.append(self._segment(int(name[:-4]), create=False))
-        if not self._segments:
-            self._segments.append(self._segment(start_offset, create=True))
-
-    def _segment(self, base_offset: int, *, create: bool) -> Segment:
-        self._names_dirty = self._names_dirty or create
-        return Segment(self._disk, self.directory, base_offset, self.config.index_interval_bytes, create=create)
 
     def _load(self) -> None:
         for segment in self._segments:
             segment.load()
-        self._restore_epochs_and_producers()
+        self._settle_ends()
         self.durable_offset = self.end_offset
 
     def _recover(self, recovery_point: int) -> None:
         """Keep the longest sound prefix (rule 17)."""
-        known = self.epochs.entries
-        self._names_dirty = True  # the process that created the files may have died before it said so to the disk
-        for at, segment in enumerate(self._segments):
-            following = self._segments[at + 1].base_offset if at + 1 < len(self._segments) else None
-            if following is not None and following <= recovery_point:
-                segment.load()
-                sound = segment.next_offset == following
-            else:
-                sound = self._rescan(segment) and following in (None, segment.next_offset)
-            if not sound:
-                self._drop_segments(at + 1)
-                break
-        if self.epochs.entries != known:
-            self.epochs.save()
-        self._restore_epochs_and_producers()
+        Recovery(
+            self.directory, self._segments, self.epochs, recovery_point, trace=self._trace, mutants=self._mutants
+        ).run()
+        # The process that created the files may have died before it said so to the disk.
+        self._segments.names_dirty = True
+        self._settle_ends()
         self.flush()
 
-    def _rescan(self, segment: Segment) -> bool:
-        """Account for every sound batch of a segment and cut the rest. Whether nothing had to be cut."""
-        size = segment.size
-        places = list(segment.places(0))
-        segment.dirty = True
-        segment.forget()
-        for place in places:
-            batch = memoryview(segment.file.read(place.position, place.end - place.position))
-            header = _sound_header(batch)
-            if header is None or place.base_offset != segment.next_offset:
-                break
-            segment.note(place.base_offset, place.last_offset, header.max_timestamp, len(batch))
-            self.epochs.observe(header.leader_epoch, place.base_offset)
-        if segment.size == size:
-            return True
-        self._trace.event("recovery_cut", log=self.directory, end=segment.next_offset, bytes=size - segment.size)
-        segment.file.truncate(segment.size)
-        return False
-
-    def _restore_epochs_and_producers(self) -> None:
+    def _settle_ends(self) -> None:
+        """Start, epochs and producers follow what the segments turned out to hold."""
+        self.start_offset = max(self.start_offset, self._segments.base_offset)
+        if self.end_offset < self.start_offset:
+            # What was below the log's start is gone, and the disk has lost all above it.
+            self.restart_at(self.start_offset)
+            return
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.truncate_from_start(self.start_offset)
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:
-        """The producers' state before the log's end: the newest snapshot, and every batch after it."""
+        """The producers' state before the log's end: the newest snapshot, and every batch after it (rule 7)."""
         restored = self.producers.restore(self.end_offset)
-        begin = self.start_offset if restored is None else max(restored, self.start_offset)
+        begin = self._segments.base_offset if restored is None else restored
         for segment in self._segments:
             if segment.next_offset <= begin:
                 continue
             for place in segment.places(segment.position_of(begin)):
-                self._follow_producer(BatchHeader.read(segment.file.read(place.position, HEADER_SIZE)))
+                self._follow_producer(BatchHeader.read(segment.read(place.position, HEADER_SIZE)))
 
     # -- what is here ---------------------------------------------------------------------------------------------
 
     @property
-    def start_offset(self) -> int:
-        return self._segments[0].base_offset
-
-    @property
     def end_offset(self) -> int:
-        return self._segments[-1].next_offset
+        return self._segments.active.next_offset
 
     @property
     def last_epoch(self) -> int | None:
@@ -227,7 +234,7 @@ class Log:
     @property
     def size(self) -> int:
         """Bytes in all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch not above `epoch`, its end offset); (-1, -1) if no epoch is known (KIP-320)."""
@@ -247,8 +254,8 @@ class Log:
         """Append one batch, stamping it in place (a copy, if it is read-only); what came `from_client` is judged first.
 
         Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the producers' (CreateTime), so
-        `log_append_time` is -1 and `now_ms` judges nothing.
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the producers' and `log_append_time` is
+        -1, unless the log is one of LogAppendTime: then what came `from_client` is given `now_ms`.
         """
         header = self._judged(batch, produce_version) if from_client else BatchHeader.read(batch)
         if header.producer_id >= 0 and not header.is_control:
@@ -256,14 +263,25 @@ class Log:
                 header.producer_id, header.producer_epoch, header.base_sequence, header.count
             )
             if earlier is not None:
-                return Appended(earlier.first_offset, earlier.last_offset, -1, True, 0)
-        header.base_offset = self._segments[-1].next_offset
+                return self._repeated(earlier)
+        header.base_offset = self._segments.active.next_offset
         header.leader_epoch = leader_epoch
         if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
             batch = bytearray(batch)
         patch(batch, header.base_offset, leader_epoch)
+        log_append_time = -1
+        if from_client and self.config.log_append_time:
+            stamp_log_append_time(batch, now_ms)
+            log_append_time = header.max_timestamp = now_ms
         self._append([header], batch)
-        return Appended(header.base_offset, header.last_offset, -1, False, len(batch))
+        return Appended(header.base_offset, header.last_offset, log_append_time, False, len(batch))
+
+    def _repeated(self, earlier: ProducedBatch) -> Appended:
+        """The answer to a batch that is in the log already (rule 5). Mutant `dedup-wrong-offset`: the log's end."""
+        time = earlier.timestamp if self.config.log_append_time else -1
+        if self._duplicates_get_log_end:
+            return Appended(self.end_offset, self.end_offset - 1, time, True, 0)
+        return Appended(earlier.first_offset, earlier.last_offset, time, True, 0)
 
     def _judged(self, batch: bytes | bytearray | memoryview, produce_version: int) -> BatchHeader:
         """Rule 1."""
@@ -279,6 +297,7 @@ class Log:
 
         A partial batch at the end, as a size-bounded fetch may bring, is left out. Batches before an unsound one stay.
         """
+        self._align_empty_log(batches)
         first, expected = self.end_offset, self.end_offset
         sound: list[BatchHeader] = []
         problem: str | None = None
@@ -294,44 +313,64 @@ class Log:
                 expected = header.next_offset
         except ProtocolError as trouble:
             problem = str(trouble)
-        size = self._append(sound, memoryview(batches))
+        size = self._append(sound, memoryview(batches), know_producers=self._followers_know_producers)
         if problem is not None:
             raise LogError("CORRUPT_MESSAGE", problem)
         return Appended(first, self.end_offset - 1, -1, False, size)
 
-    def _append(self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview) -> int:
+    def _align_empty_log(self, batches: bytes | bytearray | memoryview) -> None:
+        """An empty log that begins in the middle of a batch, as its leader's does, takes that batch as a whole."""
+        if self._segments.active.size or self.end_offset != self.start_offset or len(batches) < HEADER_SIZE:
+            return
+        first = BatchHeader.read(batches)
+        if first.base_offset < self.end_offset <= first.last_offset:
+            self._segments.restart(first.base_offset)
+
+    def _append(
+        self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview, *, know_producers: bool = True
+    ) -> int:
         """Write consecutive batches, in one call per segment they fall into; how many bytes they are."""
         begin = end = 0
         waiting: list[BatchHeader] = []
         for header in headers:
             size = header.size
-            if self._is_full(end - begin + size, header.last_offset) and (waiting or self._segments[-1].size):
-                self._write(waiting, memoryview(batches)[begin:end])
+            if (waiting or self._segments.active.size) and self._is_full(end - begin + size, header):
+                self._write(waiting, memoryview(batches)[begin:end], know_producers)
                 self._roll()
                 begin, waiting = end, []
             waiting.append(header)
             end += size
-        self._write(waiting, batches if begin == 0 and end == len(batches) else memoryview(batches)[begin:end])
+        whole = batches if begin == 0 and end == len(batches) else memoryview(batches)[begin:end]
+        self._write(waiting, whole, know_producers)
+        if self._segments.active.next_offset - self.durable_offset >= self.config.flush_messages:
+            self.flush()
         return end
 
-    def _is_full(self, more: int, last_offset: int) -> bool:
-        segment = self._segments[-1]
-        return (
-            segment.size + more > self.config.segment_bytes or last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX
-        )
+    def _is_full(self, more: int, header: BatchHeader) -> bool:
+        """Whether a batch must begin another segment: by size, by what an index can hold, by age."""
+        segment = self._segments.active
+        if segment.size + more > self.config.segment_bytes:
+            return True
+        if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
+            return True
+        first = segment.first_timestamp()
+        return first >= 0 and header.max_timestamp - first > self.config.segment_ms
 
-    def _write(self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview) -> None:
+    def _write(
+        self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview, know_producers: bool = True
+    ) -> None:
         """Write batches to the last segment, then account for them. New epochs are recorded first (rule 4)."""
         if not headers:
             return
         for header in headers:
             if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
                 self.assign_epoch(header.leader_epoch, header.base_offset)
-        segment = self._segments[-1]
+        segment = self._segments.active
         segment.write(batches)
         for header in headers:
             segment.note(header.base_offset, header.last_offset, header.max_timestamp, header.size)
-            self._follow_producer(header)
+            if know_producers:
+                self._follow_producer(header)
 
     def _follow_producer(self, header: BatchHeader) -> None:
         if header.producer_id >= 0 and not header.is_control:
@@ -344,15 +383,10 @@ class Log:
                 header.max_timestamp,
             )
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> None:
         """Seal the last segment and begin another (rule 7: with a snapshot of the producers)."""
-        sealed = self._segments[-1]
-        sealed.write_index()
-        if len(self.producers):
-            self.producers.take_snapshot(sealed.next_offset)
-        segment = self._segment(sealed.next_offset, create=True)
-        self._segments.append(segment)
-        return segment
+        self.producers.take_snapshot(self.end_offset)
+        self._segments.roll()
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that a leader epoch begins at an offset, durably, before anything is appended in it (rule 9)."""
@@ -371,7 +405,7 @@ class Log:
             raise LogError("OFFSET_OUT_OF_RANGE", f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]")
         if offset >= min(upper, self.end_offset):
             return _NOTHING
-        segment = self._segment_of(offset)
+        segment = self._segments.holding(offset)
         begin = segment.position_of(offset)
         end = segment.position_of(upper)
         if end > begin + max_bytes:
@@ -380,30 +414,16 @@ class Log:
                 end = segment.end_of_batch_at(begin)
         if end <= begin:
             return _NOTHING
-        return memoryview(segment.file.read(begin, end - begin))
-
-    def _segment_of(self, offset: int) -> Segment:
-        """The segment that holds an offset of the log; usually the last."""
-        segments = self._segments
-        if offset >= segments[-1].base_offset:
-            return segments[-1]
-        low, high = 0, len(segments) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if segments[middle].base_offset <= offset:
-                low = middle
-            else:
-                high = middle
-        return segments[low]
+        return memoryview(segment.read(begin, end - begin))
 
     def batches(self, offset: int, upper: int) -> Iterator[memoryview]:
         """Each whole batch from the one that holds `offset`, as long as it lies below `upper`."""
         while offset < min(upper, self.end_offset):
-            segment = self._segment_of(offset)
+            segment = self._segments.holding(offset)
             place = segment.find(offset)
             if place is None or place.last_offset >= upper:
                 return
-            yield memoryview(segment.file.read(place.position, place.end - place.position))
+            yield memoryview(segment.read(place.position, place.end - place.position))
             offset = place.last_offset + 1
 
     def offset_for_timestamp(self, timestamp_ms: int, upper: int) -> tuple[int, int] | None:
@@ -414,9 +434,11 @@ class Log:
             for place in segment.places(0):
                 if place.last_offset >= upper:
                     return None
-                header = BatchHeader.read(segment.file.read(place.position, HEADER_SIZE))
+                if place.last_offset < self.start_offset:
+                    continue
+                header = BatchHeader.read(segment.read(place.position, HEADER_SIZE))
                 if header.max_timestamp >= timestamp_ms:
-                    batch = segment.file.read(place.position, place.end - place.position)
+                    batch = segment.read(place.position, place.end - place.position)
                     return _first_not_older(header, batch, timestamp_ms)
         return None
 
@@ -424,10 +446,10 @@ class Log:
         """The largest record timestamp in the log, -1 if it is empty."""
         return max(segment.max_timestamp() for segment in self._segments)
 
-    # -- shrinking ------------------------------------------------------------------------------------------------
+    # -- shrinking at the end -------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Remove every record at or above `offset`, and every epoch that began there (rule 14).
+        """Remove every record at or above `offset`, and every epoch that began there (rule 14). Durable at once.
 
         The epochs go even if no record does. A batch that spans the offset goes as a whole. An offset below the log's
         start empties the log at that offset.
@@ -435,59 +457,101 @@ class Log:
         if offset < self.start_offset:
             self.restart_at(offset)
             return
-        before = self.end_offset
-        if offset < before:
-            self._drop_segments(max(1, self._first_segment_from(offset)))
-            self._segments[-1].truncate(offset)
-            self.durable_offset = min(self.durable_offset, self.end_offset)
+        end = offset
+        if offset < self.end_offset:
+            end = self._cut(offset)
+            if end < self.start_offset:
+                self.restart_at(self.start_offset)
+                return
+        if self._truncation_cuts_epochs:
+            self.epochs.truncate_from_end(end)
+
+    def _cut(self, offset: int) -> int:
+        """Cut segments and producers' state; the new end, lower than `offset` if a batch spans it."""
+        place = self._segments.holding(offset).find(offset)
+        end = offset if place is None else min(offset, place.base_offset)
+        self._keeper.before_cut(end)
+        self._segments.truncate(offset)
+        self.durable_offset = min(self.durable_offset, self.end_offset)
+        if self._truncation_rebuilds_producers:
             self._rebuild_producers()
-        self.epochs.truncate_from_end(self.end_offset if offset < before else offset)
-
-    def _first_segment_from(self, offset: int) -> int:
-        """The index of the first segment that begins at or above an offset."""
-        for at, segment in enumerate(self._segments):
-            if segment.base_offset >= offset:
-                return at
-        return len(self._segments)
-
-    def _drop_segments(self, keep: int) -> None:
-        """Delete all segments but the first `keep`, last first, so that a crash leaves a log without a hole."""
-        while len(self._segments) > keep:
-            self._segments.pop().delete()
-            self._names_dirty = True
+        # Segments and snapshots that came back after a power loss would be taken for what follows the new records.
+        self._segments.names_dirty = True
+        self._segments.sync_names()
+        return self.end_offset
 
     def restart_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots)."""
-        self._drop_segments(0)
-        self._segments.append(self._segment(offset, create=True))
+        """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once."""
+        self._keeper.before_cut(offset)
+        self._segments.restart(offset)
+        self.start_offset = offset
         self.epochs.clear()
         self.producers.forget_all()
         self.durable_offset = min(self.durable_offset, offset)
+        self._segments.names_dirty = True
+        self._segments.sync_names()
+
+    # -- shrinking at the beginning -------------------------------------------------------------------------------
+
+    def advance_start(self, offset: int) -> bool:
+        """Begin at `offset` from now on, if that is later; whether it is. At most at the high watermark."""
+        if offset <= self.start_offset:
+            return False
+        self.start_offset = min(offset, self.end_offset)
+        self.epochs.truncate_from_start(self.start_offset)
+        self._keeper.start_moved()
+        return True
+
+    def retain(self, high_watermark: int, now_ms: int) -> bool:
+        """Begin as late as retention allows, and forget producers long silent; whether the start has moved."""
+        self.producers.expire(now_ms, self.config.producer_expiration_ms)
+        start = retention_start(self._segments.all, self.config, high_watermark=high_watermark, now_ms=now_ms)
+        if start <= self.start_offset:
+            return False
+        if start == self.end_offset:
+            self._roll()
+        return self.advance_start(start)
+
+    def drop_before_start(self) -> bool:
+        """Remove segments that end below the log's start, and snapshots nobody needs; whether there were any.
+
+        Only after the new start is on the disk: a segment in the middle may be missing after a power loss, and a log
+        that began before it would end there.
+        """
+        if not self._segments.remove_below(self.start_offset):
+            return False
+        self.producers.prune([segment.base_offset for segment in self._segments])
+        return True
 
     # -- durability and the end -----------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything appended survive a power loss; the new durable offset. Raises OSError."""
-        for segment in self._segments:
-            segment.sync()
-        if self._names_dirty:
-            self._disk.sync_directory(self.directory)
-            self._names_dirty = False
+        """Make everything appended survive a power loss; the new durable offset. Raises DiskFailure."""
+        self._segments.sync()
         self.durable_offset = self.end_offset
         return self.durable_offset
 
+    @property
+    def active_base_offset(self) -> int:
+        """Where the segment begins that takes appends: everything before it is sealed."""
+        return self._segments.active.base_offset
+
+    def flush_below(self, offset: int) -> None:
+        """Make the sealed segments durable that end at or below an offset."""
+        if self.durable_offset < offset:
+            self.durable_offset = max(self.durable_offset, self._segments.sync_below(offset))
+
     def close(self) -> None:
         """A clean end: all is durable, with a snapshot of the producers, and the next opening may trust it."""
-        if len(self.producers):
-            self.producers.take_snapshot(self.end_offset)
+        self.producers.take_snapshot(self.end_offset)
+        self.producers.prune([segment.base_offset for segment in self._segments])
+        self._segments.active.write_index()
         self.flush()
-        self._segments[-1].write_index()
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
 
     def delete(self) -> None:
         """Remove the log and its directory, durably."""
-        for segment in self._segments:
-            segment.close()
-        self._disk.remove_tree(self.directory)
-        self._disk.sync_directory(self.directory.rpartition("/")[0])
+        self._segments.close()
+        with on_disk(self.directory, "remove the log"):
+            self._disk.remove_tree(self.directory)
+            self._disk.sync_directory(self.directory.rpartition("/")[0])

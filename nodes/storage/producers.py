@@ -2,16 +2,22 @@
 
 Per producer id: its epoch and its last five batches, as many as a client may have in flight. The state is a function
 of the log's content alone, so followers and restarted replicas build the same from the batches they hold; the
-snapshot files only spare replaying the whole log. A snapshot named N holds the state before offset N.
+snapshot files only spare replaying the whole log. A snapshot named N holds the state before offset N, guarded by a sum;
+one that is damaged is passed over for an older one (rule 7).
 
-`check` judges a batch before a leader appends it, `update` follows what was appended. Producer ids do not expire:
-expiry by a clock that faults may set would break the promise for a producer that is alive.
+`check` judges a batch before a leader appends it, `update` follows what was appended.
+
+A producer is forgotten when it has been silent for `producer.id.expiration.ms`. What time it is must not be for one
+clock to say, since faults set clocks and a producer forgotten too early has its retries appended twice. So time counts
+only as far as both the records and the host have it: `expire` takes the host's, and the lesser of that and the largest
+timestamp that any producer wrote here is what a silence is measured against.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from squall.nodes.ports import Disk
@@ -64,6 +70,7 @@ class ProducerStates:
         self._disk = disk
         self._directory = directory
         self._states: dict[int, ProducerState] = {}
+        self._latest = -1
 
     def __len__(self) -> int:
         return len(self._states)
@@ -116,14 +123,28 @@ class ProducerStates:
         last_sequence = advance_sequence(first_sequence, last_offset - first_offset)
         batches = state.batches
         batches.append(ProducedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp))
+        if timestamp > self._latest:
+            self._latest = timestamp
         if len(batches) > BATCHES_KEPT:
             del batches[0]
 
+    def expire(self, now_ms: int, silence_ms: int) -> list[int]:
+        """Forget the producers that have been silent for so long; which they were."""
+        oldest = min(now_ms, self._latest) - silence_ms
+        silent = [one for one, state in self._states.items() if state.batches and state.batches[-1].timestamp < oldest]
+        for producer_id in silent:
+            del self._states[producer_id]
+        return silent
+
     def forget_all(self) -> None:
         """The log begins anew: no state, no snapshots."""
-        self._states.clear()
+        self._clear()
         for at in self.snapshots():
             remove_if_there(self._disk, self._path(at))
+
+    def _clear(self) -> None:
+        self._states.clear()
+        self._latest = -1
 
     # -- snapshots ------------------------------------------------------------------------------------------------
 
@@ -140,12 +161,19 @@ class ProducerStates:
         body = self._encode()
         write_atomically(self._disk, self._path(offset), _HEAD.pack(_VERSION, zlib.crc32(body), len(body)), body)
 
+    def prune(self, needed: Collection[int]) -> None:
+        """Remove the snapshots that nobody would start from: all but those at `needed` offsets and the newest two."""
+        for at in self.snapshots()[:-2]:
+            if at not in needed:
+                remove_if_there(self._disk, self._path(at))
+
     def restore(self, offset: int) -> int | None:
         """Load the newest sound snapshot at or below `offset` and return its offset, None if there is none.
 
-        Snapshots above `offset` describe records that are gone and are deleted; corrupt ones are passed over.
+        Snapshots above `offset` describe records that are gone; they and damaged ones are deleted. The caller makes
+        that durable before it appends anything: one that came back would be taken for the state of other records.
         """
-        self._states.clear()
+        self._clear()
         for at in reversed(self.snapshots()):
             if at > offset:
                 remove_if_there(self._disk, self._path(at))
@@ -183,4 +211,5 @@ class ProducerStates:
             for _ in range(count):
                 state.batches.append(ProducedBatch(*_BATCH.unpack_from(body, at)))
                 at += _BATCH.size
+            self._latest = max([self._latest, *(batch.timestamp for batch in state.batches)])
         return True

@@ -6,7 +6,11 @@ first, position of the batch that begins there) when the segment is sealed, and 
 The *dense* index knows every one of the last few thousand batches appended, so that followers and consumers at the
 tail, which is nearly all reading, find their place by bisection and cost one pread.
 
-An index is only a hint about where batches begin: losing one costs time, never records.
+An index is only a hint about where batches begin: losing one costs time, never records. It is not synced, so one that
+is found after a power loss is believed only if it fits the segment.
+
+The largest timestamp, which retention asks for, is kept beside the sealed segment in the same way (`%020d.timeindex`,
+one entry of Kafka's format: timestamp, last offset relative to the first), so that it need not be measured again.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from dataclasses import dataclass
 
 from squall.nodes.ports import Disk, File
 from squall.nodes.storage.checkpoints import join, read_whole, remove_if_there
+from squall.nodes.storage.errors import DiskFailure, on_disk
 
 HEADER_SIZE = 61
 """Bytes of a version 2 batch header; a batch is never shorter."""
@@ -28,6 +33,7 @@ _PLACE = struct.Struct(">qi11xi")
 """Base offset, length and last offset delta of a batch header."""
 
 _MAX_TIMESTAMP = struct.Struct(">35xq")
+_TIME_ENTRY = struct.Struct(">qI")
 _WALK_BLOCK = 1 << 16
 _DENSE_MAX = 8192
 _NO_TIMESTAMP = -1
@@ -51,17 +57,24 @@ def index_name(base_offset: int) -> str:
     return f"{base_offset:020d}.index"
 
 
+def time_index_name(base_offset: int) -> str:
+    return f"{base_offset:020d}.timeindex"
+
+
 class Segment:
     """Batches from `base_offset` up to `next_offset`, in one file of `size` bytes.
 
     Invariants: positions and offsets of both indexes increase; the dense index, if not empty, covers the file without
     a gap from its first entry to the end.
+
+    OSErrors come as DiskFailure, which says which file it was.
     """
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval: int, *, create: bool) -> None:
         self._disk = disk
         self._directory = directory
         self._path = join(directory, log_name(base_offset))
+        self._first_timestamp: int | None = None
         self._index_interval = index_interval
         self._sparse_offsets = array("q")
         self._sparse_positions = array("q")
@@ -70,7 +83,10 @@ class Segment:
         self._dense_positions = array("q")
         self._max_timestamp: int | None = _NO_TIMESTAMP
         self.base_offset = base_offset
-        self.file: File = disk.open(self._path, create=create)
+        if create:
+            self._remove_indexes()
+        with on_disk(self._path, "create the segment" if create else "open the segment"):
+            self.file: File = disk.open(self._path, create=create)
         self.size = self.file.size()
         self.next_offset = base_offset
         self.dirty = create
@@ -78,12 +94,12 @@ class Segment:
     # -- growing and shrinking ------------------------------------------------------------------------------------
 
     def write(self, batches: bytes | bytearray | memoryview) -> None:
-        """Write whole batches at the end; `note` each afterwards. Raises OSError; then nothing has changed."""
+        """Write whole batches at the end; `note` each afterwards. Raises DiskFailure; then nothing has changed."""
         try:
             self.file.append(batches)
-        except OSError:
+        except OSError as error:
             self._cut_file(self.size)
-            raise
+            raise DiskFailure(self._path, "append", error) from error
 
     def note(self, base_offset: int, last_offset: int, max_timestamp: int, size: int) -> None:
         """Account for the next batch in the file: just written, or met again while recovering."""
@@ -99,6 +115,8 @@ class Segment:
         self.next_offset = last_offset + 1
         if self._max_timestamp is not None and max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
+        if not position:
+            self._first_timestamp = max_timestamp
         self.dirty = True
 
     def _add_sparse(self, base_offset: int, position: int, size: int) -> None:
@@ -119,21 +137,35 @@ class Segment:
             del values[:]
         self._indexed_to = 0
         self._max_timestamp = _NO_TIMESTAMP
+        self._first_timestamp = None
         self.size = 0
         self.next_offset = self.base_offset
 
     def truncate(self, offset: int) -> None:
-        """Cut so that no offset at or above `offset` is left. A batch that spans it goes as a whole."""
+        """Cut, durably, so that no offset at or above `offset` is left. A batch that spans it goes as a whole.
+
+        Durably, because the cut must not be undone by a power loss when other records already follow it elsewhere.
+        """
         place = self.find(offset)
         if place is None:
             return
-        remove_if_there(self._disk, join(self._directory, index_name(self.base_offset)))
-        self.file.truncate(place.position)
+        self._remove_indexes()
+        self.cut(place.position)
         self._cut_indexes(place.position)
         self.size = place.position
         self.next_offset = place.base_offset
         self._max_timestamp = None if self.size else _NO_TIMESTAMP
+        self.sync()
+
+    def cut(self, size: int) -> None:
+        """Drop the file's content beyond a size."""
+        with on_disk(self._path, "truncate"):
+            self.file.truncate(size)
         self.dirty = True
+
+    def _remove_indexes(self) -> None:
+        for name in (index_name(self.base_offset), time_index_name(self.base_offset)):
+            remove_if_there(self._disk, join(self._directory, name))
 
     def _cut_indexes(self, position: int) -> None:
         for offsets, positions in (
@@ -204,7 +236,7 @@ class Segment:
         block, block_at = b"", position
         while position + HEADER_SIZE <= end:
             if position + HEADER_SIZE > block_at + len(block):
-                block, block_at = self.file.read(position, min(_WALK_BLOCK, end - position)), position
+                block, block_at = self.read(position, min(_WALK_BLOCK, end - position)), position
                 if len(block) < HEADER_SIZE:
                     return
             base_offset, length, delta = _PLACE.unpack_from(block, position - block_at)
@@ -218,21 +250,28 @@ class Segment:
         """The largest timestamp of any batch. Not kept on disk: after opening it is measured when first asked."""
         if self._max_timestamp is None:
             self._max_timestamp = max(
-                (_MAX_TIMESTAMP.unpack(self.file.read(place.position, 43))[0] for place in self.places(0)),
+                (_MAX_TIMESTAMP.unpack(self.read(place.position, 43))[0] for place in self.places(0)),
                 default=_NO_TIMESTAMP,
             )
         return self._max_timestamp
 
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 if there is none; what `segment.ms` is measured from."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return _NO_TIMESTAMP
+            self._first_timestamp = _MAX_TIMESTAMP.unpack(self.read(0, _MAX_TIMESTAMP.size))[0]
+        return self._first_timestamp
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Trust the file (it was closed cleanly): load its index, or rebuild it, and find its end."""
-        start = self._load_index()
-        self._max_timestamp = None if self.size else _NO_TIMESTAMP
-        for place in self.places(start):
+        """Trust the file (it was closed cleanly, or is known to be on the disk): take its indexes, find its end."""
+        for place in self.places(self._load_index()):
             if place.position >= self._indexed_to:
                 self._add_sparse(place.base_offset, place.position, place.end - place.position)
             self.next_offset = place.last_offset + 1
+        self._max_timestamp = self._load_max_timestamp() if self.size else _NO_TIMESTAMP
         self.dirty = False
 
     def _load_index(self) -> int:
@@ -245,32 +284,59 @@ class Segment:
         pairs = zip(zip(offsets, positions, strict=True), zip(offsets[1:], positions[1:], strict=True), strict=False)
         if not positions or positions[-1] >= self.size or any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairs):
             return 0
+        last = next(self.places(positions[-1]), None)
+        if last is None or last.base_offset != self.base_offset + offsets[-1]:
+            return 0
         self._sparse_offsets.extend(self.base_offset + offset for offset in offsets)
         self._sparse_positions.extend(positions)
         self._indexed_to = positions[-1] + self._index_interval
         return positions[-1]
 
+    def _load_max_timestamp(self) -> int | None:
+        """From the time index if it was written for this very content, else to be measured when asked for."""
+        content = read_whole(self._disk, join(self._directory, time_index_name(self.base_offset)))
+        if content is None or len(content) != _TIME_ENTRY.size:
+            return None
+        timestamp, last_offset = _TIME_ENTRY.unpack(content)
+        return int(timestamp) if self.base_offset + last_offset == self.next_offset - 1 else None
+
     def write_index(self) -> None:
-        """Write the sparse index beside the segment. Not synced: it is only a hint."""
-        path = join(self._directory, index_name(self.base_offset))
+        """Write both indexes beside the segment. Not synced: they are only hints."""
         pairs = zip(self._sparse_offsets, self._sparse_positions, strict=True)
         numbers = [number for offset, position in pairs for number in (offset - self.base_offset, position)]
-        file = self._disk.open(path, create=True)
+        self._write_beside(index_name(self.base_offset), struct.pack(f">{len(numbers)}I", *numbers))
+        if self._max_timestamp is not None and self.next_offset > self.base_offset:
+            entry = _TIME_ENTRY.pack(self._max_timestamp, self.next_offset - 1 - self.base_offset)
+            self._write_beside(time_index_name(self.base_offset), entry)
+
+    def _write_beside(self, name: str, content: bytes) -> None:
+        path = join(self._directory, name)
+        with on_disk(path, "write the index"):
+            file = self._disk.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.append(content)
+            finally:
+                file.close()
+
+    def read(self, position: int, length: int) -> bytes:
+        """Bytes of the file; fewer than asked for only at its end."""
         try:
-            file.truncate(0)
-            file.append(struct.pack(f">{len(numbers)}I", *numbers))
-        finally:
-            file.close()
+            return self.file.read(position, length)
+        except OSError as error:
+            raise DiskFailure(self._path, "read", error) from error
 
     def sync(self) -> None:
         if self.dirty:
-            self.file.sync()
+            with on_disk(self._path, "sync"):
+                self.file.sync()
             self.dirty = False
 
     def close(self) -> None:
         self.file.close()
 
     def delete(self) -> None:
+        """Remove the segment's files, the indexes first: an index must not outlive what it describes."""
         self.file.close()
+        self._remove_indexes()
         remove_if_there(self._disk, self._path)
-        remove_if_there(self._disk, join(self._directory, index_name(self.base_offset)))

@@ -1,0 +1,140 @@
+"""The segments of one log as one thing: oldest first, without a gap, never empty; the last, `active`, takes appends.
+
+Names need care of their own. Creating and removing files is durable only when their directory has been synced, so
+`names_dirty` is kept until somebody does, and whoever needs a removal to be final before something is written
+elsewhere syncs at once. Segments are removed from the end they are removed at: the last first when a log is cut, the
+first first when it begins later. A crash in between leaves a log without a hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from squall.nodes.ports import Disk
+from squall.nodes.storage.errors import on_disk
+from squall.nodes.storage.segment import Segment
+
+
+class Segments:
+    """See the module. `names_dirty`: files were created or removed since the directory was synced."""
+
+    active: Segment
+
+    def __init__(self, disk: Disk, directory: str, index_interval: int, start_offset: int) -> None:
+        """Open what is there; a segment that begins at `start_offset` if there is none. Nothing is read yet."""
+        self.names_dirty = False
+        self._disk = disk
+        self._directory = directory
+        self._index_interval = index_interval
+        self._all: list[Segment] = []
+        for name in disk.list(directory):
+            if name.endswith(".log") and name[:-4].isdigit():
+                self._add(int(name[:-4]), create=False)
+        if not self._all:
+            self._add(start_offset, create=True)
+
+    def _add(self, base_offset: int, *, create: bool) -> None:
+        self.names_dirty = self.names_dirty or create
+        self.active = Segment(self._disk, self._directory, base_offset, self._index_interval, create=create)
+        self._all.append(self.active)
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def all(self) -> Sequence[Segment]:
+        return self._all
+
+    @property
+    def base_offset(self) -> int:
+        """Where the first segment begins. The log may begin later, never earlier."""
+        return self._all[0].base_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes in all segments."""
+        return sum(segment.size for segment in self._all)
+
+    def holding(self, offset: int) -> Segment:
+        """The segment that holds an offset of the log; usually the last."""
+        segments = self._all
+        if offset >= self.active.base_offset:
+            return self.active
+        low, high = 0, len(segments) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if segments[middle].base_offset <= offset:
+                low = middle
+            else:
+                high = middle
+        return segments[low]
+
+    # -- growing and shrinking ------------------------------------------------------------------------------------
+
+    def roll(self) -> None:
+        """Seal the active segment and begin another after it."""
+        self.active.write_index()
+        self._add(self.active.next_offset, create=True)
+
+    def truncate(self, offset: int) -> None:
+        """Cut so that no offset at or above `offset` is left; durable when the names are synced as well."""
+        keep = len(self._all)
+        while keep > 1 and self._all[keep - 1].base_offset >= offset:
+            keep -= 1
+        self.keep_first(keep)
+        self.active.truncate(offset)
+
+    def keep_first(self, count: int) -> None:
+        """Remove all but the first `count`, the last first. Of zero, one must be begun at once: `restart`."""
+        while len(self._all) > count:
+            self._all.pop().delete()
+            self.names_dirty = True
+        if self._all:
+            self.active = self._all[-1]
+
+    def restart(self, offset: int) -> None:
+        """Remove everything and begin at an offset."""
+        self.keep_first(0)
+        self._add(offset, create=True)
+
+    def remove_below(self, offset: int) -> bool:
+        """Remove the segments that end at or below an offset, but the active one; whether there were any."""
+        removed = False
+        while len(self._all) > 1 and self._all[1].base_offset <= offset:
+            self._all.pop(0).delete()
+            self.names_dirty = removed = True
+        return removed
+
+    # -- durability -----------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Make content and names durable."""
+        for segment in self._all:
+            segment.sync()
+        self.sync_names()
+
+    def sync_below(self, offset: int) -> int:
+        """Make the segments durable that end at or below an offset; where those end."""
+        end = self.base_offset
+        for segment in self._all:
+            if segment is self.active or segment.next_offset > offset:
+                break
+            segment.sync()
+            end = segment.next_offset
+        self.sync_names()
+        return end
+
+    def sync_names(self) -> None:
+        if self.names_dirty:
+            with on_disk(self._directory, "sync the directory"):
+                self._disk.sync_directory(self._directory)
+            self.names_dirty = False
+
+    def close(self) -> None:
+        for segment in self._all:
+            segment.close()
