@@ -109,6 +109,8 @@ class Fetch(Parked):
         assert hosted is not None
         if self._bounds(now, asked, arrived=True).advanced:
             progress.advanced(hosted)
+        if hosted.deletions:
+            progress.low_watermark_moved(hosted)
         if hosted.replica.proposal is not None:
             replicas.isr_changed(hosted)
 
@@ -178,6 +180,7 @@ class Fetch(Parked):
                 wanted.last_fetched_epoch,
                 wanted.current_leader_epoch,
                 arrived=arrived,
+                log_start_offset=wanted.log_start_offset,
             )
         return replica.consumer_fetch(wanted.fetch_offset, wanted.current_leader_epoch, wanted.last_fetched_epoch)
 

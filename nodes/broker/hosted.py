@@ -3,6 +3,10 @@
 The waiting lists live here, not in maps by name, so that a topic that is deleted and created again under its old name
 cannot inherit anybody. `Progress` gathers, during one turn, whose log has grown and whose high watermark has moved;
 the parked are looked at once, when the turn's requests are done, and so answered in batches.
+
+Produce requests wait themselves. Fetches wait through a `Watcher` at each of their topic-partitions, which belongs to
+the fetch session and stays there from one fetch to the next: what happens at a topic-partition costs its watchers
+something, and what does not happen costs nobody anything.
 """
 
 from __future__ import annotations
@@ -33,9 +37,20 @@ class Parked:
 
 
 class Hosted:
-    """See the module. `produces` wait for the high watermark, `consumers` as well, `followers` for the log's end."""
+    """See the module. `produces` wait for the high watermark, `consumers` as well, `followers` for the log's end,
+    `deletions` for the low watermark."""
 
-    __slots__ = ("consumers", "followers", "following", "partition", "produces", "replica", "topic", "topic_id")
+    __slots__ = (
+        "consumers",
+        "deletions",
+        "followers",
+        "following",
+        "partition",
+        "produces",
+        "replica",
+        "topic",
+        "topic_id",
+    )
 
     def __init__(self, replica: TopicPartitionReplica) -> None:
         self.replica = replica
@@ -45,8 +60,11 @@ class Hosted:
         self.following = -1
         """The leader whose fetcher follows it; -1 while none does."""
         self.produces: dict[Parked, None] = {}
-        self.consumers: dict[Parked, None] = {}
-        self.followers: dict[Parked, None] = {}
+        self.consumers: dict[Watcher, None] = {}
+        self.followers: dict[Watcher, None] = {}
+        self.removed = False
+        """Whether it is no longer this broker's, and its log is gone."""
+        self.deletions: dict[Parked, None] = {}
 
     @property
     def name(self) -> tuple[str, int]:
@@ -60,6 +78,7 @@ class Progress:
         self._grown: dict[Hosted, None] = {}
         self._advanced: dict[Hosted, None] = {}
         self._changed: dict[Hosted, None] = {}
+        self._noted: dict[Hosted, None] = {}
 
     def grew(self, hosted: Hosted) -> None:
         """Records were appended: followers may have them."""
@@ -73,29 +92,43 @@ class Progress:
         """Leadership, epoch or existence changed: everybody parked must look (rule 16)."""
         self._changed[hosted] = None
 
+    def noted(self, hosted: Hosted) -> None:
+        """ISR or log start changed: nobody is woken, but whoever fetches next must hear of it, or be looked at anew."""
+        self._noted[hosted] = None
+
     @property
     def any(self) -> bool:
-        return bool(self._grown or self._advanced or self._changed)
+        return bool(self._grown or self._advanced or self._changed or self._noted)
 
     def settle(self, now: int) -> None:
-        """Let the parked look. Looking appends nothing and moves no high watermark, so once is enough."""
+        """Let the parked look, each once. Looking appends nothing and moves no high watermark, so once is enough."""
+        woken: dict[Parked, None] = {}
         grown, self._grown = self._grown, {}
         advanced, self._advanced = self._advanced, {}
         changed, self._changed = self._changed, {}
+        noted, self._noted = self._noted, {}
         for hosted in advanced:
-            _look(now, hosted.produces)
-            _look(now, hosted.consumers)
+            woken.update(hosted.produces)
+            _touch(hosted.consumers, woken)
+            _touch(hosted.followers, None)
         for hosted in grown:
-            _look(now, hosted.followers)
+            _touch(hosted.followers, woken)
         for hosted in changed:
-            _look(now, hosted.produces)
-            _look(now, hosted.consumers)
-            _look(now, hosted.followers)
+            woken.update(hosted.produces)
+            _touch(hosted.consumers, woken)
+            _touch(hosted.followers, woken)
+        for hosted in noted:
+            _touch(hosted.consumers, None)
+            _touch(hosted.followers, None)
+        for parked in woken:
+            parked.look(now)
 
 
-def _look(now: int, waiting: dict[Parked, None]) -> None:
-    for parked in list(waiting):
-        parked.look(now)
+def _touch(watchers: dict[Watcher, None], woken: dict[Parked, None] | None) -> None:
+    for watcher in watchers:
+        parked = watcher.touched()
+        if parked is not None and woken is not None:
+            woken[parked] = None
 
 
 class Deadlines:

@@ -198,7 +198,7 @@ class ReplicaFetcher:
     def _append(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
         records = data.records if data.records is not None else b""
         try:
-            one.followed.replica.append_fetched(now, records, data.high_watermark)
+            one.followed.replica.append_fetched(now, records, data.high_watermark, data.log_start_offset)
         except LogError:
             self._rest(now, one)
             return

@@ -14,7 +14,15 @@ NEVER = -(1 << 62)
 class RemoteReplica:
     """One follower, as of its last accepted fetch in this leader epoch. Times are `now` in microseconds."""
 
-    __slots__ = ("broker", "broker_epoch", "caught_up_at", "end_offset", "fetched_at", "leader_end_at_fetch")
+    __slots__ = (
+        "broker",
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "fetched_at",
+        "leader_end_at_fetch",
+        "log_start_offset",
+    )
 
     def __init__(self, broker: int) -> None:
         self.broker = broker
@@ -25,6 +33,7 @@ class RemoteReplica:
         """A new leader epoch: nothing is known but that members of the ISR deserve the benefit of the doubt."""
         self.end_offset = UNKNOWN_OFFSET
         self.leader_end_at_fetch = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
         self.fetched_at = NEVER
         self.caught_up_at = now if in_sync else NEVER
         self.broker_epoch = None

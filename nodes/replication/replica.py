@@ -20,8 +20,8 @@ Mutants: `hw-restored-too-high` in the constructor; `truncate-to-hw` in `_begin_
 `follower_fetch`; `hw-before-isr-ack`, `hw-advances-under-min-isr`, `isr-shrink-uncommitted` and `isr-expand-ignored` in
 `_least_end`; `end-offset-unguarded` in `list_offset`; `divergent-suffix-kept` in `fetch_position`.
 
-Traced: `leader`, `follower`, `append`, `high_watermark`, `truncate`, `isr_proposed`, `isr`; each with broker, topic and
-partition. The log itself traces `epoch`.
+Traced: `leader`, `follower`, `append`, `high_watermark`, `log_start`, `truncate`, `isr_proposed`, `isr`; each with
+broker, topic and partition. The log itself traces `epoch`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.replication.isr import IsrState
+from squall.nodes.replication.log_start import DeletionAnswer, LogStart
 from squall.nodes.replication.ports import (
     AppendAnswer,
     Applied,
@@ -101,6 +102,7 @@ class TopicPartitionReplica:
         self._unfenced = mutants.has("fetch-epoch-unfenced")
         if mutants.has("hw-restored-too-high"):
             self.high_watermark = log.end_offset
+        self._log_start = LogStart(log, mutants)
         self._isr = IsrState(())
         self._remotes: dict[int, RemoteReplica] = {}
         self._epoch_start = log.end_offset
@@ -256,6 +258,7 @@ class TopicPartitionReplica:
         current_leader_epoch: int,
         *,
         arrived: bool = True,
+        log_start_offset: int = -1,
     ) -> FetchBounds:
         """What a follower may have; and, for a fetch that has just `arrived`, what it tells of the follower.
 
@@ -277,6 +280,7 @@ class TopicPartitionReplica:
             return bounds
         moved = remote.end_offset != offset
         remote.fetched(now, offset, self.end_offset, broker_epoch)
+        remote.log_start_offset = log_start_offset
         self._maybe_expand(remote)
         if (moved or self.high_watermark < self.end_offset) and self._advance(now):
             return self._allowed(offset, self.end_offset, advanced=True)
@@ -498,6 +502,30 @@ class TopicPartitionReplica:
             return EpochEndAnswer(error)
         return EpochEndAnswer(ErrorCode.NONE, *self.log.end_offset_for(epoch))
 
+    # -- where the log begins -----------------------------------------------------------------------------------
+
+    def delete_before(self, offset: int) -> DeletionAnswer:
+        """DeleteRecords: let the log begin at `offset` (-1: at the high watermark). See log_start.py."""
+        if not self.is_leader:
+            return DeletionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        answer = self._log_start.delete_before(offset, self.high_watermark)
+        self._log_start_moved(answer.moved)
+        return answer
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start over the leader and the followers alive; nothing below it will be seen again."""
+        return self._log_start.low_watermark(self._remotes.values(), self._view)
+
+    def retain(self) -> bool:
+        """Let go what retention no longer wants; whether the log begins later now."""
+        return self._log_start_moved(self._log_start.retain(self.high_watermark, self._clock.now_ms()))
+
+    def _log_start_moved(self, moved: bool) -> bool:
+        if moved:
+            self._event("log_start", offset=self.log.start_offset, high_watermark=self.high_watermark)
+        return moved
+
     # -- follower -----------------------------------------------------------------------------------------------
 
     def fetch_position(self) -> FetchPosition:
@@ -505,13 +533,21 @@ class TopicPartitionReplica:
         epoch = None if self._hides_its_epoch else self.log.last_epoch
         return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
 
-    def append_fetched(self, now: int, records: bytes | bytearray | memoryview, leader_high_watermark: int) -> None:
+    def append_fetched(
+        self,
+        now: int,
+        records: bytes | bytearray | memoryview,
+        leader_high_watermark: int,
+        leader_log_start: int = -1,
+    ) -> None:
         """Take what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
         if len(records):
             appended = self.log.append_as_follower(records)
             if appended.size:
                 self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.log.last_epoch)
         self._follow_high_watermark(leader_high_watermark)
+        if leader_log_start > self.log.start_offset:
+            self._log_start_moved(self._log_start.follow(leader_log_start, self.high_watermark))
 
     def _follow_high_watermark(self, leader_high_watermark: int) -> None:
         offset = min(max(leader_high_watermark, self.log.start_offset), self.end_offset)
