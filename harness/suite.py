@@ -37,7 +37,7 @@ from squall.nemesis.options import NemesisEntry, Sequence, Timed
 from squall.nemesis.selector import topic_partition_in
 from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
-from squall.workloads.log import LogOptions
+from squall.workloads.log import LogOptions, LogWorkload
 
 # The least that makes a configuration whole, so that a scenario's own keys can be checked before there are hosts.
 COMBINED_NODE = {
@@ -161,6 +161,7 @@ Check = Annotated[str, AfterValidator(_known_check)]
 class Scenario(_Part):
     """One run: a cluster, a workload, faults, and what must come of it."""
 
+    format: Literal[1] = Field(default=1, description="version of this grammar; schedules carry it")
     scenario: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="its name, lower-case")]
     description: str = ""
     covers: tuple[str, ...] = Field(default=(), description="requirement ids, see docs/requirements.md")
@@ -189,6 +190,8 @@ class Scenario(_Part):
             raise ValueError("nemesis: nothing is listed; if that is meant, say `fault_free: true`")
         if self.nemesis and self.fault_free:
             raise ValueError("fault_free: true, but faults are listed under nemesis")
+        if self.workload.operations is not None and "rate" in self.workload.model_fields_set:
+            raise ValueError("workload: give either operations, which are done as listed, or rate")
         if self.seeds and self.repeat != 1:
             raise ValueError("repeat: give either seeds or repeat")
         for name, topic in self.cluster.topics.items():
@@ -261,6 +264,10 @@ def read_suite(source: YamlSource, path: Path) -> Suite:
 
 def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
     """Raise UsageError for configuration no node takes, and for targets that can never be met."""
+    workload = LogWorkload(scenario.workload, scenario.topics)
+    for index, operation in enumerate(scenario.workload.operations or ()):
+        if (trouble := workload.trouble_with(operation)) is not None:
+            raise source.error((*at, "workload", "operations", index), trouble)
     config = scenario.cluster.config
     for key in COMBINED_NODE.keys() & config.keys():
         problem = "follows from the hosts and is set for each of them; leave it out"

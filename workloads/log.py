@@ -13,6 +13,8 @@ can be said, so completeness is part of the history.
 
 Threads are numbered once for the whole run: producers, consumers, then the final ones. Worker *w* of *n*
 gets every n-th producer and consumer; the first worker does the final reads.
+
+With `operations` nothing is drawn: what is listed is done, and `rate` means nothing (`scripted.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from squall.workloads.generator import (
     Writes,
     threads_mask,
 )
-from squall.workloads.operation import FINAL_POLL, MARKER, OK, Event, Operation
+from squall.workloads.operation import FINAL_POLL, MARKER, OK, POLL, SEND, Event, Operation
+from squall.workloads.scripted import ScriptedOperation, scripted
 
 
 def _rate(value: Any) -> Any:
@@ -69,6 +72,9 @@ class LogOptions(BaseModel):
     record_size: int = Field(default=100, ge=16, le=900_000, description="bytes of a record's value")
     in_flight: int = Field(default=8, ge=1, le=1000, description="processes of one producer per topic-partition")
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
+    operations: tuple[ScriptedOperation, ...] | None = Field(
+        default=None, description="do exactly this, instead of sends at a rate and polls without end"
+    )
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,17 @@ class Shard:
 
     clients: tuple[ClientPlan, ...]
     generator: Generator
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPlace:
+    """What a thread of the load is for: the slot-th of a client for one topic-partition."""
+
+    role: Literal["producer", "consumer"]
+    client: int
+    topic: str
+    partition: int
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +186,43 @@ class LogWorkload:
         consumers = range(worker, self.options.consumers, workers)
         plans = [self._producer(producer) for producer in producers]
         plans += [self._consumer(consumer) for consumer in consumers]
+        if self.options.operations is not None:
+            threads = frozenset(thread for plan in plans for thread in plan.threads)
+            return Shard(tuple(plans), scripted(self.options.operations, threads))
         return Shard(tuple(plans), Reserve(tuple(self._shares(producers, consumers))))
+
+    def thread_place(self, thread: int) -> ThreadPlace | None:
+        """What a thread of the load is for; None for a number that no such thread has."""
+        count, in_flight = len(self.topic_partitions), self.options.in_flight
+        if thread < self._consumer_threads_start:
+            lane, slot = divmod(thread, in_flight)
+            client, index = divmod(lane, count)
+            return ThreadPlace("producer", client, *self.topic_partitions[index], slot)
+        if thread < self._final_threads_start:
+            client, index = divmod(thread - self._consumer_threads_start, count)
+            return ThreadPlace("consumer", client, *self.topic_partitions[index])
+        return None
+
+    def thread_at(self, place: ThreadPlace) -> int:
+        """The thread of that place; the inverse of `thread_place`."""
+        index = self.topic_partitions.index((place.topic, place.partition))
+        if place.role == "consumer":
+            return self._consumer_thread(place.client, index)
+        return self._producer_threads(place.client, index)[place.slot]
+
+    def trouble_with(self, operation: ScriptedOperation) -> str | None:
+        """Why this operation of `operations` cannot be done here; None if it can."""
+        place = self.thread_place(operation.process)
+        if place is None:
+            return f"process {operation.process}: the workload has processes 0 to {self._final_threads_start - 1}"
+        topic, partition = operation.topic_partition
+        role = "producer" if operation.f == SEND else "consumer"
+        if (place.role, place.topic, place.partition) == (role, topic, partition):
+            return None
+        return (
+            f"process {operation.process} is for {SEND if place.role == 'producer' else POLL} {place.topic}/"
+            f"{place.partition}, of {place.role} {place.client}; this is {operation.f} {topic}/{partition}"
+        )
 
     def final_shard(self) -> Shard:
         """The final reads, done by the first worker once everything is healed."""
