@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.nodes.broker.config import BrokerConfig
+from squall.nodes.broker.delete_records import DeleteRecordsHandler
 from squall.nodes.broker.fetch import FetchHandler
 from squall.nodes.broker.forwarding import Forwarding
 from squall.nodes.broker.hosted import Deadlines, Progress
@@ -74,12 +75,14 @@ class Broker:
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
         self._forwarding = Forwarding(config)
         self._metadata = MetadataApi(config, self.image)
+        self.fetching = FetchHandler(config, self.replicas, self._progress, self._deadlines, rng)
         offsets = OffsetsHandler(self.replicas)
         self._handlers: dict[int, Handle] = {
             int(ApiKey.PRODUCE): ProduceHandler(self.replicas, self._progress, self._deadlines, mutants).handle,
-            int(ApiKey.FETCH): FetchHandler(config, self.replicas, self._progress, self._deadlines).handle,
+            int(ApiKey.FETCH): self.fetching.handle,
             int(ApiKey.LIST_OFFSETS): offsets.list_offsets,
             int(ApiKey.OFFSET_FOR_LEADER_EPOCH): offsets.offset_for_leader_epoch,
+            int(ApiKey.DELETE_RECORDS): DeleteRecordsHandler(self.replicas, self._progress, self._deadlines).handle,
             int(ApiKey.METADATA): self._handle_metadata,
             int(ApiKey.DESCRIBE_CLUSTER): self._metadata.describe_cluster,
             int(ApiKey.DESCRIBE_CONFIGS): self._metadata.describe_configs,

@@ -79,6 +79,7 @@ class Progress:
         self._advanced: dict[Hosted, None] = {}
         self._changed: dict[Hosted, None] = {}
         self._noted: dict[Hosted, None] = {}
+        self._low_moved: dict[Hosted, None] = {}
 
     def grew(self, hosted: Hosted) -> None:
         """Records were appended: followers may have them."""
@@ -92,13 +93,17 @@ class Progress:
         """Leadership, epoch or existence changed: everybody parked must look (rule 16)."""
         self._changed[hosted] = None
 
+    def low_watermark_moved(self, hosted: Hosted) -> None:
+        """A follower told of its log start: those who delete records may be answered."""
+        self._low_moved[hosted] = None
+
     def noted(self, hosted: Hosted) -> None:
         """ISR or log start changed: nobody is woken, but whoever fetches next must hear of it, or be looked at anew."""
         self._noted[hosted] = None
 
     @property
     def any(self) -> bool:
-        return bool(self._grown or self._advanced or self._changed or self._noted)
+        return bool(self._grown or self._advanced or self._changed or self._noted or self._low_moved)
 
     def settle(self, now: int) -> None:
         """Let the parked look, each once. Looking appends nothing and moves no high watermark, so once is enough."""
@@ -107,6 +112,7 @@ class Progress:
         advanced, self._advanced = self._advanced, {}
         changed, self._changed = self._changed, {}
         noted, self._noted = self._noted, {}
+        low_moved, self._low_moved = self._low_moved, {}
         for hosted in advanced:
             woken.update(hosted.produces)
             _touch(hosted.consumers, woken)
@@ -115,8 +121,11 @@ class Progress:
             _touch(hosted.followers, woken)
         for hosted in changed:
             woken.update(hosted.produces)
+            woken.update(hosted.deletions)
             _touch(hosted.consumers, woken)
             _touch(hosted.followers, woken)
+        for hosted in low_moved:
+            woken.update(hosted.deletions)
         for hosted in noted:
             _touch(hosted.consumers, None)
             _touch(hosted.followers, None)

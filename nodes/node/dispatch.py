@@ -23,6 +23,7 @@ BROKER_VERSIONS: Versions = {
     int(ApiKey.API_VERSIONS): (0, 4),
     int(ApiKey.CREATE_TOPICS): (2, 7),
     int(ApiKey.DELETE_TOPICS): (1, 6),
+    int(ApiKey.DELETE_RECORDS): (0, 2),
     int(ApiKey.INIT_PRODUCER_ID): (0, 4),
     int(ApiKey.OFFSET_FOR_LEADER_EPOCH): (2, 4),
     int(ApiKey.DESCRIBE_CONFIGS): (1, 4),

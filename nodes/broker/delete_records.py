@@ -1,0 +1,136 @@
+"""DeleteRecords: a client lets logs begin later (DP-07).
+
+The leader moves its log start at once, never above the high watermark, and answers when nobody alive has anything
+below it: when the low watermark, the least log start over the leader and the followers that are not fenced, has reached
+what was asked for. Followers learn of it from their next fetch and say so in the one after. A request is answered as a
+whole. What is still open when its time is over is answered REQUEST_TIMED_OUT, with the low watermark as it is: the
+leader's records are gone, a follower's may not be yet.
+
+The new log start is on the disk before anything is answered (`log_manager.py`).
+"""
+
+from __future__ import annotations
+
+from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.replicas import Replicas
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from squall.nodes.protocol.session import ServerRequest
+
+UNKNOWN_OFFSET = -1
+
+
+class _Wait:
+    """One topic-partition of a parked request."""
+
+    __slots__ = ("answer", "hosted", "leader_epoch", "offset")
+
+    def __init__(self, hosted: Hosted, offset: int, answer: DeleteRecordsPartitionResult) -> None:
+        self.hosted = hosted
+        self.leader_epoch = hosted.replica.leader_epoch
+        self.offset = offset
+        self.answer = answer
+
+    def is_over(self) -> bool:
+        replica = self.hosted.replica
+        if not replica.is_leader or replica.leader_epoch != self.leader_epoch:
+            self.answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.answer.low_watermark = UNKNOWN_OFFSET
+            return True
+        self.answer.low_watermark = replica.low_watermark
+        return self.answer.low_watermark >= self.offset
+
+
+class ParkedDeletion(Parked):
+    """A request between its deletion here and that by the followers."""
+
+    __slots__ = ("_deadlines", "_request", "_response", "_waits")
+
+    def __init__(
+        self, request: ServerRequest, response: DeleteRecordsResponse, waits: list[_Wait], deadlines: Deadlines
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._response = response
+        self._waits = waits
+        self._deadlines = deadlines
+
+    def park(self, until: int) -> None:
+        for wait in self._waits:
+            wait.hosted.deletions[self] = None
+        self._deadlines.add(until, self)
+
+    def look(self, now: int) -> None:
+        open_waits = []
+        for wait in self._waits:
+            if self._request.closed or wait.is_over():
+                wait.hosted.deletions.pop(self, None)
+            else:
+                open_waits.append(wait)
+        self._waits = open_waits
+        if not open_waits:
+            self._end()
+
+    def expire(self, now: int) -> None:
+        self.look(now)
+        if not self._waits:
+            return
+        for wait in self._waits:
+            wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            wait.hosted.deletions.pop(self, None)
+        self._waits = []
+        self._end()
+
+    def _end(self) -> None:
+        self._deadlines.remove(self)
+        if not self._request.closed:
+            self._request.respond(self._response)
+
+
+class DeleteRecordsHandler:
+    """See the module."""
+
+    def __init__(self, replicas: Replicas, progress: Progress, deadlines: Deadlines) -> None:
+        self._replicas = replicas
+        self._progress = progress
+        self._deadlines = deadlines
+
+    def handle(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, DeleteRecordsRequest)
+        waits: list[_Wait] = []
+        response = DeleteRecordsResponse(
+            topics=[
+                DeleteRecordsTopicResult(topic.name, [self._delete(topic.name, one, waits) for one in topic.partitions])
+                for topic in body.topics
+            ]
+        )
+        if not waits:
+            request.respond(response)
+            return
+        parked = ParkedDeletion(request, response, waits, self._deadlines)
+        parked.park(now + max(body.timeout_ms, 0) * 1000)
+
+    def _delete(self, topic: str, asked: DeleteRecordsPartition, waits: list[_Wait]) -> DeleteRecordsPartitionResult:
+        answer = DeleteRecordsPartitionResult(asked.partition_index, UNKNOWN_OFFSET)
+        hosted = self._replicas.by_name(topic, asked.partition_index)
+        if hosted is None:
+            answer.error_code = int(self._replicas.absence(topic, asked.partition_index))
+            return answer
+        deletion = hosted.replica.delete_before(asked.offset)
+        if deletion.error:
+            answer.error_code = int(deletion.error)
+            return answer
+        if deletion.moved:
+            self._progress.noted(hosted)
+            self._progress.low_watermark_moved(hosted)
+        wait = _Wait(hosted, deletion.offset, answer)
+        if not wait.is_over():
+            waits.append(wait)
+        return answer
