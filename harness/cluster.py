@@ -74,6 +74,12 @@ class KafkaClusterView:
             return []
         return [name for node in found.in_sync if (name := self.names.name(node)) is not None]
 
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        found = await self._partition(topic, partition)
+        if found is None:
+            return []
+        return [name for node in found.replicas if (name := self.names.name(node)) is not None]
+
     async def active_controller(self) -> str | None:
         found = await self.state()
         return None if found is None else self.names.name(found.controller)

@@ -13,10 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 from squall.harness.errors import UsageError
-from squall.harness.suite import Scenario, Suite
+from squall.harness.suite import Scenario, Suite, faults_of
 from squall.nemesis.durations import write_seconds
+from squall.nemesis.options import FaultOptions
+from squall.nemesis.registry import missing_verbs
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.log import LogWorkload
 
@@ -79,6 +82,7 @@ def plan_suite(
                 f"{suite.path}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
                 f" run: squall simulate {scenario.scenario}"
             )
+        _refuse_what_hosts_cannot(suite.path, scenario)
         seeds = scenario.seeds_from(seed)
         for one in seeds:
             name = started if len(seeds) == 1 else f"{started}-seed-{one}"
@@ -90,6 +94,18 @@ def plan_suite(
                 run_id=str(uuid.uuid4()),
                 directory=runs_directory / scenario.scenario / name,
                 idle_nemesis=idle_nemesis or scenario.idle_nemesis,
+            )
+
+
+def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
+    """Raise UsageError for a fault that needs a verb no agent on a host offers yet."""
+    for path, entry in faults_of(scenario):
+        if missing := missing_verbs(cast(FaultOptions, entry)):
+            where = ".".join(map(str, path))
+            raise UsageError(
+                f"{suite}: scenario {scenario.scenario}: {where}: {getattr(entry, 'fault', '')} needs {missing[0]},"
+                " which hosts of a lab or an inventory do not offer yet; only the simulation does",
+                remedy=f"squall simulate {scenario.scenario}, or leave that fault out",
             )
 
 

@@ -51,6 +51,7 @@ from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
+from squall.nemesis.options import targets_of
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
@@ -251,12 +252,13 @@ class ScenarioRun:
         inventory = self.hosts.inventory
         known = {host.name for host in (*inventory.controllers, *inventory.brokers)}
         for fault in self.plan.schedule.faults:
-            strangers = [name for name in named_hosts(getattr(fault.options, "target", None)) if name not in known]
-            if strangers:
-                raise UsageError(
-                    f"{self.plan.suite}: nemesis: {fault.options.fault}: target: no node is called"
-                    f" {', '.join(strangers)}; {inventory.source} has {', '.join(sorted(known))}"
-                )
+            for option, target in targets_of(fault.options).items():
+                strangers = [name for name in named_hosts(target) if name not in known]
+                if strangers:
+                    raise UsageError(
+                        f"{self.plan.suite}: nemesis: {fault.options.fault}: {option}: no node is called"
+                        f" {', '.join(strangers)}; {inventory.source} has {', '.join(sorted(known))}"
+                    )
 
     async def _await_cluster(self, began: float) -> None:
         topics = tuple(

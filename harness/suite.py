@@ -33,8 +33,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.durations import Duration
-from squall.nemesis.options import NemesisEntry, Sequence, Timed
-from squall.nemesis.selector import topic_partition_in
+from squall.nemesis.options import NemesisEntry, Sequence, Timed, targets_of
+from squall.nemesis.selector import TopicPartitionPattern, topic_partitions_in
 from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
 from squall.workloads.log import LogOptions, LogWorkload
@@ -279,22 +279,25 @@ def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) 
         known = value is not None and not wrong.problem.startswith("unknown")
         problem = f"{shown(value)} {wrong.problem}" if known else wrong.problem
         raise source.error((*at, "cluster", "config", wrong.key), problem) from None
-    for path, entry in _faults(scenario):
-        target = getattr(entry, "target", None)
-        pattern = topic_partition_in(target) if target is not None else None
-        if pattern is None:
-            continue
-        partitions = scenario.topics.get(pattern.topic)
-        if partitions is None:
-            problem = f"there is no topic {shown(pattern.topic)}{suggestion(pattern.topic, scenario.topics)}"
-        elif pattern.partition is not None and pattern.partition >= partitions:
-            problem = f"{pattern.topic} has topic-partitions 0 to {partitions - 1}, and no {pattern.partition}"
-        else:
-            continue
-        raise source.error((*at, *path, "target"), f"{shown(target)}: {problem}")
+    for path, entry in faults_of(scenario):
+        for name, target in targets_of(entry).items():
+            for pattern in topic_partitions_in(target):
+                problem = _missing(scenario, pattern)
+                if problem:
+                    raise source.error((*at, *path, name), f"{shown(target)}: {problem}")
 
 
-def _faults(scenario: Scenario) -> Iterator[tuple[KeyPath, Timed]]:
+def _missing(scenario: Scenario, pattern: TopicPartitionPattern) -> str:
+    """Why no topic-partition of this scenario fits; nothing if one does."""
+    partitions = scenario.topics.get(pattern.topic)
+    if partitions is None:
+        return f"there is no topic {shown(pattern.topic)}{suggestion(pattern.topic, scenario.topics)}"
+    if pattern.partition is not None and pattern.partition >= partitions:
+        return f"{pattern.topic} has topic-partitions 0 to {partitions - 1}, and no {pattern.partition}"
+    return ""
+
+
+def faults_of(scenario: Scenario) -> Iterator[tuple[KeyPath, Timed]]:
     """Every fault that is listed, with its place in the file; steps of sequences are spelt out."""
     for index, entry in enumerate(scenario.nemesis):
         if isinstance(entry, Sequence):

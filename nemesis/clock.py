@@ -11,7 +11,7 @@ from squall.nemesis.evidence import Facts, all_of, clock_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
 from squall.nemesis.options import Clock
-from squall.nemesis.selector import Target, parse_selector, resolve
+from squall.nemesis.selector import Target
 
 LEAST_TOLERANCE_SECONDS = 0.05
 
@@ -20,6 +20,7 @@ class SkewClock:
     """Skews the wall clock of its targets."""
 
     kind = "clock"
+    waits_to_show = False
 
     def __init__(self, options: Clock, context: FaultContext) -> None:
         self._options = options
@@ -28,7 +29,7 @@ class SkewClock:
         self._injected_at_ns = 0
 
     async def aim(self) -> Target:
-        target = await resolve(parse_selector(self._options.target), self._context.cluster, self._context.rng)
+        target = await self._context.resolve(self._options.target)
         self._targets = target.hosts
         return target
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from squall.nemesis.ports import Host
-
-FAULT_VERBS = ("net.drop", "proc.kill", "proc.pause", "clock.set")
+from squall.nemesis.registry import FAULT_VERBS
 
 
 class SilentHost:

@@ -56,11 +56,23 @@ def in_words(facts: Facts) -> str:
     if "clocks" in facts:
         offsets = {host: round(clock["offset_s"], 1) + 0.0 for host, clock in sorted(facts["clocks"].items())}
         return ", ".join(f"{host} {offset:+.1f} s" for host, offset in offsets.items())
+    if "messages" in facts:
+        return ", ".join(f"{host} {seen['met']} messages" for host, seen in sorted(facts["messages"].items()))
+    if "round_trips" in facts:
+        return _round_trips_in_words(facts["round_trips"])
     processes = facts.get("processes", facts)
     return ", ".join(
         f"{host} {process['state']}" + (f" (pid {process['pid']})" if process.get("pid") else "")
         for host, process in sorted(processes.items())
         if isinstance(process, dict) and "state" in process
+    )
+
+
+def _round_trips_in_words(round_trips: Mapping[str, Mapping[str, float | None]]) -> str:
+    """The longest round trip of each host."""
+    return ", ".join(
+        f"{host} up to {max((seconds for seconds in peers.values() if seconds), default=0.0) * 1000:.1f} ms"
+        for host, peers in sorted(round_trips.items())
     )
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from squall.nemesis.evidence import Facts
 from squall.nemesis.grudge import Grudge
 from squall.nemesis.ports import NODE_PROCESS, ClusterView, Host, NowNs, Sleep
-from squall.nemesis.selector import Target
+from squall.nemesis.selector import Earlier, Target, nobody_yet, parse_selector, resolve
 
 
 def no_cuts() -> Grudge:
@@ -35,12 +35,22 @@ class FaultContext:
     process: str = NODE_PROCESS
     ports: Mapping[str, int] = field(default_factory=dict)
     cuts_by_others: Callable[[], Grudge] = no_cuts
+    earlier: Earlier = nobody_yet
+
+    async def resolve(self, selector: str) -> Target:
+        """Whom a selector of the suite means now. Raises NoTarget."""
+        return await resolve(parse_selector(selector), self.cluster, self.rng, self.earlier)
 
 
 class Fault(Protocol):
-    """One occurrence of a fault."""
+    """One occurrence of a fault.
+
+    `waits_to_show` says that its effect shows only once something else happens (a message passes, a file is
+    written), so that its proof may come at any time of its window.
+    """
 
     kind: str
+    waits_to_show: bool
 
     async def aim(self) -> Target:
         """Whom it will hit; changes nothing. Raises NoTarget. Called once, before all else."""

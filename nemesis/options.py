@@ -12,6 +12,8 @@
         sequence:                             # one after the other
           - {fault: pause, target: followers of events/0, for: 1s}
           - {fault: kill, target: leader of events/0, for: 12s, after: 500ms}
+      - {fault: kill, target: one follower of events/0, as: outsider, at: 60s, for: 5s}
+      - {fault: wipe-disk, target: same as outsider, at: 70s, for: 1s}
 
 Each fault has a model of its own, told apart by `fault`; unknown keys are errors, and a misspelt fault name ends
 in pydantic's `union_tag_invalid`, which lists the known ones (`nearest_fault` serves those who want a suggestion).
@@ -26,7 +28,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from squall.nemesis.apis import known_api
 from squall.nemesis.durations import Duration, DurationRange, Seconds
+from squall.nemesis.rates import ByteRate
 from squall.nemesis.selector import parse_selector, parse_topic_partition
 
 DEFAULT_DURATION = 10.0
@@ -42,9 +46,23 @@ def _topic_partition(text: str) -> str:
     return text
 
 
+def _cut_from(text: str) -> str:
+    if text not in ("peers", "everyone"):
+        try:
+            parse_selector(text)
+        except ValueError as wrong:
+            raise ValueError(f"is neither peers nor everyone, and {wrong}") from None
+    return text
+
+
 Target = Annotated[str, AfterValidator(_selector)]
+CutFrom = Annotated[str, AfterValidator(_cut_from)]
 TopicPartitionTarget = Annotated[str, AfterValidator(_topic_partition)]
 Group = Literal["nodes", "brokers", "controllers"]
+Api = Annotated[str, AfterValidator(known_api)]
+Label = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+DiskCall = Literal["read", "write", "truncate", "fsync", "create", "rename", "remove", "fsync-directory"]
+Probability = Annotated[float, Field(gt=0, le=1)]
 
 
 def _length_form(value: Any) -> str:
@@ -69,12 +87,16 @@ class Repeat(_Options):
 
 
 class Timed(_Options):
-    """When: once (`at`) or repeatedly (`repeat`), and for how long. A step of a sequence has `after` instead."""
+    """When: once (`at`) or repeatedly (`repeat`), and for how long. A step of a sequence has `after` instead.
+
+    `as` gives the fault a name, by which later ones may aim at the same hosts (`target: same as NAME`).
+    """
 
     at: Seconds | None = Field(default=None, ge=0)
     duration: Length | None = Field(default=None, alias="for")
     repeat: Repeat | None = None
     after: Seconds = Field(default=0.0, ge=0)
+    label: Label | None = Field(default=None, alias="as")
 
     @model_validator(mode="after")
     def _one_duration(self) -> Timed:
@@ -91,11 +113,14 @@ class Timed(_Options):
 
 
 class Isolate(Timed):
-    """Cuts each target from all other nodes, both ways; clients stay connected unless `from: everyone`."""
+    """Cuts each target from all other nodes, both ways; clients stay connected unless `from: everyone`.
+
+    `from` may also be a selector, such as `all controllers`: then the target is cut from these only.
+    """
 
     fault: Literal["isolate"]
     target: Target
-    cut_from: Literal["peers", "everyone"] = Field(default="peers", alias="from")
+    cut_from: CutFrom = Field(default="peers", alias="from")
 
 
 class Halves(Timed):
@@ -107,10 +132,11 @@ class Halves(Timed):
 
 
 class OneWay(Timed):
-    """One direction only: the target is deaf to its peers (`deaf`), or they to it (`mute`)."""
+    """One direction only: the target is deaf to its peers (`deaf`), or they to it (`mute`); to `to` only, if given."""
 
     fault: Literal["one-way"]
     target: Target
+    peers: Target | None = Field(default=None, alias="to")
     direction: Literal["deaf", "mute"] = "deaf"
 
 
@@ -165,15 +191,112 @@ class LeaderKillLagging(Timed):
     lag: Duration = 1.0
 
 
-AnyFault = Annotated[
-    Isolate | Halves | OneWay | MajoritiesRing | Bridge | Kill | Pause | Clock | LeaderKillLagging,
-    Field(discriminator="fault"),
-]
+class PowerLoss(Timed):
+    """The process dies and its host loses what was not fsynced: all of it, a part (`torn`), or nothing (`none`)."""
+
+    fault: Literal["power-loss"]
+    target: Target
+    mode: Literal["all", "torn", "none"] = "all"
+
+
+class WipeDisk(Timed):
+    """The process is killed, its log directory emptied, and after `for` it starts with nothing."""
+
+    fault: Literal["wipe-disk"]
+    target: Target
+
+
+class DiskError(Timed):
+    """The named disk calls of the target's node fail, each with this probability."""
+
+    fault: Literal["disk-error"]
+    target: Target
+    errno: Literal["EIO", "ENOSPC"] = "EIO"
+    calls: tuple[DiskCall, ...] = Field(default=("write", "fsync"), min_length=1)
+    probability: Probability = 1.0
+
+
+class DiskSlow(Timed):
+    """Each of the named disk calls of the target's node takes so much longer."""
+
+    fault: Literal["disk-slow"]
+    target: Target
+    latency: Duration = 0.05
+    calls: tuple[DiskCall, ...] = Field(default=("write", "fsync"), min_length=1)
+
+
+class _Link(Timed):
+    """What passes between the target and `to` (everybody, clients too, unless given)."""
+
+    target: Target
+    peers: Target | None = Field(default=None, alias="to")
+    direction: Literal["both", "out", "in"] = "both"
+
+
+class SlowLink(_Link):
+    """Messages take longer by `latency`, give or take up to `jitter`; `loss` of them only after retransmission."""
+
+    fault: Literal["slow-link"]
+    latency: Seconds = Field(default=0.1, ge=0)
+    jitter: Seconds = Field(default=0.0, ge=0)
+    loss: float = Field(default=0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> SlowLink:
+        if self.latency == 0 and self.jitter == 0 and self.loss == 0:
+            raise ValueError("without latency, jitter and loss the link stays as it is; give one of them")
+        return self
+
+
+class Bandwidth(_Link):
+    """No more than `rate` gets through, in each direction by itself; the rest queues up."""
+
+    fault: Literal["bandwidth"]
+    rate: ByteRate = 65_536
+
+
+class _Rpc(Timed):
+    """Requests of one API from `from` (everybody, clients too, unless given) to `to`, or the answers to them."""
+
+    api: Api
+    direction: Literal["request", "response"] = "request"
+    senders: Target | None = Field(default=None, alias="from")
+    receivers: Target = Field(default="all nodes", alias="to")
+
+
+class RpcHold(_Rpc):
+    """Such messages, and what comes after them on the same connection, are held back until the fault ends."""
+
+    fault: Literal["rpc-hold"]
+
+
+class RpcCut(_Rpc):
+    """Each time so many such `messages` have arrived, their connection is cut; 0: it is cut in place of every one."""
+
+    fault: Literal["rpc-cut"]
+    messages: int = Field(default=1, ge=0)
+
+
+FaultOptions = (
+    Isolate | Halves | OneWay | MajoritiesRing | Bridge | Kill | Pause | Clock | LeaderKillLagging
+    | PowerLoss | WipeDisk | DiskError | DiskSlow | SlowLink | Bandwidth | RpcHold | RpcCut
+)  # fmt: skip
+
+AnyFault = Annotated[FaultOptions, Field(discriminator="fault")]
 
 FAULT_NAMES = (
     "isolate", "halves", "one-way", "majorities-ring", "bridge",
     "kill", "pause", "clock", "leader-kill-lagging",
+    "power-loss", "wipe-disk", "disk-error", "disk-slow",
+    "slow-link", "bandwidth", "rpc-hold", "rpc-cut",
 )  # fmt: skip
+
+
+def targets_of(options: BaseModel) -> dict[str, str]:
+    """Every selector of a fault, by the name it has in the suite: `target`, `from`, `to`."""
+    fields = (("target", "target"), ("from", "senders"), ("from", "cut_from"), ("to", "receivers"), ("to", "peers"))
+    written = ((name, getattr(options, field, None)) for name, field in fields)
+    return {name: text for name, text in written if text is not None and text not in ("peers", "everyone")}
 
 
 def _written_flat(entry: Any) -> Any:
@@ -223,16 +346,11 @@ def _is_timed(entry: Timed) -> Timed:
 
 
 NemesisEntry = Annotated[
-    Annotated[
-        Isolate | Halves | OneWay | MajoritiesRing | Bridge | Kill | Pause | Clock | LeaderKillLagging | Sequence,
-        Field(discriminator="fault"),
-    ],
+    Annotated[FaultOptions | Sequence, Field(discriminator="fault")],
     BeforeValidator(_written_flat),
     AfterValidator(_is_timed),
 ]
 """One entry of a suite's `nemesis:` list; a suite model declares `nemesis: list[NemesisEntry] = []`."""
-
-FaultOptions = Isolate | Halves | OneWay | MajoritiesRing | Bridge | Kill | Pause | Clock | LeaderKillLagging
 
 
 def nearest_fault(name: str) -> str | None:

@@ -13,13 +13,16 @@ from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
 from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay
 from squall.nemesis.ports import EVERYONE
-from squall.nemesis.selector import Group, Target, members, parse_selector, resolve
+from squall.nemesis.selector import Group, Target, members
 
+EVERYBODY = ("peers", "everyone")
 PartitionOptions = Isolate | Halves | OneWay | MajoritiesRing | Bridge
 
 
 class NetworkPartition:
     """All kinds of network partitions; they differ only in how the grudge is made."""
+
+    waits_to_show = False
 
     def __init__(self, options: PartitionOptions, context: FaultContext) -> None:
         self.kind: str = options.fault
@@ -35,18 +38,18 @@ class NetworkPartition:
     async def aim(self) -> Target:
         options = self._options
         if isinstance(options, Isolate):
-            target = await self._resolved(options.target)
-            self._grudge = grudges.isolated(target.hosts, self._nodes)
+            target = await self._context.resolve(options.target)
+            self._grudge = grudges.isolated(target.hosts, await self._peers(options.cut_from))
             self._isolated = target.hosts
             self._from_everyone = target.hosts if options.cut_from == "everyone" else ()
             return target
         if isinstance(options, OneWay):
-            target = await self._resolved(options.target)
+            target = await self._context.resolve(options.target)
             cut = grudges.deaf if options.direction == "deaf" else grudges.mute
-            self._grudge = cut(target.hosts, self._nodes)
+            self._grudge = cut(target.hosts, await self._peers(options.peers))
             return target
         if isinstance(options, Halves) and options.target is not None:
-            target = await self._resolved(options.target)
+            target = await self._context.resolve(options.target)
             rest = [node for node in self._group(options.among) if node not in target.hosts]
             self._grudge = grudges.components(target.hosts, rest)
             return target
@@ -60,8 +63,11 @@ class NetworkPartition:
         self._grudge = makers[options.fault](group, self._context.rng)
         return Target(tuple(group), f"all {options.among}")
 
-    async def _resolved(self, target: str) -> Target:
-        return await resolve(parse_selector(target), self._context.cluster, self._context.rng)
+    async def _peers(self, written: str | None) -> list[str]:
+        """Whom the targets are cut from: all nodes, or those that the suite names."""
+        if written is None or written in EVERYBODY:
+            return self._nodes
+        return list((await self._context.resolve(written)).hosts)
 
     def _group(self, among: Group) -> list[str]:
         return members(among, self._context.cluster)

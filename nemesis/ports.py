@@ -77,6 +77,10 @@ class ClusterView(Protocol):
 
     async def in_sync(self, topic: str, partition: int) -> list[str]: ...
 
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        """All that the topic-partition is assigned to, in sync or not."""
+        ...
+
 
 NowNs = Callable[[], int]
 """The history's clock: monotonic nanoseconds."""

@@ -10,15 +10,8 @@ from __future__ import annotations
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
-from squall.nemesis.options import Kill, LeaderKillLagging, Pause
-from squall.nemesis.selector import (
-    NoTarget,
-    Target,
-    led_topic_partition,
-    parse_selector,
-    parse_topic_partition,
-    resolve,
-)
+from squall.nemesis.options import Kill, LeaderKillLagging, Pause, PowerLoss, WipeDisk
+from squall.nemesis.selector import NoTarget, Target, led_topic_partition, parse_topic_partition
 
 LOOK_SECONDS = 0.05
 MARGIN_SECONDS = 5.0
@@ -55,14 +48,16 @@ def first_reason(reasons: list[str | None]) -> str | None:
 class _ProcessFault:
     """Aim and look, the same for kill and pause."""
 
-    def __init__(self, options: Kill | Pause, context: FaultContext) -> None:
+    waits_to_show = False
+
+    def __init__(self, options: Kill | Pause | PowerLoss | WipeDisk, context: FaultContext) -> None:
         self.kind: str = options.fault
-        self._selector = parse_selector(options.target)
+        self._selector = options.target
         self._context = context
         self._targets: tuple[str, ...] = ()
 
     async def aim(self) -> Target:
-        target = await resolve(self._selector, self._context.cluster, self._context.rng)
+        target = await self._context.resolve(self._selector)
         self._targets = target.hosts
         return target
 
@@ -126,6 +121,7 @@ class KillLaggingLeader:
     """
 
     kind = "leader-kill-lagging"
+    waits_to_show = False
 
     def __init__(self, options: LeaderKillLagging, context: FaultContext) -> None:
         self._pattern = parse_topic_partition(options.target)

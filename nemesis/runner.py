@@ -114,6 +114,7 @@ class NemesisRunner:
         self._patience = patience or Patience()
         self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
         self._open: dict[str, _Occurrence] = {}
+        self._aimed_at: dict[str, tuple[str, ...]] = {}
         self.records: list[FaultRecord] = []
         self.heal_report: HealReport | None = None
 
@@ -160,6 +161,7 @@ class NemesisRunner:
             process=self._process,
             ports=self._ports,
             cuts_by_others=lambda: self._cuts_except(scheduled.id),
+            earlier=self._aimed_at.get,
         )
 
     def _cuts_except(self, id: str) -> Grudge:
@@ -191,6 +193,9 @@ class NemesisRunner:
         while True:
             try:
                 occurrence.target = await occurrence.fault.aim()
+                label = occurrence.scheduled.options.label
+                if label is not None:
+                    self._aimed_at[label] = occurrence.target.hosts
                 return True
             except Exception as trouble:  # a view of the cluster fails in its own ways; ask again either way
                 if self._now_ns() >= deadline:
@@ -201,7 +206,9 @@ class NemesisRunner:
 
     async def _prove(self, occurrence: _Occurrence) -> None:
         """Looks until the fault shows; the last look is the evidence."""
-        deadline = self._now_ns() + round(min(self._patience.hold, occurrence.scheduled.for_s) * 1e9)
+        length = occurrence.scheduled.for_s
+        longest = length if occurrence.fault.waits_to_show else min(self._patience.hold, length)
+        deadline = self._now_ns() + round(longest * 1e9)
         while True:
             occurrence.during = await occurrence.fault.observe()
             reason = occurrence.fault.shows_hold(occurrence.before, occurrence.during)

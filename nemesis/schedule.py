@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from squall.nemesis import options as suite
 from squall.nemesis.durations import drawn, longest_of, write_seconds
+from squall.nemesis.selector import labels_in
 
 SCHEDULE_VERSION = 1
 _TIMING = ("at", "for", "repeat", "after")
@@ -96,12 +97,26 @@ def occupied(options: suite.FaultOptions, for_s: float) -> float:
 def build_schedule(entries: Sequence[suite.NemesisEntry], load_s: float, seed: int) -> Schedule:
     """The schedule of these entries. Raises ValueError, naming the entry, for one that does not fit the load."""
     faults: list[ScheduledFault] = []
+    _refuse_unknown_labels(entries)
     for index, entry in enumerate(entries):
         starts = list(_starts(entry, index, load_s))
         for turn, start in enumerate(starts):
             name = f"{index + 1}-{entry.fault}" if len(starts) == 1 else f"{index + 1}.{turn + 1}-{entry.fault}"
             faults += _occurrence(entry, name, start, seed)
     return Schedule(seed, tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.id))))
+
+
+def _refuse_unknown_labels(entries: Sequence[suite.NemesisEntry]) -> None:
+    """`same as NAME` needs a fault of that name."""
+    steps = [step for entry in entries for step in (entry.steps if isinstance(entry, suite.Sequence) else (entry,))]
+    known = [step.label for step in steps if step.label is not None]
+    for index, entry in enumerate(entries):
+        for step in entry.steps if isinstance(entry, suite.Sequence) else (entry,):
+            for name, text in suite.targets_of(step).items():
+                strange = [label for label in labels_in(text) if label not in known]
+                if strange:
+                    remedy = f"known are {', '.join(known)}" if known else f"give one `as: {strange[0]}`"
+                    raise ValueError(f"nemesis[{index}].{name}: {text!r}: no fault is called {strange[0]}; {remedy}")
 
 
 def _starts(entry: suite.Timed, index: int, load_s: float) -> Iterator[float]:

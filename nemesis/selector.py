@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,11 +21,16 @@ Group = Literal["brokers", "controllers", "nodes"]
 Amount = Literal["one", "minority", "majority", "all"]
 
 FORMS = (
-    "leader of TOPIC/PARTITION, leader of TOPIC/*, followers of TOPIC/PARTITION, active controller, "
-    "one broker, minority of brokers, majority of controllers, all nodes, or host names"
+    "leader of TOPIC/PARTITION, leader of TOPIC/*, followers of TOPIC/PARTITION, one follower of TOPIC/PARTITION, "
+    "replicas of TOPIC/PARTITION out of sync, active controller, one broker, minority of brokers, "
+    "majority of controllers, all nodes, same as NAME (another fault's `as`), host names, "
+    "and any of these `but` another"
 )
 
-_OF_TOPIC_PARTITION = re.compile(r"(?:the )?(leader|followers?) of (\S+)/(\d+|\*)")
+_OF_TOPIC_PARTITION = re.compile(r"(?:the )?(leader|one follower|followers?) of (\S+)/(\d+|\*)")
+_OUT_OF_SYNC = re.compile(r"(one )?replicas? of (\S+)/(\d+|\*) out of sync")
+_SAME_AS = re.compile(r"same as ([A-Za-z][A-Za-z0-9_-]*)")
+_BUT = " but "
 _TOPIC_PARTITION = re.compile(r"(\S+)/(\d+|\*)")
 _GROUP = re.compile(r"(?:(one)|(?:a )?(minority|majority) of|(all))(?: the)? (broker|controller|node)s?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -52,7 +58,33 @@ class LeaderOf:
 
 @dataclass(frozen=True)
 class FollowersOf:
+    """The followers that are in sync: all of them, or `one` by lot."""
+
     pattern: TopicPartitionPattern
+    one: bool = False
+
+
+@dataclass(frozen=True)
+class OutOfSync:
+    """The replicas that are not in the ISR: all of them, or `one` by lot."""
+
+    pattern: TopicPartitionPattern
+    one: bool = False
+
+
+@dataclass(frozen=True)
+class SameAs:
+    """Whoever the fault of this name hit last."""
+
+    label: str
+
+
+@dataclass(frozen=True)
+class But:
+    """The first without the second."""
+
+    these: Selector
+    those: Selector
 
 
 @dataclass(frozen=True)
@@ -71,7 +103,16 @@ class Named:
     hosts: tuple[str, ...]
 
 
-Selector = LeaderOf | FollowersOf | ActiveController | SomeOf | Named
+Selector = LeaderOf | FollowersOf | OutOfSync | ActiveController | SomeOf | Named | SameAs | But
+OfTopicPartition = LeaderOf | FollowersOf | OutOfSync
+
+Earlier = Callable[[str], tuple[str, ...] | None]
+"""The hosts that a fault was last aimed at, by the fault's name; None if it was not aimed yet."""
+
+
+def nobody_yet(label: str) -> tuple[str, ...] | None:
+    """The past of a fault that stands alone."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -85,12 +126,19 @@ class Target:
 def parse_selector(text: str) -> Selector:
     """The selector that `text` names. Raises ValueError with the known forms."""
     words = " ".join(text.split())
+    if _BUT in words:
+        these, _, those = words.rpartition(_BUT)
+        return But(parse_selector(these), parse_selector(those))
     lowered = words.lower()
     if lowered in ("active controller", "the active controller"):
         return ActiveController()
     if match := _OF_TOPIC_PARTITION.fullmatch(words):
         pattern = _pattern(match[2], match[3])
-        return LeaderOf(pattern) if match[1] == "leader" else FollowersOf(pattern)
+        return LeaderOf(pattern) if match[1] == "leader" else FollowersOf(pattern, match[1] == "one follower")
+    if match := _OUT_OF_SYNC.fullmatch(words):
+        return OutOfSync(_pattern(match[2], match[3]), match[1] is not None)
+    if match := _SAME_AS.fullmatch(words):
+        return SameAs(match[1])
     if match := _GROUP.fullmatch(lowered):
         return SomeOf(_amount(match), _group(match[4]))
     names = tuple(part for part in re.split(r"[,\s]+", words) if part)
@@ -111,22 +159,35 @@ def parse_topic_partition(text: str) -> TopicPartitionPattern:
     raise ValueError("is not a topic-partition; write TOPIC/PARTITION or TOPIC/*")
 
 
-def topic_partition_in(text: str) -> TopicPartitionPattern | None:
-    """The topic-partition that a valid target is about, if it is about one."""
+def parts_of(text: str) -> tuple[Selector, ...]:
+    """What a target consists of, taken apart at `but`; nothing for a bare topic-partition."""
     try:
         selector = parse_selector(text)
     except ValueError:
-        return parse_topic_partition(text)
-    return selector.pattern if isinstance(selector, LeaderOf | FollowersOf) else None
+        return ()
+    parts: list[Selector] = []
+    while isinstance(selector, But):
+        parts.append(selector.those)
+        selector = selector.these
+    return (selector, *reversed(parts))
+
+
+def topic_partitions_in(text: str) -> tuple[TopicPartitionPattern, ...]:
+    """The topic-partitions that a valid target is about."""
+    parts = parts_of(text)
+    if not parts:
+        return (parse_topic_partition(text),)
+    return tuple(part.pattern for part in parts if isinstance(part, OfTopicPartition))
 
 
 def named_hosts(text: str | None) -> tuple[str, ...]:
     """The hosts that a target lists by name; none if it says something else."""
-    try:
-        selector = parse_selector(text or "")
-    except ValueError:
-        return ()
-    return selector.hosts if isinstance(selector, Named) else ()
+    return tuple(host for part in parts_of(text or "") if isinstance(part, Named) for host in part.hosts)
+
+
+def labels_in(text: str) -> tuple[str, ...]:
+    """The other faults that a target refers to, by their names."""
+    return tuple(part.label for part in parts_of(text) if isinstance(part, SameAs))
 
 
 def _pattern(topic: str, partition: str) -> TopicPartitionPattern:
@@ -163,8 +224,14 @@ def how_many(amount: Amount, size: int) -> int:
     return counts[amount] if size else 0
 
 
-async def resolve(selector: Selector, cluster: ClusterView, rng: random.Random) -> Target:
+async def resolve(
+    selector: Selector, cluster: ClusterView, rng: random.Random, earlier: Earlier = nobody_yet
+) -> Target:
     """Asks the cluster who that is now. Raises NoTarget."""
+    if isinstance(selector, But):
+        return await _without(selector, cluster, rng, earlier)
+    if isinstance(selector, SameAs):
+        return _same_as(selector, earlier)
     if isinstance(selector, Named):
         return _named(selector, cluster)
     if isinstance(selector, SomeOf):
@@ -174,14 +241,44 @@ async def resolve(selector: Selector, cluster: ClusterView, rng: random.Random) 
         if host is None:
             raise NoTarget("no controller is active")
         return Target((host,), "active controller")
+    return await _of_topic_partition(selector, cluster, rng)
+
+
+async def _without(selector: But, cluster: ClusterView, rng: random.Random, earlier: Earlier) -> Target:
+    """Those are resolved first: what is said of them must not depend on a choice among these."""
+    those = await resolve(selector.those, cluster, rng, earlier)
+    these = await resolve(selector.these, cluster, rng, earlier)
+    left = tuple(host for host in these.hosts if host not in those.hosts)
+    if not left:
+        raise NoTarget(f"{these.role} but {those.role}: nobody is left of {', '.join(these.hosts)}")
+    return Target(left, f"{these.role} but {', '.join(those.hosts)}")
+
+
+def _same_as(selector: SameAs, earlier: Earlier) -> Target:
+    hosts = earlier(selector.label)
+    if not hosts:
+        raise NoTarget(f"the fault {selector.label} has hit nobody yet")
+    return Target(hosts, f"same as {selector.label}")
+
+
+async def _of_topic_partition(selector: OfTopicPartition, cluster: ClusterView, rng: random.Random) -> Target:
+    topic, partition, leader = await led_topic_partition(selector.pattern, cluster, rng)
+    where = f"{topic}/{partition}"
     if isinstance(selector, LeaderOf):
-        topic, partition, host = await led_topic_partition(selector.pattern, cluster, rng)
-        return Target((host,), f"leader of {topic}/{partition}")
-    topic, partition, host = await led_topic_partition(selector.pattern, cluster, rng)
-    followers = tuple(sorted(set(await cluster.in_sync(topic, partition)) - {host}))
-    if not followers:
-        raise NoTarget(f"{topic}/{partition} has no followers in sync")
-    return Target(followers, f"followers of {topic}/{partition}")
+        return Target((leader,), f"leader of {where}")
+    in_sync = await cluster.in_sync(topic, partition)
+    if isinstance(selector, FollowersOf):
+        candidates, nobody, role = set(in_sync) - {leader}, f"{where} has no followers in sync", f"followers of {where}"
+        one_of = f"follower of {where}"
+    else:
+        candidates = set(await cluster.replicas(topic, partition)) - set(in_sync)
+        nobody, role = f"all replicas of {where} are in sync", f"replicas of {where} out of sync"
+        one_of = f"replica of {where} out of sync"
+    if not candidates:
+        raise NoTarget(nobody)
+    if selector.one:
+        return Target((rng.choice(sorted(candidates)),), f"one {one_of}")
+    return Target(tuple(sorted(candidates)), role)
 
 
 def _named(selector: Named, cluster: ClusterView) -> Target:

@@ -1,0 +1,47 @@
+"""Kafka's names of the requests that a fault can pick out, and the numbers that stand for them on the wire.
+
+A room of its own needs its own copy of this table: `nemesis` imports nothing of `nodes`, and other systems under test
+speak the same protocol. Names are those of Kafka's message schemas.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+API_KEYS = {
+    "Produce": 0,
+    "Fetch": 1,
+    "ListOffsets": 2,
+    "Metadata": 3,
+    "FindCoordinator": 10,
+    "ApiVersions": 18,
+    "CreateTopics": 19,
+    "DeleteTopics": 20,
+    "DeleteRecords": 21,
+    "InitProducerId": 22,
+    "OffsetForLeaderEpoch": 23,
+    "DescribeConfigs": 32,
+    "CreatePartitions": 37,
+    "ElectLeaders": 43,
+    "IncrementalAlterConfigs": 44,
+    "Vote": 52,
+    "BeginQuorumEpoch": 53,
+    "EndQuorumEpoch": 54,
+    "DescribeQuorum": 55,
+    "AlterPartition": 56,
+    "UpdateFeatures": 57,
+    "FetchSnapshot": 59,
+    "DescribeCluster": 60,
+    "BrokerRegistration": 62,
+    "BrokerHeartbeat": 63,
+    "AllocateProducerIds": 67,
+}
+
+
+def known_api(name: str) -> str:
+    """The name itself. Raises ValueError, in words that follow the value, for one that is not in the table."""
+    if name in API_KEYS:
+        return name
+    near = difflib.get_close_matches(name, API_KEYS, n=1, cutoff=0.5)
+    meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(API_KEYS)}"
+    raise ValueError(f"is not a request of Kafka's protocol{meant}")

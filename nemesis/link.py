@@ -1,0 +1,116 @@
+"""Links that are slow, lossy or narrow (`net.shape`).
+
+Evidence is a round trip measured from the target to its peers (`probe.latency`), small for latency and large for
+bandwidth: it must take longer than before by at least half of what the fault adds. Loss alone shows only by chance, so
+many round trips are made and any one that is late proves it. Peers that do not answer at all, before or during, are
+cut off by something else and prove nothing.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.options import Bandwidth, SlowLink
+from squall.nemesis.ports import EVERYONE
+from squall.nemesis.selector import Target, members
+
+LEAST_DIFFERENCE_SECONDS = 0.0005
+LOSS_SHOWS_SECONDS = 0.1
+SECONDS_OF_BANDWIDTH = 0.2
+
+
+class ShapeLink:
+    """`slow-link` and `bandwidth`."""
+
+    def __init__(self, options: SlowLink | Bandwidth, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        self.waits_to_show = isinstance(options, SlowLink) and options.loss > 0
+        self._options = options
+        self._context = context
+        self._targets: tuple[str, ...] = ()
+        self._peers: tuple[str, ...] = ()
+        self._sources: list[str] = [EVERYONE]
+
+    async def aim(self) -> Target:
+        context, options = self._context, self._options
+        target = await context.resolve(options.target)
+        self._targets = target.hosts
+        if options.peers is None:
+            self._peers = tuple(members("nodes", context.cluster))
+            return target
+        peers = await context.resolve(options.peers)
+        self._peers = peers.hosts
+        self._sources = [context.hosts[name].address for name in peers.hosts if name not in target.hosts]
+        return Target(target.hosts, f"{target.role} to {peers.role}")
+
+    async def observe(self) -> Facts:
+        context = self._context
+        answers = await all_of(
+            context.hosts[name].call(
+                "probe.latency",
+                targets={peer: context.hosts[peer].address for peer in self._peers if peer != name},
+                size=self._probe_size(),
+            )
+            for name in self._targets
+        )
+        return {"round_trips": {name: dict(answer) for name, answer in zip(self._targets, answers, strict=True)}}
+
+    def _probe_size(self) -> int:
+        options = self._options
+        return round(options.rate * SECONDS_OF_BANDWIDTH) if isinstance(options, Bandwidth) else 64
+
+    async def inject(self, ttl: float) -> None:
+        context, options = self._context, self._options
+        if isinstance(options, Bandwidth):
+            shape: dict[str, object] = {"rate": options.rate}
+        else:
+            shape = {"delay_s": options.latency, "jitter_s": options.jitter, "loss": options.loss}
+        await all_of(
+            context.hosts[name].call(
+                "net.shape", id=context.id, peers=self._sources, direction=options.direction, ttl=ttl, **shape
+            )
+            for name in self._targets
+        )
+
+    async def heal(self) -> None:
+        context = self._context
+        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+
+    def _added(self) -> float:
+        """By how much a round trip must be longer, at least. Both directions count once each."""
+        options = self._options
+        if isinstance(options, Bandwidth):
+            return SECONDS_OF_BANDWIDTH / 2
+        if options.latency == 0:
+            return LOSS_SHOWS_SECONDS if options.loss else LEAST_DIFFERENCE_SECONDS
+        return max(LEAST_DIFFERENCE_SECONDS, options.latency / 2)
+
+    def _longer(self, before: Facts, during: Facts) -> dict[str, float]:
+        """By how much each round trip is longer than before."""
+        return {
+            f"{name}-{peer}": seconds - before["round_trips"][name][peer]
+            for name, peers in during["round_trips"].items()
+            for peer, seconds in peers.items()
+            if seconds is not None and before["round_trips"].get(name, {}).get(peer) is not None
+        }
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        longer = self._longer(before, during)
+        if not longer:
+            return "nobody answered the probes"
+        most = max(longer.values())
+        if most < self._added():
+            return f"round trips take {most * 1000:+.1f} ms, not {self._added() * 1000:+.1f} ms or more"
+        return None
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        late = [pair for pair, seconds in self._longer(before, after).items() if seconds >= self._added()]
+        return f"{late[0]}: round trips are still longer than before" if late else None
+
+    def told(self, during: Facts) -> str:
+        slowest = [seconds for peers in during["round_trips"].values() for seconds in peers.values() if seconds]
+        return f"round trips of up to {max(slowest, default=0.0) * 1000:.1f} ms"
+
+    def cuts(self) -> Grudge:
+        return {}

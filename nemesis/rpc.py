@@ -1,0 +1,94 @@
+"""Faults that pick out one kind of request: held back on its way, or its connection cut.
+
+Both are carried out at the receiving end of the requests (`rpc.hold`, `rpc.cut` on each host of `to`), where requests
+come in and answers leave. What is held keeps its place in its connection: TCP does not let later messages overtake, so
+everything behind it waits too, while other connections go on. A request whose sender gave up meanwhile still arrives
+when the hold ends, as late packets do.
+
+Evidence is the count of such messages, kept where they pass (`probe.rpc`). A fault during which none came by has had
+no effect and is not proven.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.apis import API_KEYS
+from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.options import RpcCut, RpcHold
+from squall.nemesis.ports import EVERYONE
+from squall.nemesis.selector import Target
+
+
+class DisturbRpc:
+    """Holds or cuts requests of one API between some hosts, or the answers to them."""
+
+    waits_to_show = True
+
+    def __init__(self, options: RpcHold | RpcCut, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        self._options = options
+        self._context = context
+        self._receivers: tuple[str, ...] = ()
+        self._sources: list[str] = [EVERYONE]
+
+    async def aim(self) -> Target:
+        """The hosts hit are those whose requests these are, or the receivers, if they are everybody's."""
+        options, context = self._options, self._context
+        receivers = await context.resolve(options.receivers)
+        self._receivers = receivers.hosts
+        if options.senders is None:
+            return Target(receivers.hosts, f"{options.api} {options.direction}s at {receivers.role}")
+        senders = await context.resolve(options.senders)
+        self._sources = [context.hosts[name].address for name in senders.hosts]
+        return Target(senders.hosts, f"{options.api} {options.direction}s, {senders.role} to {receivers.role}")
+
+    async def observe(self) -> Facts:
+        context = self._context
+        answers = await all_of(context.hosts[name].call("probe.rpc", id=context.id) for name in self._receivers)
+        return {
+            "messages": {
+                name: {"open": bool(answer["open"]), "met": answer["met"], "waiting": answer["waiting"]}
+                for name, answer in zip(self._receivers, answers, strict=True)
+            }
+        }
+
+    async def inject(self, ttl: float) -> None:
+        context, options = self._context, self._options
+        more = {"messages": options.messages} if isinstance(options, RpcCut) else {}
+        await all_of(
+            context.hosts[name].call(
+                "rpc.cut" if isinstance(options, RpcCut) else "rpc.hold",
+                id=context.id,
+                api=options.api,
+                api_key=API_KEYS[options.api],
+                direction=options.direction,
+                sources=self._sources,
+                ttl=ttl,
+                **more,
+            )
+            for name in self._receivers
+        )
+
+    async def heal(self) -> None:
+        context = self._context
+        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._receivers)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        if self._met(during):
+            return None
+        return f"no {self._options.api} {self._options.direction} came by"
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        left = [name for name, seen in after["messages"].items() if seen["open"] or seen["waiting"]]
+        return f"{left[0]}: messages are still held back" if left else None
+
+    def told(self, during: Facts) -> str:
+        done = "cut at" if isinstance(self._options, RpcCut) else "held"
+        return f"{self._met(during)} {self._options.api} {self._options.direction}s {done}"
+
+    def _met(self, facts: Facts) -> int:
+        return sum(int(seen["met"]) for seen in facts["messages"].values())
+
+    def cuts(self) -> Grudge:
+        return {}
