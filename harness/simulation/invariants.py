@@ -1,49 +1,52 @@
 """What only an omniscient observer can check, checked as the run goes (docs/requirements.md, "Invariants").
 
-The observer looks at a node between two of its turns, before anything the turn said is released. It keeps one
-*canonical* committed log per log of the cluster: what any leader's high watermark has ever covered. From then on
+The observer looks at a node between two of its turns, before anything the turn said is released, and at what clients
+are told when they are told. All eleven invariants are asserted:
 
-* LM, HWM, UNIQ   whoever's high watermark covers an offset has the canonical batch there; it is never replaced;
-* ACK             what a client was told is acknowledged (acks=all) is covered by the canonical log;
-* ELECT           one leader per (log, epoch), quorum and data alike, and a new leader has all that is committed;
-* ISR             every running member of the leader's ISR has all records below the leader's high watermark, and
-                  every running member of the newest committed ISR has all that is committed, since it may lead next;
-* EPOCH           leader and partition epochs never go back, and a partition epoch names one state;
-* IMAGE           images at the same offset are the same.
+* LM, HWM          two replicas that agree on (offset, epoch) agree on all before it; what a high watermark has covered
+                   is never replaced; the quorum's never falls                                  (`observed_log.py`)
+* ELECT            one leader per (log, epoch), quorum and data alike, and a new leader has all that is committed
+* ISR              every running member of ISR or ELR has all that is committed, since it may lead next, and whoever
+                   a leader counts as in sync, a pending change included, has all below its high watermark
+* EPOCH, IMAGE     equal offsets mean equal images; epochs move as the records say           (`observed_images.py`)
+* ACK, UNIQ, RT, PREFIX, PHANTOM
+                   what clients are told is what is committed                                     (`promises.py`)
 
-A breach raises `InvariantBroken`, which ends the run at the event that broke it.
+and DP-07 besides: log start ≤ high watermark ≤ log end.
+
+It is driven by change. The nodes' own trace names the topic-partitions that a turn has touched, and only those are
+looked at; every `SWEEP`-th turn of a node all of its replicas are, in case that something moved without a word. Logs
+are known by topic id, so that a topic created again under its name is another one.
+
+A breach raises `InvariantBroken`, which ends the run and carries the event that broke it (`moments.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from squall.harness.simulation.moments import Moment, TraceEvent, Turn
+from squall.harness.simulation.observed_images import Changed, ObservedImages
+from squall.harness.simulation.observed_log import Batch, InvariantBroken, ObservedLog, batches_of
 from squall.harness.simulation.process import SimProcess
+from squall.harness.simulation.promises import Promised, Promises
+from squall.nodes.broker.hosted import Hosted
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.node.node import Node
-from squall.nodes.protocol.records import iterate_batches
 from squall.nodes.replication.replica import TopicPartitionReplica
+from squall.workloads.operation import MARKER, SEND, Event
 
+__all__ = ["InvariantBroken", "Moment", "Observer", "Sightings"]
+
+SWEEP = 512
+RECENT_TURNS = 64
 READ_BYTES = 1 << 20
-METADATA_LOG = "__cluster_metadata-0"
+UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
 
-
-class InvariantBroken(Exception):
-    """An invariant of docs/requirements.md does not hold. `name` is its name there."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name}: {problem}")
-        self.name = name
-        self.problem = problem
-
-
-@dataclass(slots=True)
-class _Canonical:
-    """One log's committed content: batches by base offset as (last offset, leader epoch, checksum)."""
-
-    batches: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    end: int = 0
+TopicPartitionId = tuple[bytes, int]
+Place = tuple[str, int]
 
 
 @dataclass
@@ -53,204 +56,391 @@ class Sightings:
     quorum_leaders: int = 0
     partition_leaders: int = 0
     isr_changes: int = 0
+    elr_changes: int = 0
+    truncations: int = 0
+    unclean_elections: int = 0
+    declared_losses: int = 0
     committed_batches: int = 0
     acknowledged: int = 0
 
 
-class Observer:
-    """Watches all processes of one simulated cluster."""
+@dataclass(slots=True)
+class _Watched:
+    """One topic-partition: its log, what clients know of it, and who has lost un-synced records since it was whole."""
 
-    def __init__(self) -> None:
+    log: ObservedLog
+    promised: Promised
+    topic: str
+    robbed: dict[str, None]
+    min_isr: int = 1
+
+
+class Observer:
+    """Watches all processes of one simulated cluster; it is their nodes' `Trace` as well."""
+
+    def __init__(self, *, acks_all: bool = True, unclean_allowed: bool = False) -> None:
+        """`unclean_allowed`: the cluster's configuration allows unclean elections; topics may by themselves."""
         self.sightings = Sightings()
+        self.recent: deque[Turn] = deque(maxlen=RECENT_TURNS)
+        self.quorum = ObservedLog("__cluster_metadata-0")
+        self.images = ObservedImages()
+        self.promises = Promises(all_acknowledged=acks_all)
+        self._unclean_allowed = unclean_allowed
         self._names: dict[int, str] = {}
         self._processes: dict[str, SimProcess] = {}
-        self._newest: dict[str, int] = {}
-        self._canonical: dict[str, _Canonical] = {}
-        self._seen_to: dict[tuple[str, int, str], int] = {}
-        self._leaders: dict[tuple[str, int], str] = {}
-        self._images: dict[int, str] = {}
-        self._image_seen: dict[tuple[str, int], int] = {}
-        self._isr: dict[str, tuple[int, tuple[int, ...]]] = {}
-        self._states: dict[tuple[bytes, int, int], PartitionRegistration] = {}
-        self._epochs: dict[tuple[str, int, bytes, int], tuple[int, int]] = {}
+        self._watched: dict[TopicPartitionId, _Watched] = {}
+        self._touched: dict[tuple[str, int], int | None] = {}
+        self._quorum_cut: int | None = None
+        self._traced: list[TraceEvent] = []
+        self._turns: dict[str, int] = {}
+        self._quorum_seen: dict[Place, tuple[int, int, bool, int]] = {}
 
     def watch(self, processes: Mapping[str, SimProcess], names: Mapping[int, str]) -> None:
         """Learn of the processes by name, and of the names by node id."""
         self._processes = dict(processes)
         self._names = dict(names)
 
+    # -- what nodes say (nodes.ports.Trace) -----------------------------------------------------------------------
+
+    def event(self, name: str, **fields: object) -> None:
+        """A node's trace: which topic-partition is touched, and how far a log was cut."""
+        self._traced.append((name, fields))
+        topic = fields.get("topic")
+        if topic is not None:
+            key = (str(topic), int(fields["partition"]))  # type: ignore[call-overload]
+            before = self._touched.get(key)
+            if name == "truncate":
+                cut = int(fields["to"])  # type: ignore[call-overload]
+                self.sightings.truncations += 1
+                self._touched[key] = cut if before is None else min(cut, before)
+            elif before is None:
+                self._touched[key] = None
+        elif name == "truncate":
+            cut = int(fields["end"])  # type: ignore[call-overload]
+            self._quorum_cut = cut if self._quorum_cut is None else min(cut, self._quorum_cut)
+
+    def power_lost(self, name: str) -> None:
+        """This host's node has lost what was not durable: a replica of it may lack what was committed."""
+        for key, watched in self._watched.items():
+            registration = self.images.newest.get(key)
+            if registration is None or name not in [self._names[one] for one in registration.replicas]:
+                continue
+            for other in [one for one in watched.robbed if self._is_whole(one, key, registration)]:
+                del watched.robbed[other]
+            watched.robbed[name] = None
+
+    # -- turns ----------------------------------------------------------------------------------------------------
+
     def look(self, process: SimProcess) -> None:
-        """Check everything that this process's last turn may have broken."""
+        """Check everything that this process's last turn may have broken. Raises InvariantBroken."""
         node = process.node
+        touched, self._touched = self._touched, {}
+        traced, self._traced = self._traced, []
+        cut, self._quorum_cut = self._quorum_cut, None
         if node is None:
             return
-        self._look_at_quorum(process, node)
+        turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
+        self.recent.append(turn)
+        try:
+            self._look(process, node, touched, cut)
+        except InvariantBroken as breach:
+            breach.moment = turn.moment(node)
+            raise
+
+    def _look(
+        self, process: SimProcess, node: Node, touched: dict[tuple[str, int], int | None], cut: int | None
+    ) -> None:
+        self._look_at_quorum(process, node, cut)
         if node.controller is not None:
-            self._look_at_image(process, node.controller.committed)
-        if node.broker is not None:
-            self._look_at_image(process, node.broker.image)
+            self._look_at_image(process, "controller", node.controller.committed)
+        if node.broker is None:
+            return
+        self._look_at_image(process, "broker", node.broker.image)
+        turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
+        if turns % SWEEP == 0:
             for hosted in node.broker.replicas.all():
-                self._look_at_replica(process, node.config.node_id, hosted.replica)
+                touched.setdefault(hosted.name, None)
+        for (topic, partition), truncated in touched.items():
+            hosted_now = node.broker.replicas.by_name(topic, partition)
+            if hosted_now is not None:
+                self._look_at_replica(process, hosted_now.replica, truncated)
 
-    def acknowledged(self, topic: str, partition: int, offset: int) -> None:
-        """A client was told that its record stands at this offset (acks=all)."""
-        self.sightings.acknowledged += 1
-        end = self._log(f"{topic}-{partition}").end
-        if offset >= end:
-            raise InvariantBroken("ACK", f"{topic}-{partition}: offset {offset} acknowledged, committed end is {end}")
+    # -- the quorum -----------------------------------------------------------------------------------------------
 
-    # -- the quorum -------------------------------------------------------------------------------------------
+    def _look_at_quorum(self, process: SimProcess, node: Node, cut: int | None) -> None:
+        raft, log = node.raft, self.quorum
+        place = (process.name, process.incarnation)
+        end, high_watermark, leads = raft.end_offset, raft.high_watermark, raft.is_leader
+        epoch = raft.leader_and_epoch[1]
+        now = (end, high_watermark, leads, epoch)
+        before = self._quorum_seen.get(place)
+        if before == now and cut is None:
+            return
+        self._quorum_seen[place] = now
+        if before is not None and (high_watermark < before[1] or epoch < before[3]):
+            name = "HWM" if high_watermark < before[1] else "EPOCH"
+            raise InvariantBroken(name, f"{process.name}: from {before} to {now} (end, high watermark, leads, epoch)")
+        if cut is not None:
+            if cut < log.seen(place, 0).high_watermark:
+                raise InvariantBroken(
+                    "HWM", f"{process.name} has cut the metadata log at {cut}, below what is committed"
+                )
+            log.cut(place, cut)
+        log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
+        if leads and log.one_leader(epoch, process.name):
+            self.sightings.quorum_leaders += 1
+            if end < log.end:
+                raise InvariantBroken(
+                    "ELECT", f"{process.name} leads quorum epoch {epoch} with log end {end}, {log.end} are committed"
+                )
+        for batch in log.commit(place, high_watermark, epoch):
+            self._follow_records(node, batch)
 
-    def _look_at_quorum(self, process: SimProcess, node: Node) -> None:
-        raft = node.raft
-        if raft.is_leader:
-            epoch = raft.leader_and_epoch[1]
-            if self._one_leader(METADATA_LOG, epoch, process.name):
-                self.sightings.quorum_leaders += 1
-        batches = _metadata_batches(node, self._from(process, METADATA_LOG), raft.high_watermark)
-        self._compare(process, METADATA_LOG, raft.high_watermark, batches)
+    def _follow_records(self, node: Node, batch: Batch) -> None:
+        for committed in node.raft.committed(batch.base):
+            if committed.base_offset > batch.last:
+                return
+            if committed.base_offset == batch.base and not committed.is_control:
+                self.images.committed(list(committed.values))
 
-    # -- topic-partitions -------------------------------------------------------------------------------------
+    # -- images ---------------------------------------------------------------------------------------------------
 
-    def _look_at_replica(self, process: SimProcess, node_id: int, replica: TopicPartitionReplica) -> None:
-        name = f"{replica.topic}-{replica.partition}"
-        if replica.is_leader:
-            self._learn_isr(name, replica.partition_epoch, replica.isr)
-            if self._one_leader(name, replica.leader_epoch, process.name):
-                self.sightings.partition_leaders += 1
-                self._has_all_committed(process, name, replica)
-            self._check_isr(process, name, replica)
-        start, end = self._from(process, name), replica.high_watermark
-        if end > start:
-            self._compare(process, name, end, _replica_batches(replica, start, end))
-        self._may_lead_next(process, node_id, name, replica)
+    def _look_at_image(self, process: SimProcess, role: str, image: MetadataImage) -> None:
+        place = (f"{process.name} ({role})", process.incarnation)
+        for changed in self.images.look(place, image):
+            self._registered(changed, image)
 
-    def _learn_isr(self, name: str, partition_epoch: int, isr: tuple[int, ...]) -> None:
-        if partition_epoch > self._isr.get(name, (-1, ()))[0]:
-            self._isr[name] = (partition_epoch, isr)
+    def _registered(self, changed: Changed, image: MetadataImage) -> None:
+        """The controller has decided something new about a topic-partition."""
+        before, now = changed.before, changed.registration
+        watched = self._watch(changed.topic, changed.topic_id, changed.partition)
+        settings = image.topic_settings(changed.topic)
+        if "min.insync.replicas" in settings:
+            watched.min_isr = min(int(settings["min.insync.replicas"]), len(now.replicas))
+        self.sightings.isr_changes += before is not None and before.isr != now.isr
+        self.sightings.elr_changes += before is not None and before.elr != now.elr
+        if before is not None and before.recovery_state == 0 and now.recovery_state == 1:
+            self.sightings.unclean_elections += 1
+        self._check_eligible((changed.topic_id, changed.partition), watched)
 
-    def _may_lead_next(self, process: SimProcess, node_id: int, name: str, replica: TopicPartitionReplica) -> None:
-        """Whoever is in the committed ISR can be elected, so it must have every committed record."""
-        committed = self._log(name).end
-        if replica.end_offset < committed and node_id in self._isr.get(name, (-1, ()))[1]:
+    def _watch(self, topic: str, topic_id: bytes, partition: int) -> _Watched:
+        watched = self._watched.get((topic_id, partition))
+        if watched is None:
+            log = ObservedLog(f"{topic}-{partition}")
+            watched = self._watched[topic_id, partition] = _Watched(log, Promised(log), topic, {})
+        return watched
+
+    # -- topic-partitions -----------------------------------------------------------------------------------------
+
+    def _look_at_replica(self, process: SimProcess, replica: TopicPartitionReplica, cut: int | None) -> None:
+        watched = self._watch(replica.topic, replica.topic_id, replica.partition)
+        log = watched.log
+        place = (process.name, process.incarnation)
+        start, high_watermark, end = replica.log.start_offset, replica.high_watermark, replica.end_offset
+        if not start <= high_watermark <= end:
             raise InvariantBroken(
-                "ISR",
-                f"{name}: {process.name} is in the committed ISR and ends at {replica.end_offset}, "
-                f"records up to {committed} are committed",
+                "DP-07",
+                f"{log.name}: {process.name} has log start {start}, high watermark {high_watermark}, log end {end}",
             )
+        if cut is not None:
+            log.cut(place, cut)
+        if start > log.seen(place, start).examined:
+            log.forget(place)
+        log.examine(place, lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True), start, end)
+        if replica.is_leader:
+            watched.min_isr = replica.min_isr
+            if log.one_leader(replica.leader_epoch, process.name):
+                self.sightings.partition_leaders += 1
+                self._new_leader(process, watched, replica)
+            if replica.leader_epoch == log.newest_epoch:
+                self._trim(watched, start)
+        committed_before = log.end
+        for batch in log.commit(place, high_watermark, replica.leader_epoch):
+            self._committed(watched, replica, batch)
+        self._check_in_sync(watched, process, replica)
+        key = (replica.topic_id, replica.partition)
+        if log.end > committed_before:
+            self._check_eligible(key, watched)
+        else:
+            self._check_eligible_one(process.name, replica, key, watched)
 
-    def _has_all_committed(self, process: SimProcess, name: str, replica: TopicPartitionReplica) -> None:
-        committed = self._log(name).end
-        if replica.end_offset < committed:
+    def _committed(self, watched: _Watched, replica: TopicPartitionReplica, batch: Batch) -> None:
+        self.sightings.committed_batches += 1
+        content = replica.read(batch.base, 1, batch.last + 1, at_least_one=True)
+        self.promises.committed(watched.promised, memoryview(content))
+
+    def _trim(self, watched: _Watched, start: int) -> None:
+        if start > watched.log.start:
+            watched.log.trim(start)
+            self.promises.trimmed(watched.promised)
+
+    def _new_leader(self, process: SimProcess, watched: _Watched, replica: TopicPartitionReplica) -> None:
+        """A new leader has all that is committed, unless a loss was allowed."""
+        log, end = watched.log, replica.end_offset
+        if end >= log.end:
+            return
+        if not self._loss_allowed(watched, replica.topic_id, replica.partition):
             raise InvariantBroken(
                 "ELECT",
-                f"{name}: {process.name} leads epoch {replica.leader_epoch} with log end {replica.end_offset}, "
-                f"but records up to {committed} are committed",
+                f"{log.name}: {process.name} leads epoch {replica.leader_epoch} with log end {end}, "
+                f"but records up to {log.end} are committed",
             )
+        self.sightings.declared_losses += 1
+        log.declare_loss(replica.leader_epoch, end)
+        self.promises.lost(watched.promised, end)
 
-    def _check_isr(self, process: SimProcess, name: str, replica: TopicPartitionReplica) -> None:
-        if self._newest.get(name, -1) != replica.leader_epoch:
+    def _loss_allowed(self, watched: _Watched, topic_id: bytes, partition: int) -> bool:
+        """An unclean election where the settings allow one, or more lost disks than min ISR is a promise for."""
+        registration = self.images.newest.get((topic_id, partition))
+        unclean = registration is not None and registration.recovery_state == 1
+        return (unclean and self._may_be_unclean(watched.topic)) or len(watched.robbed) >= watched.min_isr
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        image = self.images.newest_image
+        setting = None if image is None else image.topic_settings(topic).get(UNCLEAN_ELECTIONS)
+        return self._unclean_allowed if setting is None else setting == "true"
+
+    # -- who is in sync -------------------------------------------------------------------------------------------
+
+    def _replica_of(self, name: str, key: TopicPartitionId) -> TopicPartitionReplica | None:
+        process = self._processes.get(name)
+        if process is None or process.node is None or process.node.broker is None:
+            return None
+        hosted: Hosted | None = process.node.broker.replicas.by_id(*key)
+        return None if hosted is None else hosted.replica
+
+    def _is_whole(self, name: str, key: TopicPartitionId, registration: PartitionRegistration) -> bool:
+        """Whether a replica that was robbed has everything again, and is trusted to."""
+        replica = self._replica_of(name, key)
+        if replica is None or name not in [self._names[one] for one in registration.isr]:
+            return False
+        return replica.end_offset >= self._watched[key].log.end
+
+    def _check_eligible(self, key: TopicPartitionId, watched: _Watched) -> None:
+        """Whoever may be elected has every committed record."""
+        registration = self.images.newest.get(key)
+        if registration is None:
             return
-        for member in replica.maximal_isr:
-            other = self._processes.get(self._names[member])
-            if other is None or other.node is None or other.node.broker is None or other is process:
-                continue
-            hosted = other.node.broker.replicas.by_id(replica.topic_id, replica.partition)
-            theirs = None if hosted is None else hosted.replica
-            if theirs is not None and theirs.end_offset < replica.high_watermark:
-                raise InvariantBroken(
-                    "ISR",
-                    f"{name}: leader {process.name} has high watermark {replica.high_watermark}, "
-                    f"ISR member {other.name} ends at {theirs.end_offset}",
-                )
+        for member in (*registration.isr, *registration.elr):
+            replica = self._replica_of(self._names[member], key)
+            if replica is not None and replica.end_offset < watched.log.end:
+                self._check_eligible_one(self._names[member], replica, key, watched)
 
-    # -- what both kinds of log share -------------------------------------------------------------------------
-
-    def _one_leader(self, log: str, epoch: int, name: str) -> bool:
-        """Whether this leadership is news. Two leaders of one epoch break ELECT."""
-        known = self._leaders.setdefault((log, epoch), name)
-        if known != name:
-            raise InvariantBroken("ELECT", f"{log}: both {known} and {name} lead epoch {epoch}")
-        fresh = epoch > self._newest.get(log, -1)
-        if fresh:
-            self._newest[log] = epoch
-        return fresh
-
-    def _log(self, name: str) -> _Canonical:
-        return self._canonical.setdefault(name, _Canonical())
-
-    def _from(self, process: SimProcess, log: str) -> int:
-        return self._seen_to.get((process.name, process.incarnation, log), 0)
-
-    def _compare(self, process: SimProcess, log: str, end: int, batches: Iterable[tuple[int, int, int, int]]) -> None:
-        """Batches newly covered by a high watermark are canonical, or must equal what is."""
-        canonical = self._log(log)
-        for base, last, epoch, checksum in batches:
-            found = canonical.batches.get(base)
-            if found is None and base >= canonical.end:
-                canonical.batches[base] = (last, epoch, checksum)
-                canonical.end = last + 1
-                self.sightings.committed_batches += 1
-            elif found != (last, epoch, checksum):
-                raise InvariantBroken(
-                    "LM",
-                    f"{log}: {process.name} has committed batch {base}–{last} of epoch {epoch}, sum {checksum}; "
-                    f"committed there was {found}",
-                )
-        self._seen_to[(process.name, process.incarnation, log)] = end
-
-    # -- metadata ---------------------------------------------------------------------------------------------
-
-    def _look_at_image(self, process: SimProcess, image: MetadataImage) -> None:
-        place = (process.name, process.incarnation)
-        if self._image_seen.get(place) == image.last_offset:
-            return
-        self._image_seen[place] = image.last_offset
-        fingerprint = image.fingerprint()
-        known = self._images.setdefault(image.last_offset, fingerprint)
-        if known != fingerprint:
-            raise InvariantBroken("IMAGE", f"{process.name} has another image at offset {image.last_offset}")
-        for topic, number, registration in image.all_partitions():
-            self._check_epochs(place, f"{topic.name}-{number}", topic.id, number, registration)
-
-    def _check_epochs(
-        self, place: tuple[str, int], name: str, topic_id: bytes, number: int, registration: PartitionRegistration
+    def _check_eligible_one(
+        self, name: str, replica: TopicPartitionReplica, key: TopicPartitionId, watched: _Watched
     ) -> None:
-        epochs = (registration.partition_epoch, registration.leader_epoch)
-        before = self._epochs.get((*place, topic_id, number), (-1, -1))
-        if epochs[0] < before[0] or epochs[1] < before[1]:
-            raise InvariantBroken("EPOCH", f"{name}: epochs went from {before} to {epochs} at {place[0]}")
-        self._epochs[(*place, topic_id, number)] = epochs
-        self._learn_isr(name, registration.partition_epoch, registration.isr)
-        key = (topic_id, number, epochs[0])
-        if key not in self._states:
-            self._states[key] = registration
-            self.sightings.isr_changes += 1
-        elif self._states[key] != registration:
-            raise InvariantBroken("EPOCH", f"{name}: partition epoch {epochs[0]} names two states")
-
-
-def _metadata_batches(node: Node, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    position = start
-    while position < end:
-        buffer = node.raft.log.read(position, READ_BYTES)
-        yielded = False
-        for header, _ in iterate_batches(buffer):
-            if header.last_offset >= end:
-                return
-            yield header.base_offset, header.last_offset, header.leader_epoch, header.crc
-            position, yielded = header.last_offset + 1, True
-        if not yielded:
+        registration, log = self.images.newest.get(key), watched.log
+        if registration is None or replica.end_offset >= log.end:
             return
-
-
-def _replica_batches(replica: TopicPartitionReplica, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    position = start
-    while position < end:
-        buffer = replica.read(position, READ_BYTES, end, at_least_one=True)
-        yielded = False
-        for header, _ in iterate_batches(buffer):
-            yield header.base_offset, header.last_offset, header.leader_epoch, header.crc
-            position, yielded = header.last_offset + 1, True
-        if not yielded:
+        kind = "ISR" if replica.broker in registration.isr else "ELR" if replica.broker in registration.elr else None
+        if kind is None or self._loss_allowed(watched, *key) or not self._is_registered(name):
             return
+        raise InvariantBroken(
+            "ISR",
+            f"{log.name}: {name} is in the committed {kind} and ends at {replica.end_offset}, "
+            f"records up to {log.end} are committed",
+        )
+
+    def _is_registered(self, name: str) -> bool:
+        """Whether the controller has heard of the incarnation that runs: until then its membership is another's."""
+        process = self._processes[name]
+        assert process.node is not None and process.node.broker is not None
+        image = self.images.newest_image
+        registration = None if image is None else image.brokers.get(process.node.config.node_id)
+        return registration is not None and registration.epoch == process.node.broker.lifecycle.epoch
+
+    def _check_in_sync(self, watched: _Watched, process: SimProcess, replica: TopicPartitionReplica) -> None:
+        """Hold the newest leader's high watermark to the members it counts: all of them, or the one just touched."""
+        log = watched.log
+        if replica.is_leader and replica.leader_epoch == log.newest_epoch:
+            for member in replica.maximal_isr:
+                other = self._replica_of(self._names[member], (replica.topic_id, replica.partition))
+                if other is not None and other is not replica:
+                    self._hold_to(watched, process.name, replica, self._names[member], other)
+            return
+        leader_name = log.leaders.get(log.newest_epoch)
+        leader = None
+        if leader_name is not None:
+            leader = self._replica_of(leader_name, (replica.topic_id, replica.partition))
+        if leader_name is None or leader is None or leader is replica or not leader.is_leader:
+            return
+        if leader.leader_epoch == log.newest_epoch and replica.broker in leader.maximal_isr:
+            self._hold_to(watched, leader_name, leader, process.name, replica)
+
+    def _hold_to(
+        self,
+        watched: _Watched,
+        leader_name: str,
+        leader: TopicPartitionReplica,
+        member_name: str,
+        member: TopicPartitionReplica,
+    ) -> None:
+        if member.end_offset >= leader.high_watermark or not self._is_registered(member_name):
+            return
+        if len(watched.robbed) >= watched.min_isr or member_name in watched.robbed:
+            return
+        raise InvariantBroken(
+            "ISR",
+            f"{watched.log.name}: leader {leader_name} has high watermark {leader.high_watermark}, "
+            f"ISR member {member_name} ends at {member.end_offset}",
+        )
+
+    # -- clients --------------------------------------------------------------------------------------------------
+
+    def client_event(self, event: Event, number: int = 0, at: int = 0) -> None:
+        """An operation was invoked or has completed. Raises InvariantBroken. `number` and `at`: which event that is."""
+        operation = event.operation
+        promised = self._promised(operation.topic, operation.partition)
+        if promised is None:
+            return
+        try:
+            if event.completion is None:
+                if operation.f in (SEND, MARKER):
+                    self.promises.invoked(operation, promised)
+            else:
+                self.promises.completed(event, promised)
+                self.sightings.acknowledged = self.promises.acknowledged
+        except InvariantBroken as breach:
+            node = f"client {operation.client}"
+            breach.moment = Moment(number, at, node, f"{operation.f} of process {operation.process} completes")
+            raise
+
+    def _promised(self, topic: str | None, partition: int | None) -> Promised | None:
+        """The one log of that name. A name that had several ids promises nothing: who is meant cannot be told."""
+        ids = self.images.topic_ids.get(topic or "", [])
+        if topic is None or partition is None or not ids:
+            return None
+        return self._watch(topic, ids[-1], partition).promised
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def final(self) -> None:
+        """Everything is healed and whole: every replica in sync has the committed log, byte for byte (ACK, UNIQ)."""
+        for key, registration in self.images.newest.items():
+            watched = self._watched.get(key)
+            if watched is None or not self.images.is_current(watched.topic, key[0]):
+                continue
+            for member in registration.isr:
+                replica = self._replica_of(self._names[member], key)
+                if replica is not None:
+                    self._final_replica(watched, self._names[member], replica)
+
+    def _final_replica(self, watched: _Watched, name: str, replica: TopicPartitionReplica) -> None:
+        log = watched.log
+        expected = {base: batch for base, batch in log.canonical.items() if batch.base >= replica.log.start_offset}
+        found: dict[int, Batch] = {}
+        for batch, _ in batches_of(
+            lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
+            replica.log.start_offset,
+            log.end,
+        ):
+            found[batch.base] = batch
+        for base, batch in expected.items():
+            if found.get(base) != batch:
+                promised = [offset for offset in watched.promised.acknowledged if base <= offset <= batch.last]
+                there = found.get(base)
+                raise InvariantBroken(
+                    "ACK" if promised and there is None else "UNIQ",
+                    f"{log.name}: after healing {name} is in the ISR and has {there or 'nothing'} "
+                    f"where {batch} is committed",
+                )

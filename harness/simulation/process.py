@@ -23,6 +23,7 @@ from squall.nodes.node.node import Node
 from squall.nodes.ports import Trace
 
 NEVER = 2**63 - 1
+Input = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class SimWallClock:
@@ -78,7 +79,9 @@ class SimProcess:
         trace: Trace,
         seed: object,
         on_iteration: Callable[[SimProcess], None] | None = None,
+        on_loss: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_loss` hears the process's name when its disk has lost what was not durable."""
         self.name = name
         self.address = address
         self.node: Node | None = None
@@ -87,6 +90,9 @@ class SimProcess:
         self.paused = False
         self.incarnation = 0
         self.crashes = 0
+        self.unclean_restarts = 0
+        self.last_inputs: list[Input] = []
+        """What the last turn was given: (method of the node, arguments)."""
         self._listeners = dict(listeners)
         self._kernel = kernel
         self._network = network
@@ -94,7 +100,9 @@ class SimProcess:
         self._trace = trace
         self._seed = seed
         self._on_iteration = on_iteration
-        self._inputs: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._on_loss = on_loss
+        self._stopped_cleanly = True
+        self._inputs: list[Input] = []
         self._ends: dict[int, ConnectionEnd] = {}
         self._ids: dict[int, int] = {}
         self._held: dict[int, list[bytearray]] = {}
@@ -106,6 +114,16 @@ class SimProcess:
     def running(self) -> bool:
         return self.node is not None
 
+    @property
+    def now(self) -> int:
+        """Virtual time."""
+        return self._kernel.now
+
+    @property
+    def event_number(self) -> int:
+        """The number of the kernel's event under way."""
+        return self._kernel.events_run
+
     # -- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -113,6 +131,8 @@ class SimProcess:
         if self.node is not None:
             return
         self.incarnation += 1
+        self.unclean_restarts += not self._stopped_cleanly
+        self._stopped_cleanly = False
         self.paused = False
         rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
         try:
@@ -133,7 +153,13 @@ class SimProcess:
         if self.node is not None:
             self._died()
         if power_loss:
-            self.disk.lose_power()
+            self.lose_power()
+
+    def lose_power(self) -> None:
+        """Forget what was not made durable; the process must be dead."""
+        self.disk.lose_power()
+        if self._on_loss is not None:
+            self._on_loss(self.name)
 
     def stop(self) -> None:
         """Stop cleanly: the node flushes and says goodbye; what it sends is still delivered."""
@@ -141,6 +167,7 @@ class SimProcess:
             return
         try:
             self.node.close(self._kernel.now)
+            self._stopped_cleanly = True
             self._release(self.incarnation, list(self.node.outbox))
         except CrashNow:
             pass
@@ -233,6 +260,7 @@ class SimProcess:
             return
         now = self._kernel.now
         inputs, self._inputs = self._inputs, []
+        self.last_inputs = inputs
         try:
             for method, arguments in inputs:
                 method(now, *arguments)
@@ -250,6 +278,7 @@ class SimProcess:
         self._kernel.at(self._busy_until, self._release, self.incarnation, outbox)
         if self._on_iteration is not None:
             self._on_iteration(self)
+            self.disk.take_cost()  # what an observer reads costs the node nothing
         if self._inputs:
             self._wake_up(self._busy_until)
         deadline = node.deadline()

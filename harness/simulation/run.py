@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Protocol
 
 from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
 from squall.harness.faults import FaultLog
@@ -40,7 +41,7 @@ from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
 from squall.workloads.clients.native import NativeKit
 from squall.workloads.log import LogWorkload, Shard, final_states
-from squall.workloads.operation import MARKER, OK, SEND, Event
+from squall.workloads.operation import Event
 
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
@@ -50,11 +51,13 @@ RUN_ID = "00000000-0000-4000-8000-{:012d}"
 
 @dataclass(frozen=True)
 class SimOptions:
-    """What a simulation does beyond its scenario. `mutants` are added to the scenario's."""
+    """What a simulation does beyond its scenario. `mutants` are added to the scenario's; `said` is how the command
+    line named the scenario."""
 
     swarm: bool = False
     mutants: tuple[str, ...] = ()
     keep: Path | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,16 @@ class SimResult:
     faults: tuple[str, ...] = ()
     simulated_s: float = 0.0
     wall_s: float = 0.0
+    ended_s: float = 0.0
+    """When the run ended, in seconds since the load began; negative if it never did."""
+
+
+class Witness(Protocol):
+    """Somebody who is told of everything that a schedule would list (`explicit.py`)."""
+
+    def operation(self, event: Event) -> None: ...
+
+    def fault(self, event: NemesisEvent) -> None: ...
 
 
 class _SimClock:
@@ -88,12 +101,15 @@ class _SimClock:
 class Simulation:
     """One scenario with one seed. Use it once."""
 
-    def __init__(self, scenario: Scenario, seed: int, options: SimOptions, directory: Path) -> None:
+    def __init__(
+        self, scenario: Scenario, seed: int, options: SimOptions, directory: Path, witness: Witness | None = None
+    ) -> None:
         cluster = scenario.cluster
         self.scenario = scenario
         self.seed = seed
         self.options = options
         self.directory = directory
+        self.witness = witness
         self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed)
         self.shape = ClusterShape(
             controllers=cluster.controllers,
@@ -101,8 +117,18 @@ class Simulation:
             config={key: _text(value) for key, value in cluster.config.items()},
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
         )
-        self.observer = Observer()
-        self.world = SimWorld(self.shape, seed, topics=scenario.topics, on_iteration=self.observer.look)
+        self.observer = Observer(
+            acks_all=scenario.workload.acks == "all",
+            unclean_allowed=self.shape.config.get("unclean.leader.election.enable") == "true",
+        )
+        self.world = SimWorld(
+            self.shape,
+            seed,
+            topics=scenario.topics,
+            trace=self.observer,
+            on_iteration=self.observer.look,
+            on_loss=self.observer.power_lost,
+        )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
         self.clock = _SimClock(self.world)
         self.workload = LogWorkload(scenario.workload, scenario.topics)
@@ -119,8 +145,8 @@ class Simulation:
         self.digest = ""
         self.crashes = 0
         self.final_read = ""
-        self.load_started = 0
-        self.load_ended = 0
+        self.load_started: int | None = None
+        self.load_ended: int | None = None
 
     def run(self) -> None:
         """To the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
@@ -138,8 +164,12 @@ class Simulation:
         """Whether this seed draws its faults, instead of carrying out the scenario's."""
         return self.options.swarm or self.scenario.swarm
 
-    def save_manifest(self) -> Path:
-        """Write what the checker must know; the run's directory.
+    def ended_s(self) -> float:
+        """How far the run has come, in seconds since the load began; negative if it has not."""
+        return -1.0 if self.load_started is None else (self.clock.now_ns() - self.load_started) / 1e9
+
+    def save_manifest(self, trouble: str = "") -> Path:
+        """Write what the checker must know; the run's directory. `trouble` is what ended the run early.
 
         A swarm's faults need no evidence: the simulation itself carries them out.
         """
@@ -156,10 +186,11 @@ class Simulation:
                 )
                 for name, one in cluster.topics.items()
             },
-            command=f"squall simulate {scenario.scenario} --seed {self.seed}",
+            command=self._command(),
             load_started=self.load_started,
             load_ended=self.load_ended,
-            completed=True,
+            completed=not trouble,
+            trouble=(trouble,) if trouble else (),
             checks=scenario.checks,
             fault_free=scenario.fault_free or self.swarming,
             faults_planned=0 if self.swarming else len(self.schedule.faults),
@@ -170,6 +201,12 @@ class Simulation:
             world="simulation",
         ).save(self.directory)
         return self.directory
+
+    def _command(self) -> str:
+        """What repeats this run."""
+        words = f"squall simulate {self.options.said or self.scenario.scenario} --seed {self.seed}"
+        words += "".join(f" --mutant {mutant}" for mutant in self.options.mutants)
+        return words + (" --swarm" if self.options.swarm else "")
 
     async def _run(self) -> None:
         scenario, world = self.scenario, self.world
@@ -188,6 +225,7 @@ class Simulation:
             process.start()
         await await_whole(admin, scenario.cluster.brokers, scenario.topics, scenario.time.settle + READY_SECONDS)
         await self._final_reads()
+        self.observer.final()
         await admin.close()
 
     async def _load(self) -> None:
@@ -228,7 +266,9 @@ class Simulation:
         await runner.run()
 
     def _reported(self, event: NemesisEvent) -> None:
-        seconds = (event.at_ns - self.load_started) / 1e9
+        seconds = (event.at_ns - (self.load_started or 0)) / 1e9
+        if self.witness is not None:
+            self.witness.fault(event)
         self.faults.append(f"{seconds:7.3f} s  {event.kind} {', '.join(event.targets)} {event.phase} {event.text}")
         self.fault_log.note(event)
         if event.phase == "proven":
@@ -269,12 +309,9 @@ class Simulation:
 
     def _record(self, event: Event) -> None:
         self.recorder.record(event)
-        operation, completion = event.operation, event.completion
-        if completion is None or completion.type != OK or completion.offset is None:
-            return
-        if operation.f == MARKER or (operation.f == SEND and self.scenario.workload.acks == "all"):
-            assert operation.topic is not None and operation.partition is not None
-            self.observer.acknowledged(operation.topic, operation.partition, completion.offset)
+        if self.witness is not None:
+            self.witness.operation(event)
+        self.observer.client_event(event, self.world.kernel.events_run, self.world.kernel.now)
 
     def counts(self) -> dict[str, int]:
         """What happened, in numbers, for the summary of many seeds."""
@@ -284,6 +321,11 @@ class Simulation:
             "elections": sightings.quorum_leaders,
             "leader changes": sightings.partition_leaders,
             "ISR changes": sightings.isr_changes,
+            "ELR changes": sightings.elr_changes,
+            "truncations": sightings.truncations,
+            "unclean elections": sightings.unclean_elections,
+            "declared losses": sightings.declared_losses,
+            "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),
             "crashes": self.crashes,
             "resets": self.world.network.resets,
             "frames": self.world.network.frames_delivered,
@@ -308,28 +350,28 @@ def _topic(name: str, options: TopicOptions) -> Topic:
     return Topic(name, options.partitions, options.replication_factor, tuple(settings.items()))
 
 
-def simulate(scenario: Scenario, seed: int, options: SimOptions = SimOptions()) -> SimResult:
-    """Run one seed and judge it. Never raises for what the nodes do: a crash of theirs is a result too."""
+def simulate(
+    scenario: Scenario, seed: int, options: SimOptions = SimOptions(), witness: Witness | None = None
+) -> SimResult:
+    """Run one seed and judge it. Never raises for what the nodes do: a crash of theirs is a result too.
+
+    What is kept can be judged again (`squall check`), also after a breach that no client could have seen.
+    """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="squall-simulation-") as scratch:
         directory = options.keep / f"seed-{seed}" if options.keep is not None else Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
-        simulation = Simulation(scenario, seed, options, directory)
-        broken: tuple[str, ...] = ()
-        problem, verdict = "", ""
-        try:
-            simulation.run()
-        except InvariantBroken as breach:
-            verdict, broken, problem = "invalid", (breach.name,), str(breach)
-        except ClusterNotReady as trouble:
-            verdict, broken, problem = "invalid", ("LIVENESS",), str(trouble)
-        except Exception as trouble:
-            where = traceback.format_exc(limit=-4)
-            verdict, broken, problem = "invalid", ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{where}"
-        if not verdict:
-            judged = check_run(simulation.save_manifest(), InProcess())
+        simulation = Simulation(scenario, seed, options, directory, witness)
+        broken, problem = _what_broke(simulation)
+        ended_s = simulation.ended_s()
+        verdict = "invalid"
+        if not broken:
+            judged = check_run(simulation.save_manifest(), InProcess(), report=options.keep is not None)
             verdict, broken = judged.verdict, tuple(one.name for one in judged.anomalies)
             problem = "; ".join((*judged.reasons, *(witness.title for witness in judged.witnesses[:1])))
+        elif options.keep is not None:
+            simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {problem}")
+            check_run(directory, InProcess())
         return SimResult(
             seed=seed,
             verdict=verdict,
@@ -340,7 +382,21 @@ def simulate(scenario: Scenario, seed: int, options: SimOptions = SimOptions()) 
             faults=tuple(simulation.faults),
             simulated_s=simulation.world.kernel.now / 1e6,
             wall_s=time.monotonic() - started,
+            ended_s=ended_s,
         )
+
+
+def _what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
+    """Carry it out; the invariant that broke and how, or nothing."""
+    try:
+        simulation.run()
+    except InvariantBroken as breach:
+        return (breach.name,), str(breach)
+    except ClusterNotReady as trouble:
+        return ("LIVENESS",), str(trouble)
+    except Exception as trouble:
+        return ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{traceback.format_exc(limit=-4)}"
+    return (), ""
 
 
 def simulate_many(

@@ -96,7 +96,9 @@ class SimWorld:
         topics: Mapping[str, int],
         trace: Trace | None = None,
         on_iteration: Callable[[SimProcess], None] | None = None,
+        on_loss: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_iteration` sees a process after each turn, `on_loss` hears whose disk lost what was not synced."""
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
         self.network = SimNetwork(self.kernel, Random(f"{seed}/network"))
         self.places = places_of(shape)
@@ -116,6 +118,7 @@ class SimWorld:
                 trace=trace or NullTrace(),
                 seed=seed,
                 on_iteration=on_iteration,
+                on_loss=on_loss,
             )
             self.processes[place.name] = process
             self.sim_hosts[place.name] = SimHost(process, kernel=self.kernel, network=self.network, addresses=addresses)
@@ -195,6 +198,10 @@ class SimClusterView:
     async def in_sync(self, topic: str, partition: int) -> list[str]:
         found = self._registration(topic, partition)
         return [] if found is None else [self._names[node_id] for node_id in found.isr]
+
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        found = self._registration(topic, partition)
+        return [] if found is None else [self._names[node_id] for node_id in found.replicas]
 
     def _registration(self, topic: str, partition: int) -> PartitionRegistration | None:
         images = [node.broker.image for node in self._running() if node.broker is not None]

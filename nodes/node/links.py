@@ -154,6 +154,13 @@ class Links:
 
         return complete
 
+    def described(self, connection: int) -> str | None:
+        """An outbound connection in words, None if there is none of that number."""
+        link = self._by_connection.get(connection)
+        if link is None:
+            return None
+        return f"the {link.purpose} link to {'controller' if link.to_controller else 'broker'} {link.node}"
+
     # -- connections ----------------------------------------------------------------------------------------------
 
     def opened(self, now: int, connection: int) -> None:
