@@ -130,6 +130,7 @@ class Broker:
         """Answer the parked requests that this turn has made ready."""
         if self._progress.any:
             self._progress.settle(now)
+        self.replicas.settle()
 
     # -- metadata and time ----------------------------------------------------------------------------------------
 

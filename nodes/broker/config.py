@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.replication.ports import ReplicationConfig
-from squall.nodes.storage.log import LogConfig
+from squall.nodes.storage.config import LogConfig
 
 NEVER = 2**63 - 1
 NO_EPOCH = -1
@@ -24,13 +24,8 @@ class TopicDefaults:
         return {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "index.interval.bytes": str(self.log.index_interval_bytes),
-            "max.message.bytes": str(self.log.max_message_bytes),
-            "message.timestamp.type": "CreateTime",
             "min.insync.replicas": str(self.min_insync_replicas),
-            "retention.bytes": "-1",
-            "retention.ms": "-1",
-            "segment.bytes": str(self.log.segment_bytes),
+            **self.log.described(),
             "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
         }
 
@@ -55,8 +50,14 @@ class BrokerConfig:
     """`request.timeout.ms`."""
     checkpoint_interval: int = 5_000_000
     """`replica.high.watermark.checkpoint.interval.ms`."""
+    recovery_checkpoint_interval: int = 60_000_000
+    """`log.flush.offset.checkpoint.interval.ms`."""
+    retention_check_interval: int = 300_000_000
+    """`log.retention.check.interval.ms`."""
     fetch_max_bytes: int = 57_671_680
     """`fetch.max.bytes`."""
+    fetch_session_slots: int = 1000
+    """`max.incremental.fetch.session.cache.slots`."""
     auto_create_topics: bool = False
     """`auto.create.topics.enable`."""
     topics: TopicDefaults = field(default_factory=TopicDefaults)

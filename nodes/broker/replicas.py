@@ -4,37 +4,29 @@ A replica changes for one reason only: a committed metadata record (DP-12). Each
 topic-partitions touched, settings changed. What the replica says has changed then moves it between being led here and
 being followed through the fetcher of its leader, one fetcher for each other broker (DP-04).
 
-Files. Each topic-partition has the directory `<topic>-<partition>`: its log, and `partition.metadata` with the topic's
-id, so that a topic deleted and created again while this broker was away does not inherit the old one's records. All
-logs there are, are opened before the broker says a word (BL-01) and claimed as metadata names them. What nobody
-claimed by the time the broker is caught up is renamed `…-stray` and left to people.
+Logs are the log manager's (`log_manager.py`): a replica claims its log when metadata first names it here. What moves
+by time is run from here: the ISR is looked at, high watermarks are written down, retention is applied.
 
-High watermarks are checkpointed every few seconds and at a clean stop. After a kill the checkpoint is late, which is
-safe: a new leader starts lower and rises as followers report.
+High watermarks are written down every few seconds and at a clean stop. After a kill they are late, which is safe: a
+new leader starts lower and rises as followers report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from squall.nodes.broker.clean_shutdown import clean_epoch, clean_marker
-from squall.nodes.broker.config import NEVER, BrokerConfig
+from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.broker.hosted import Hosted, Progress
+from squall.nodes.broker.log_manager import LogManager
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, Topic
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.session import OutboundRequest
-from squall.nodes.protocol.topic_partition import METADATA_PARTITION, format_id, parse_id
 from squall.nodes.replication.fetcher import ReplicaFetcher
 from squall.nodes.replication.ports import Applied, PartitionState
 from squall.nodes.replication.replica import TopicPartitionReplica
-from squall.nodes.storage import checkpoints
-from squall.nodes.storage.log import Log, LogConfig
-
-PARTITION_METADATA = "partition.metadata"
-STRAY = "-stray"
-ROOT = ""
+from squall.nodes.storage.config import LogConfig
 
 
 class ImageView:
@@ -53,7 +45,10 @@ class ImageView:
 
 
 class Replicas:
-    """See the module. `isr_wanted` holds those whose leader has an ISR change to send, for the ISR sender."""
+    """See the module. `isr_wanted` holds those whose leader has an ISR change to send, for the ISR sender.
+
+    `previous_epoch` is the broker epoch under which the last incarnation stopped cleanly, -1 if it did not (FD-03).
+    """
 
     def __init__(
         self,
@@ -71,7 +66,6 @@ class Replicas:
         self._config = config
         self._image = image
         self._progress = progress
-        self._disk = disk
         self._clock = clock
         self._trace = trace
         self._mutants = mutants
@@ -79,14 +73,11 @@ class Replicas:
         self._by_id: dict[tuple[bytes, int], Hosted] = {}
         self._by_name: dict[tuple[str, int], Hosted] = {}
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._unclaimed: dict[tuple[str, int], tuple[bytes, Log]] = {}
-        self._checkpointed = checkpoints.read_offsets(disk, checkpoints.HIGH_WATERMARKS)
+        self._logs = LogManager(config, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants)
+        self.previous_epoch = self._logs.previous_epoch
         self._checkpoint_due = now + config.checkpoint_interval
         self._shrink_due = now + config.replication.lag_time_max // 2
-        marker = checkpoints.take_clean_shutdown(disk, ROOT)
-        self.previous_epoch = clean_epoch(marker)
-        """The broker epoch under which the last incarnation stopped cleanly; -1 if it did not (FD-03)."""
-        self._load(marker is not None)
+        self._retention_due = now + config.retention_check_interval
 
     # -- what is here ---------------------------------------------------------------------------------------------
 
@@ -118,67 +109,22 @@ class Replicas:
         if hosted.replica.proposal is not None:
             self.isr_wanted[hosted] = None
 
-    # -- logs -----------------------------------------------------------------------------------------------------
-
-    def _load(self, clean: bool) -> None:
-        for directory in self._disk.list(ROOT):
-            topic, _, number = directory.rpartition("-")
-            if not topic or not number.isdigit() or (topic, int(number)) == METADATA_PARTITION:
-                continue
-            topic_id = self._stored_id(directory)
-            if topic_id is None:
-                self._trace.event("log_without_id", broker=self._config.node_id, directory=directory)
-                continue
-            log = self._open(directory, self._config.topics.log, clean=clean)
-            self._unclaimed[topic, int(number)] = (topic_id, log)
-
-    def _stored_id(self, directory: str) -> bytes | None:
-        stored = checkpoints.read_properties(self._disk, checkpoints.join(directory, PARTITION_METADATA))
-        return None if stored is None or "topic_id" not in stored else parse_id(stored["topic_id"])
-
-    def _open(self, directory: str, config: LogConfig, *, clean: bool) -> Log:
-        return Log.open(
-            self._disk, directory, config, now_ms=self._clock.now_ms(), trace=self._trace, clean_shutdown=clean
-        )
-
-    def _log_for(self, topic: Topic, number: int, config: LogConfig) -> tuple[Log, bool]:
-        """The log of a topic-partition, and whether it was there before."""
-        known = self._unclaimed.pop((topic.name, number), None)
-        if known is not None:
-            topic_id, log = known
-            if topic_id == topic.id:
-                log.config = config
-                return log, True
-            log.delete()
-        directory = f"{topic.name}-{number}"
-        log = self._open(directory, config, clean=False)
-        path = checkpoints.join(directory, PARTITION_METADATA)
-        checkpoints.write_properties(self._disk, path, {"version": "0", "topic_id": format_id(topic.id)})
-        return log, False
-
-    def retire_strays(self) -> None:
-        """Metadata is caught up: what no topic-partition has claimed belongs to nobody."""
-        for (topic, number), (_, log) in self._unclaimed.items():
-            log.close()
-            directory = f"{topic}-{number}"
-            if self._disk.exists(directory + STRAY):
-                self._disk.remove_tree(directory + STRAY)
-            self._disk.rename(directory, directory + STRAY)
-            self._trace.event("stray", broker=self._config.node_id, topic=topic, partition=number)
-        self._unclaimed.clear()
-
     # -- metadata -------------------------------------------------------------------------------------------------
 
     def apply(self, now: int, delta: MetadataDelta) -> None:
         """Follow what one batch of committed records changed; the image has it already."""
-        for topic in delta.removed_topics.values():
-            for number in topic.partitions:
-                self._remove(topic.id, number)
+        self._remove_topics(delta.removed_topics.values())
         for topic_id, number in delta.partitions:
             self._follow(now, self._image.topics[topic_id], number)
         for topic in self._image.topics_set_by(delta.configs):
             for number in topic.partitions:
                 self._follow(now, topic, number)
+
+    def _remove_topics(self, topics: Iterable[Topic]) -> None:
+        going = [(topic, number) for topic in topics for number in topic.partitions]
+        self._logs.forget([(topic.name, number) for topic, number in going if (topic.id, number) in self._by_id])
+        for topic, number in going:
+            self._remove(topic.id, number)
 
     def _follow(self, now: int, topic: Topic, number: int) -> None:
         registration = topic.partitions[number]
@@ -188,11 +134,11 @@ class Replicas:
                 self._remove(topic.id, number)
             return
         settings = self._image.topic_settings(topic.name)
-        log_config = self._log_config(settings)
+        log_config = self._config.topics.log.of_topic(settings)
         state = self._state(topic, number, registration, settings)
         if hosted is None:
             hosted = self._host(state, topic, log_config)
-        hosted.replica.log.config = log_config
+        self._logs.configure(hosted.name, log_config)
         self._place(now, hosted, hosted.replica.apply(now, state))
 
     def _state(
@@ -211,17 +157,8 @@ class Replicas:
             min_insync_replicas=int(settings.get("min.insync.replicas", default)),
         )
 
-    def _log_config(self, settings: Mapping[str, str]) -> LogConfig:
-        default = self._config.topics.log
-        return LogConfig(
-            segment_bytes=int(settings.get("segment.bytes", default.segment_bytes)),
-            index_interval_bytes=int(settings.get("index.interval.bytes", default.index_interval_bytes)),
-            max_message_bytes=int(settings.get("max.message.bytes", default.max_message_bytes)),
-        )
-
     def _host(self, state: PartitionState, topic: Topic, log_config: LogConfig) -> Hosted:
-        log, known = self._log_for(topic, state.partition, log_config)
-        name = (topic.name, state.partition)
+        log, high_watermark = self._logs.claim(topic, state.partition, log_config)
         replica = TopicPartitionReplica(
             self._config.node_id,
             state,
@@ -231,17 +168,22 @@ class Replicas:
             clock=self._clock,
             trace=self._trace,
             mutants=self._mutants,
-            high_watermark=self._checkpointed.get(name, 0) if known else 0,
+            high_watermark=high_watermark,
         )
         hosted = Hosted(replica)
         self._by_id[topic.id, state.partition] = hosted
-        self._by_name[name] = hosted
+        self._by_name[hosted.name] = hosted
         return hosted
+
+    def retire_strays(self) -> None:
+        """Metadata is caught up: what no topic-partition has claimed belongs to nobody."""
+        self._logs.retire_strays()
 
     def _place(self, now: int, hosted: Hosted, applied: Applied) -> None:
         """Let the replica be followed, or not, as the applied state says."""
         if applied.stale:
             return
+        self._progress.noted(hosted)
         if applied.high_watermark_advanced:
             self._progress.advanced(hosted)
         if not applied.new_leader_epoch:
@@ -281,10 +223,10 @@ class Replicas:
             return
         self._by_name.pop(hosted.name, None)
         self.isr_wanted.pop(hosted, None)
-        self._checkpointed.pop(hosted.name, None)
         self._unfollow(hosted)
-        hosted.replica.log.delete()
+        self._logs.delete(hosted.name)
         hosted.replica.is_leader = False
+        hosted.removed = True
         self._progress.changed(hosted)
 
     # -- time -----------------------------------------------------------------------------------------------------
@@ -298,6 +240,10 @@ class Replicas:
         if self._checkpoint_due <= now:
             self._checkpoint_due = now + self._config.checkpoint_interval
             self._checkpoint()
+        if self._retention_due <= now:
+            self._retention_due = now + self._config.retention_check_interval
+            self._retain()
+        self._logs.tick(now)
 
     def _shrink(self, now: int) -> None:
         for hosted in self._by_id.values():
@@ -306,15 +252,24 @@ class Replicas:
             self.isr_changed(hosted)
 
     def _checkpoint(self) -> None:
-        offsets = {hosted.name: hosted.replica.high_watermark for hosted in self._by_id.values()}
-        for name in self._unclaimed:
-            offsets[name] = self._checkpointed.get(name, 0)
-        if offsets != self._checkpointed:
-            checkpoints.write_offsets(self._disk, checkpoints.HIGH_WATERMARKS, offsets)
-            self._checkpointed = offsets
+        self._logs.checkpoint_high_watermarks(
+            {hosted.name: hosted.replica.high_watermark for hosted in self._by_id.values()}
+        )
+
+    def _retain(self) -> None:
+        for hosted in self._by_id.values():
+            if hosted.replica.retain():
+                self._progress.noted(hosted)
+                self._progress.low_watermark_moved(hosted)
+
+    def settle(self) -> None:
+        """The end of a turn: what this turn changed for good is written down before anything is said of it."""
+        self._logs.settle()
 
     def deadline(self) -> int:
-        nearest = min(self._shrink_due, self._checkpoint_due) if self._by_id else NEVER
+        nearest = self._logs.deadline()
+        if self._by_id:
+            nearest = min(nearest, self._shrink_due, self._checkpoint_due, self._retention_due)
         for fetcher in self._fetchers.values():
             nearest = min(nearest, fetcher.deadline())
         return nearest
@@ -330,8 +285,4 @@ class Replicas:
     def close(self, broker_epoch: int) -> None:
         """Everything to disk, then the mark of a clean stop, which carries the broker epoch (FD-03)."""
         self._checkpoint()
-        for hosted in self._by_id.values():
-            hosted.replica.log.close()
-        for _, log in self._unclaimed.values():
-            log.close()
-        checkpoints.mark_clean_shutdown(self._disk, ROOT, clean_marker(broker_epoch))
+        self._logs.close(broker_epoch)

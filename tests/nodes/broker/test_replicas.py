@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.nodes.broker.replicas import STRAY
+from squall.nodes.broker.log_manager import STRAY
 from squall.nodes.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
