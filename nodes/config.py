@@ -20,6 +20,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_DAY_MS = 86_400_000
+_WEEK_MS = 7 * _DAY_MS
 
 REFUSED = {
     "control.plane.listener.name": "it belongs to the ZooKeeper era; with KRaft the control plane has a listener of "
@@ -179,6 +182,12 @@ def one_directory(value: str) -> str:
     return directories[0]
 
 
+def timestamp_type(value: str) -> str:
+    if value not in ("CreateTime", "LogAppendTime"):
+        raise ValueError("must be CreateTime or LogAppendTime")
+    return value
+
+
 def cluster_id_text(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value):
         raise ValueError("must be 1 to 64 letters, digits, - or _ (Kafka's are 22 characters of base64)")
@@ -225,6 +234,19 @@ class NodeConfig:
     message_max_bytes: int = setting(1_048_588, integer(0), "topics' default of max.message.bytes")
     log_segment_bytes: int = setting(1 << 30, integer(1024), "topics' default of segment.bytes")
     log_index_interval_bytes: int = setting(4096, integer(0), "bytes between two entries of an index")
+    log_roll_ms: int = setting(_WEEK_MS, integer(1, LONG_MAX), "topics' default of segment.ms")
+    log_retention_ms: int = setting(_WEEK_MS, integer(-1, LONG_MAX), "topics' default of retention.ms; -1 is for ever")
+    log_retention_bytes: int = setting(-1, integer(-1, LONG_MAX), "topics' default of retention.bytes; -1 is any size")
+    log_retention_check_interval_ms: int = setting(300_000, integer(1), "how often retention is applied")
+    log_flush_interval_messages: int = setting(LONG_MAX, integer(1, LONG_MAX), "topics' default of flush.messages")
+    log_flush_interval_ms: int = setting(LONG_MAX, integer(0, LONG_MAX), "topics' default of flush.ms")
+    log_flush_offset_checkpoint_interval_ms: int = setting(60_000, integer(1), "how often recovery points are written")
+    log_message_timestamp_type: str = setting(
+        "CreateTime", timestamp_type, "topics' default: CreateTime, LogAppendTime"
+    )
+    producer_id_expiration_ms: int = setting(
+        _DAY_MS, integer(1, LONG_MAX), "a producer silent for so long is forgotten"
+    )
 
     replica_lag_time_max_ms: int = setting(30_000, integer(1), "a follower behind for so long leaves the ISR")
     replica_fetch_wait_max_ms: int = setting(500, integer(0), "how long a leader may hold a follower's fetch")
@@ -250,6 +272,7 @@ class NodeConfig:
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
     fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one answer to a fetch")
+    max_incremental_fetch_session_cache_slots: int = setting(1000, integer(0), "fetch sessions kept; 0 is none")
 
     @classmethod
     def parse(cls, content: str, source: str = "node.properties") -> NodeConfig:

@@ -1,8 +1,8 @@
 """The settings a topic may have: names, types, defaults, and what values are refused (INVALID_CONFIG).
 
 Controllers check against this table before a setting is written. Where brokers behave in one way only, no other value
-is accepted (`cleanup.policy`, `compression.type`, `message.timestamp.type`, `preallocate`). Retention and flush
-settings are checked, kept and described as Kafka does, but brokers delete nothing and flush at a clean stop only.
+is accepted (`cleanup.policy`, `compression.type`, `preallocate`). `file.delete.delay.ms` and `delete.retention.ms` are
+checked, kept and described, but nothing here waits for them: files go at once, and there is no compaction.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _TABLE = (
     TopicConfig("index.interval.bytes", "4096", "int", _integer(0, INT_MAX), "log.index.interval.bytes"),
     TopicConfig("max.message.bytes", "1048588", "int", _integer(0, INT_MAX), "message.max.bytes"),
     TopicConfig(
-        "message.timestamp.type", "CreateTime", "string", _one_of("CreateTime"),
+        "message.timestamp.type", "CreateTime", "string", _one_of("CreateTime", "LogAppendTime"),
         "log.message.timestamp.type",
     ),
     TopicConfig("min.insync.replicas", "1", "int", _integer(1, INT_MAX), "min.insync.replicas"),

@@ -10,7 +10,7 @@ from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.replication.ports import ReplicationConfig
-from squall.nodes.storage.log import LogConfig
+from squall.nodes.storage.config import LOG_APPEND_TIME, LogConfig
 
 MS = 1000
 """Microseconds in a millisecond."""
@@ -38,6 +38,13 @@ def topic_defaults(config: NodeConfig) -> TopicDefaults:
             segment_bytes=config.log_segment_bytes,
             index_interval_bytes=config.log_index_interval_bytes,
             max_message_bytes=config.message_max_bytes,
+            segment_ms=config.log_roll_ms,
+            flush_messages=config.log_flush_interval_messages,
+            flush_ms=config.log_flush_interval_ms,
+            retention_ms=config.log_retention_ms,
+            retention_bytes=config.log_retention_bytes,
+            log_append_time=config.log_message_timestamp_type == LOG_APPEND_TIME,
+            producer_expiration_ms=config.producer_id_expiration_ms,
         ),
         unclean_leader_election=config.unclean_leader_election_enable,
     )
@@ -69,7 +76,10 @@ def broker_config(config: NodeConfig, directory_id: bytes) -> BrokerConfig:
         registration_timeout=config.initial_broker_registration_timeout_ms * MS,
         request_timeout=config.request_timeout_ms * MS,
         checkpoint_interval=config.replica_high_watermark_checkpoint_interval_ms * MS,
+        recovery_checkpoint_interval=config.log_flush_offset_checkpoint_interval_ms * MS,
+        retention_check_interval=config.log_retention_check_interval_ms * MS,
         fetch_max_bytes=config.fetch_max_bytes,
+        fetch_session_slots=config.max_incremental_fetch_session_cache_slots,
         auto_create_topics=config.auto_create_topics_enable,
         topics=topic_defaults(config),
         replication=ReplicationConfig(
