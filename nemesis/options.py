@@ -89,7 +89,8 @@ class Repeat(_Options):
 class Timed(_Options):
     """When: once (`at`) or repeatedly (`repeat`), and for how long. A step of a sequence has `after` instead.
 
-    `as` gives the fault a name, by which later ones may aim at the same hosts (`target: same as NAME`).
+    `as` gives the fault a name, by which later ones may aim at the same hosts (`target: same as NAME`). `lot` decides
+    where a choice is left; it comes of the run's seed and the fault's place, unless a schedule pins it.
     """
 
     at: Seconds | None = Field(default=None, ge=0)
@@ -97,6 +98,7 @@ class Timed(_Options):
     repeat: Repeat | None = None
     after: Seconds = Field(default=0.0, ge=0)
     label: Label | None = Field(default=None, alias="as")
+    lot: str | None = None
 
     @model_validator(mode="after")
     def _one_duration(self) -> Timed:

@@ -168,7 +168,7 @@ def _occurrence(entry: suite.NemesisEntry, name: str, start: float, seed: int) -
 
 
 def _scheduled(options: suite.FaultOptions, name: str, at: float, seed: int, follows: str | None) -> ScheduledFault:
-    own_seed = f"{seed}/nemesis/{name}"
+    own_seed = options.lot or f"{seed}/nemesis/{name}"
     for_s = drawn(options.length(), random.Random(f"{own_seed}/duration"))
-    bare = options.model_copy(update={"at": None, "duration": None, "repeat": None, "after": 0.0})
+    bare = options.model_copy(update={"at": None, "duration": None, "repeat": None, "after": 0.0, "lot": None})
     return ScheduledFault(name, round(at, 3), for_s, bare, own_seed, follows)
