@@ -11,8 +11,10 @@ import pytest
 from squall.harness.simulation.disk import SimDisk
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.controller import QuorumController
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import NoOpRecord, decode_record
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.compiler import decode, encode_bytes
 from squall.nodes.protocol.messages import APIS
@@ -30,12 +32,19 @@ from squall.nodes.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from squall.nodes.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.replica import RaftReplica
 
 SECOND = 1_000_000
+MIN_ISR_2 = {"min.insync.replicas": "2"}
 
 
 class Clock:
@@ -46,8 +55,9 @@ class Clock:
 class Controller:
     """`ask` sends a request and settles; `begin` sends it and leaves it waiting for its commit."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, mutants: Mutants = HEALTHY, **settings: Any) -> None:
         self.now = 0
+        self.mutants = mutants
         self.config = ControllerConfig(node_id=1, cluster_id="cluster", **settings)
         self.disk = SimDisk(Random(0))
         self.start()
@@ -58,7 +68,9 @@ class Controller:
         self.raft = RaftReplica(
             raft_config, disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=self.now
         )
-        self.controller = QuorumController(self.config, self.raft, rng=Random(2), trace=NullTrace(), now=self.now)
+        self.controller = QuorumController(
+            self.config, self.raft, rng=Random(2), trace=NullTrace(), now=self.now, mutants=self.mutants
+        )
         self.pass_time(0)
         assert self.controller.is_active
 
@@ -131,12 +143,37 @@ class Controller:
             self.register(broker)
             self.heartbeat(broker)
 
+    def fence(self, *brokers: int) -> None:
+        """Let the sessions of these brokers end, one after the other, while the other unfenced ones live on."""
+        for broker in brokers:
+            others = [one.id for one in self.image.brokers.values() if not one.fenced and one.id != broker]
+            self.live_on(10, *others)
+            assert self.image.brokers[broker].fenced
+
+    def return_of(self, broker: int, *, clean: bool) -> None:
+        """A fenced broker's next incarnation registers and is unfenced."""
+        incarnation = int.from_bytes(self.image.brokers[broker].incarnation_id, "big") + 1
+        self.register(broker, incarnation, clean=clean)
+        self.heartbeat(broker)
+
     def live_on(self, seconds: float, *brokers: int) -> None:
         """Let time pass while these brokers keep sending heartbeats."""
         for _ in range(round(seconds / 2)):
             self.pass_time(2)
             for broker in brokers:
                 self.heartbeat(broker)
+
+    def alter_config(
+        self, name: str, value: str | None, topic: str | None = "events", *, operation: int = 0, **fields: bool
+    ) -> Any:
+        """The answer for the one setting of a topic, or of the cluster if `topic` is None."""
+        kind, resource = (2, topic) if topic is not None else (4, "")
+        alteration = AlterConfigsResource(kind, resource, [AlterableConfig(name, operation, value)])
+        return self.ask(IncrementalAlterConfigsRequest([alteration], **fields)).responses[0]
+
+    def keep_eligible_leaders(self, level: int, **fields: Any) -> Any:
+        update = FeatureUpdateKey(ELIGIBLE_LEADER_REPLICAS, level, upgrade_type=1 if level else 2)
+        return self.ask(UpdateFeaturesRequest(feature_updates=[update], **fields), 1).results[0]
 
     # -- topics -----------------------------------------------------------------------------------------------
 
@@ -213,12 +250,18 @@ def controller() -> Controller:
 
 
 @pytest.fixture
+def durable() -> Controller:
+    """The same with a min ISR of 2."""
+    return with_events(Controller(), MIN_ISR_2)
+
+
+@pytest.fixture
 def controller_without_elr() -> Controller:
     """The same at level 0 of eligible.leader.replicas.version (EL-06)."""
     return with_events(Controller(eligible_leader_replicas=False))
 
 
-def with_events(made: Controller, **configs: str) -> Controller:
+def with_events(made: Controller, configs: Mapping[str, str] | None = None) -> Controller:
     made.bring_up(1, 2, 3)
     made.create_topic(assignment={0: [1, 2, 3]}, configs=configs)
     return made
