@@ -5,20 +5,25 @@ or its time is over (rule 16). A follower waits for the log's end and a consumer
 of the high watermark alone wakes no follower. Only its arrival counts as news of a follower (rule 10): looking again
 at a parked fetch proves nothing.
 
-Fetches are sessionless: every answer carries session id 0, which all clients take to mean "ask in full next time".
-Records are views of what was read from the log and go out uncopied.
+What is asked comes from `fetch_sessions.py`; here only the topic-partitions with news are looked at. A fetch that
+begins a session, or has none, is answered about everything it names; one that continues a session hears only of what
+it does not know yet. Records are views of what was read from the log and go out uncopied.
+
+`max_bytes`, and `fetch.max.bytes` above it, bound an answer; so that every fetch makes progress, the first
+topic-partition with records gives at least one batch whatever its size.
 """
 
 from __future__ import annotations
 
 from squall.nodes.broker.config import BrokerConfig
-from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.fetch_sessions import FetchContext, FetchSessions, Watch
+from squall.nodes.broker.hosted import Deadlines, Parked, Progress
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -28,86 +33,67 @@ from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.replication.ports import FetchBounds
 from squall.nodes.storage.errors import LogError
 
-TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class _Asked:
-    """One topic-partition of a fetch: what is asked, and where it is, or why it is not."""
+class _Finding:
+    """What one topic-partition has to tell.
 
-    __slots__ = ("absence", "hosted", "partition")
+    `part` is None if that is nothing new. `must_tell` does not wait for more bytes. `keep` leaves the topic-partition
+    on the list of news.
+    """
 
-    def __init__(self, partition: FetchPartition, hosted: Hosted | None, absence: int) -> None:
-        self.partition = partition
-        self.hosted = hosted
-        self.absence = absence
+    __slots__ = ("keep", "must_tell", "part")
+
+    def __init__(self, part: PartitionData | None, *, must_tell: bool = False, keep: bool = False) -> None:
+        self.part = part
+        self.must_tell = must_tell
+        self.keep = keep
 
 
 class Fetch(Parked):
-    """One fetch request, parked or not. `topics` pairs each topic of the request with its topic-partitions."""
+    """One fetch request, parked or not. `whole`: everything asked is answered, not only what is new."""
 
-    __slots__ = ("_body", "_deadlines", "_limit", "_request", "_topics", "broker_epoch", "replica_id")
+    __slots__ = ("_body", "_context", "_deadlines", "_limit", "_request", "_whole")
 
-    def __init__(self, request: ServerRequest, replicas: Replicas, deadlines: Deadlines, limit: int) -> None:
+    def __init__(self, request: ServerRequest, context: FetchContext, deadlines: Deadlines, limit: int) -> None:
         super().__init__()
         body = request.body
         assert isinstance(body, FetchRequest)
         self._request = request
         self._body = body
+        self._context = context
         self._deadlines = deadlines
         self._limit = min(max(body.max_bytes, 0), limit)
-        state = body.replica_state
-        self.replica_id = state.replica_id if request.api_version >= 15 else body.replica_id
-        self.broker_epoch = state.replica_epoch if request.api_version >= 15 else -1
-        by_id = request.api_version >= TOPIC_IDS_SINCE
-        self._topics: list[tuple[str, bytes, list[_Asked]]] = []
-        for topic in body.topics:
-            asked = []
-            for partition in topic.partitions:
-                if by_id:
-                    hosted = replicas.by_id(topic.topic_id, partition.partition)
-                    absence = 0 if hosted else replicas.absence_by_id(topic.topic_id, partition.partition)
-                else:
-                    hosted = replicas.by_name(topic.topic, partition.partition)
-                    absence = 0 if hosted else replicas.absence(topic.topic, partition.partition)
-                asked.append(_Asked(partition, hosted, absence))
-            self._topics.append((topic.topic, topic.topic_id, asked))
-
-    @property
-    def is_follower(self) -> bool:
-        return self.replica_id >= 0
+        self._whole = body.session_epoch <= 0
 
     def park(self, until: int) -> None:
-        """Wait at every topic-partition that was asked for."""
-        for waiting in self._places():
-            waiting[self] = None
+        self._context.enter()
+        self._context.parked = self
         self._deadlines.add(until, self)
 
     def _leave(self) -> None:
         self._deadlines.remove(self)
-        for waiting in self._places():
-            waiting.pop(self, None)
-
-    def _places(self) -> list[dict[Parked, None]]:
-        hosts = [asked.hosted for _, _, every in self._topics for asked in every if asked.hosted is not None]
-        return [hosted.followers if self.is_follower else hosted.consumers for hosted in hosts]
+        self._context.parked = None
+        if not self._context.id:
+            self._context.leave()
 
     # -- answering ------------------------------------------------------------------------------------------------
 
     def arrive(self, now: int, progress: Progress, replicas: Replicas) -> bool:
         """Take a follower's news, then answer if that is possible at once; whether it was."""
-        if self.is_follower:
-            for _, _, every in self._topics:
-                for asked in every:
-                    if asked.hosted is not None:
-                        self._note_arrival(now, asked, progress, replicas)
-        return self._answer(now, urgent=self._body.max_wait_ms <= 0 or self._body.min_bytes <= 0)
+        if self._context.is_follower:
+            for watch in self._context.news:
+                self._note_arrival(now, watch, progress, replicas)
+        urgent = self._body.max_wait_ms <= 0 or self._body.min_bytes <= 0 or not self._context.watches
+        return self._answer(now, urgent=urgent)
 
-    def _note_arrival(self, now: int, asked: _Asked, progress: Progress, replicas: Replicas) -> None:
-        hosted = asked.hosted
-        assert hosted is not None
-        if self._bounds(now, asked, arrived=True).advanced:
+    def _note_arrival(self, now: int, watch: Watch, progress: Progress, replicas: Replicas) -> None:
+        hosted = watch.hosted
+        if hosted is None or hosted.removed:
+            return
+        if self._bounds(now, watch, arrived=True).advanced:
             progress.advanced(hosted)
         if hosted.deletions:
             progress.low_watermark_moved(hosted)
@@ -126,28 +112,74 @@ class Fetch(Parked):
     def _answer(self, now: int, *, urgent: bool) -> bool:
         """Respond if there is enough, or anything that must not wait, or it is urgent."""
         size = 0
-        responses = []
-        for name, topic_id, every in self._topics:
-            parts = []
-            for asked in every:
-                part, hurry = self._answer_partition(now, asked, self._limit - size, first=size == 0)
-                urgent = urgent or hurry
-                size += len(part.records or b"")
-                parts.append(part)
-            responses.append(FetchableTopicResponse(topic_id=topic_id, topic=name, partitions=parts))
+        findings: list[tuple[Watch, _Finding]] = []
+        for watch in self._context.news:
+            finding = self._find(now, watch, self._limit - size, first=size == 0)
+            findings.append((watch, finding))
+            urgent = urgent or finding.must_tell
+            if finding.part is not None:
+                size += len(finding.part.records or b"")
         if not urgent and size < self._body.min_bytes:
             return False
-        self._request.respond(FetchResponse(responses=responses))
+        self._request.respond(FetchResponse(session_id=self._context.id, responses=self._told(findings)))
         return True
 
-    def _answer_partition(self, now: int, asked: _Asked, limit: int, *, first: bool) -> tuple[PartitionData, bool]:
-        """The answer for one topic-partition, and whether it must not wait for more."""
-        number = asked.partition.partition
-        if asked.hosted is None:
-            return _refused(number, asked.absence), True
-        bounds = self._bounds(now, asked, arrived=False)
+    def _told(self, findings: list[tuple[Watch, _Finding]]) -> list[FetchableTopicResponse]:
+        """The findings by topic. What is told now is news no more."""
+        news = self._context.news
+        topics: dict[bytes | str, FetchableTopicResponse] = {}
+        for watch, finding in findings:
+            part = finding.part
+            if part is not None:
+                watch.told_high_watermark = part.high_watermark
+                watch.told_log_start = part.log_start_offset
+                watch.failed = part.error_code != 0
+                asked = watch.topic
+                name: bytes | str = asked.topic_id if self._context.by_id else asked.topic
+                topic = topics.get(name)
+                if topic is None:
+                    topic = topics[name] = FetchableTopicResponse(topic_id=asked.topic_id, topic=asked.topic)
+                topic.partitions.append(part)
+            if not finding.keep:
+                del news[watch]
+            elif part is not None and part.records:
+                del news[watch]
+                news[watch] = None
+        return list(topics.values())
+
+    # -- one topic-partition --------------------------------------------------------------------------------------
+
+    def _find(self, now: int, watch: Watch, limit: int, *, first: bool) -> _Finding:
+        number = watch.wanted.partition
+        hosted = watch.hosted
+        if hosted is None:
+            return _failure(_refused(number, watch.absence))
+        if hosted.removed:
+            return _failure(_refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        bounds = self._bounds(now, watch, arrived=False)
         if bounds.error:
-            return self._refusal(number, bounds), True
+            return _failure(self._refusal(number, bounds))
+        records: memoryview | bytes = b""
+        diverging = bounds.diverging
+        available = diverging is None and bounds.upper > bounds.offset
+        if available and (limit > 0 or first):
+            wanted = min(max(watch.wanted.partition_max_bytes, 0), max(limit, 0))
+            try:
+                records = hosted.replica.read(bounds.offset, wanted, bounds.upper, at_least_one=first)
+            except LogError as refusal:
+                return _failure(_refused(number, ErrorCode[refusal.kind]))
+        keep = available or diverging is not None or self._must_weigh_again(watch)
+        part = None
+        if self._whole or len(records) or diverging is not None or _has_changed(watch, bounds):
+            part = self._part(number, bounds, records)
+        return _Finding(part, must_tell=diverging is not None, keep=keep)
+
+    def _must_weigh_again(self, watch: Watch) -> bool:
+        """A follower outside the ISR may be fit to join with any of its fetches."""
+        context = self._context
+        return context.is_follower and watch.hosted is not None and context.replica_id not in watch.hosted.replica.isr
+
+    def _part(self, number: int, bounds: FetchBounds, records: memoryview | bytes) -> PartitionData:
         part = PartitionData(
             number,
             0,
@@ -155,27 +187,20 @@ class Fetch(Parked):
             bounds.high_watermark,
             bounds.log_start_offset,
             aborted_transactions=[] if self._body.isolation_level == READ_COMMITTED else None,
-            records=b"",
+            records=records,
         )
         if bounds.diverging is not None:
             part.diverging_epoch = EpochEndOffset(*bounds.diverging)
-            return part, True
-        if bounds.upper > bounds.offset and (limit > 0 or first):
-            wanted = min(max(asked.partition.partition_max_bytes, 0), max(limit, 0))
-            try:
-                part.records = asked.hosted.replica.read(bounds.offset, wanted, bounds.upper, at_least_one=first)
-            except LogError as refusal:
-                return _refused(number, ErrorCode[refusal.kind]), True
-        return part, False
+        return part
 
-    def _bounds(self, now: int, asked: _Asked, *, arrived: bool) -> FetchBounds:
-        assert asked.hosted is not None
-        wanted, replica = asked.partition, asked.hosted.replica
-        if self.is_follower:
+    def _bounds(self, now: int, watch: Watch, *, arrived: bool) -> FetchBounds:
+        assert watch.hosted is not None
+        wanted, replica, context = watch.wanted, watch.hosted.replica, self._context
+        if context.is_follower:
             return replica.follower_fetch(
                 now,
-                self.replica_id,
-                self.broker_epoch,
+                context.replica_id,
+                context.broker_epoch,
                 wanted.fetch_offset,
                 wanted.last_fetched_epoch,
                 wanted.current_leader_epoch,
@@ -193,6 +218,14 @@ class Fetch(Parked):
         return part
 
 
+def _has_changed(watch: Watch, bounds: FetchBounds) -> bool:
+    return bounds.high_watermark != watch.told_high_watermark or bounds.log_start_offset != watch.told_log_start
+
+
+def _failure(part: PartitionData) -> _Finding:
+    return _Finding(part, must_tell=True, keep=True)
+
+
 def _refused(number: int, error: int) -> PartitionData:
     return PartitionData(number, int(error), -1, -1, -1, records=b"")
 
@@ -200,7 +233,10 @@ def _refused(number: int, error: int) -> PartitionData:
 class FetchHandler:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, replicas: Replicas, progress: Progress, deadlines: Deadlines) -> None:
+    def __init__(
+        self, config: BrokerConfig, replicas: Replicas, progress: Progress, deadlines: Deadlines, rng: Rng
+    ) -> None:
+        self.sessions = FetchSessions(config.fetch_session_slots, replicas, rng)
         self._limit = config.fetch_max_bytes
         self._replicas = replicas
         self._progress = progress
@@ -209,10 +245,11 @@ class FetchHandler:
     def handle(self, now: int, request: ServerRequest) -> None:
         body = request.body
         assert isinstance(body, FetchRequest)
-        if body.session_id:
-            request.respond(FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
+        context = self.sessions.context_of(now, request)
+        if isinstance(context, ErrorCode):
+            request.respond(FetchResponse(error_code=int(context)))
             return
-        fetch = Fetch(request, self._replicas, self._deadlines, self._limit)
+        fetch = Fetch(request, context, self._deadlines, self._limit)
         if fetch.arrive(now, self._progress, self._replicas):
             return
         fetch.park(now + body.max_wait_ms * 1000)

@@ -36,6 +36,16 @@ class Parked:
         raise AssertionError("every kind of parked request has its own way of ending")
 
 
+class Watcher:
+    """Whoever must know what happens at one topic-partition."""
+
+    __slots__ = ()
+
+    def touched(self) -> Parked | None:
+        """Something has changed here. Returns who might be answered for it."""
+        raise AssertionError("every kind of watcher has its own way of taking notice")
+
+
 class Hosted:
     """See the module. `produces` wait for the high watermark, `consumers` as well, `followers` for the log's end,
     `deletions` for the low watermark."""
@@ -47,6 +57,7 @@ class Hosted:
         "following",
         "partition",
         "produces",
+        "removed",
         "replica",
         "topic",
         "topic_id",

@@ -100,8 +100,10 @@ class IsrSender:
             self._rest_until = now + RETRY_PAUSE
         for key, (hosted, proposal) in sent.items():
             answer = answers.get(key)
-            if answer is not None and hosted.replica.proposal_answered(now, proposal, answer):
-                self._progress.advanced(hosted)
+            if answer is not None:
+                self._progress.noted(hosted)
+                if hosted.replica.proposal_answered(now, proposal, answer):
+                    self._progress.advanced(hosted)
             if hosted.replica.proposal is not None:
                 self._rest_until = max(self._rest_until, now + RETRY_PAUSE)
                 self._replicas.isr_changed(hosted)

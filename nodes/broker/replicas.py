@@ -234,6 +234,8 @@ class Replicas:
     def tick(self, now: int) -> None:
         for fetcher in self._fetchers.values():
             fetcher.tick(now)
+            if fetcher.advanced:
+                self._followed_on(fetcher)
         if self._shrink_due <= now:
             self._shrink_due = now + self._config.replication.lag_time_max // 2
             self._shrink(now)
@@ -244,6 +246,14 @@ class Replicas:
             self._retention_due = now + self._config.retention_check_interval
             self._retain()
         self._logs.tick(now)
+
+    def _followed_on(self, fetcher: ReplicaFetcher) -> None:
+        """High watermarks of followers have moved: consumers may read on here (KIP-392)."""
+        for replica in fetcher.advanced:
+            hosted = self._by_id.get((replica.topic_id, replica.partition))
+            if hosted is not None:
+                self._progress.advanced(hosted)
+        fetcher.advanced.clear()
 
     def _shrink(self, now: int) -> None:
         for hosted in self._by_id.values():

@@ -1,8 +1,14 @@
-"""The follower's side of replication: one Fetch under way per leader broker, carrying every topic-partition led there.
+"""The follower's side of replication: one fetch session per leader broker, carrying every topic-partition led there.
 
-DP-03, DP-04. The fetcher is sessionless (session id 0, epoch -1): every request names every topic-partition. It asks
-again as soon as an answer has been dealt with; when there is nothing new the leader holds the request for
-`fetch_wait_max`, so an idle pair of brokers exchanges two small messages per half second.
+DP-03, DP-04. A fetch session (KIP-227) begins with a request that names every topic-partition; the requests that
+follow name only those whose position has changed, and the leader answers only for those where something has happened,
+so that replication costs what is replicated. The fetcher asks again as soon as an answer has been dealt with; when
+there is nothing new the leader holds the request for `fetch_wait_max`. Without an answer, or with an error for the
+whole request, the session begins anew.
+
+There is one request under way. One more may follow it, once, when topic-partitions are to be added: the leader answers
+the request it holds as soon as the next of the session arrives, so a topic-partition that changes hands does not wait
+for a long poll to end.
 
 Per topic-partition, an answer may be
 
@@ -13,9 +19,12 @@ Per topic-partition, an answer may be
     any other error                  rest for `fetch_backoff`; UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER are
                                      ordinary around a leader change, when one side knows of it and the other not yet
 
+A new leader epoch ends every rest: that of the topic-partition, and that of the whole fetcher after a failure, since
+the leader that was elected was alive a moment ago.
+
 An answer counts only for what was asked: if a replica has been removed, added anew or has moved meanwhile, its part of
-the answer is dropped (mutant `stale-fetch-appended` looks at the offset alone). The broker calls `add` on every new
-leader epoch, even of the same leader (rule 9).
+the answer is dropped (mutant `stale-fetch-appended` looks at the offset alone, whoever leads by now). The broker calls
+`add` on every new leader epoch, even of the same leader (rule 9).
 """
 
 from __future__ import annotations
@@ -30,6 +39,7 @@ from squall.nodes.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
     ReplicaState,
 )
@@ -41,12 +51,18 @@ from squall.nodes.protocol.messages.list_offsets import (
 )
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ToBroker
+from squall.nodes.replication.fetch_session import FetchSession
 from squall.nodes.replication.ports import FetchPosition, ReplicationConfig
 from squall.nodes.replication.replica import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartitionReplica
 from squall.nodes.storage.errors import LogError
 
 NEVER = 2**63 - 1
 _Key = tuple[bytes, int]
+_SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
 
 
 class _Followed:
@@ -61,14 +77,16 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was asked of one topic-partition."""
+    """What was asked of one topic-partition, and in which of the requests, counted up."""
 
     followed: _Followed
     position: FetchPosition
+    request: int
 
 
 class ReplicaFetcher:
-    """Follows one leader broker. `requests` is drained by the node; `truncations` and `failures` are counters."""
+    """Follows one leader broker. `requests` is drained by the node, `advanced` by the broker: whose high watermark has
+    moved. `truncations` and `failures` are counters."""
 
     def __init__(
         self,
@@ -83,13 +101,25 @@ class ReplicaFetcher:
         self.broker = broker
         self.leader = leader
         self.requests: list[OutboundRequest] = []
+        self.advanced: list[TopicPartitionReplica] = []
         self.truncations = 0
         self.failures = 0
         self._config = config
         self._broker_epoch = broker_epoch
-        self._followed: dict[_Key, _Followed] = {}
         self._takes_stale_answers = mutants.has("stale-fetch-appended")
-        self._under_way = False
+        self._followed: dict[_Key, _Followed] = {}
+        self._moved: dict[_Key, None] = {}
+        """To be asked with the next request: new, or elsewhere than the leader's session has them."""
+        self._resting: dict[_Key, None] = {}
+        """Waiting for their `ready_at`."""
+        self._asked: dict[_Key, _Asked] = {}
+        """What the leader's session holds: asked for, and not yet forgotten."""
+        self._unwanted: dict[_Key, None] = {}
+        """To be forgotten with the next request."""
+        self._session = FetchSession()
+        self._under_way = 0
+        self._asked_count = 0
+        self._added = False
         self._rest_until = 0
 
     def __len__(self) -> int:
@@ -98,124 +128,223 @@ class ReplicaFetcher:
 
     def add(self, now: int, replica: TopicPartitionReplica) -> None:
         """Follow a topic-partition from its log's end, afresh if it was followed before."""
-        self._followed[replica.topic_id, replica.partition] = _Followed(replica, now)
+        key = (replica.topic_id, replica.partition)
+        self._followed[key] = _Followed(replica, now)
+        self._resting.pop(key, None)
+        self._ask_next(key)
+        self._added = True
+        self._rest_until = 0
 
     def remove(self, topic_id: bytes, partition: int) -> None:
-        self._followed.pop((topic_id, partition), None)
+        key = (topic_id, partition)
+        self._followed.pop(key, None)
+        self._resting.pop(key, None)
+        self._drop(key)
+
+    def moved(self, topic_id: bytes, partition: int) -> None:
+        """The log begins elsewhere than the leader was told."""
+        key = (topic_id, partition)
+        if key in self._asked and key not in self._unwanted:
+            self._ask_next(key)
 
     def tick(self, now: int) -> None:
         """Ask, if no answer is outstanding and something may be asked for."""
-        if self._under_way or now < self._rest_until:
+        if self._resting:
+            self._wake(now)
+        if now < self._rest_until:
             return
-        asked = {
-            key: _Asked(followed, followed.replica.fetch_position())
-            for key, followed in self._followed.items()
-            if followed.ready_at <= now
-        }
-        if asked:
-            self._ask(asked)
+        if not self._under_way:
+            if self._moved or len(self._asked) > len(self._unwanted):
+                self._ask()
+        elif self._added and self._under_way == 1 and self._session.established:
+            self._ask()
 
     def deadline(self) -> int:
-        if self._under_way or not self._followed:
+        if self._under_way:
             return NEVER
-        return max(self._rest_until, min(followed.ready_at for followed in self._followed.values()))
+        if self._moved or len(self._asked) > len(self._unwanted):
+            return self._rest_until
+        if not self._resting:
+            return NEVER
+        return max(self._rest_until, min(self._followed[key].ready_at for key in self._resting))
+
+    # -- which topic-partitions ---------------------------------------------------------------------------------
+
+    def _ask_next(self, key: _Key) -> None:
+        if key in self._followed:
+            self._moved[key] = None
+            self._unwanted.pop(key, None)
+
+    def _drop(self, key: _Key) -> None:
+        """Ask no more for a topic-partition."""
+        self._moved.pop(key, None)
+        if key in self._asked:
+            self._unwanted[key] = None
+
+    def _rest(self, key: _Key, until: int) -> None:
+        """Ask no more for a topic-partition before `until`."""
+        self._followed[key].ready_at = until
+        self._drop(key)
+        if until < NEVER:
+            self._resting[key] = None
+
+    def _wake(self, now: int) -> None:
+        ready = [key for key in self._resting if self._followed[key].ready_at <= now]
+        for key in ready:
+            del self._resting[key]
+            self._ask_next(key)
+            self._added = True
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    def _ask(self, asked: dict[_Key, _Asked]) -> None:
-        self._under_way = True
+    def _ask(self) -> None:
+        if not self._session.established:
+            self._ask_for_all()
+        named, forgotten = self._moved, self._unwanted
+        self._moved, self._unwanted = {}, {}
+        for key in forgotten:
+            del self._asked[key]
+        self._asked_count += 1
+        number = self._asked_count
+        for key in named:
+            followed = self._followed[key]
+            self._asked[key] = _Asked(followed, followed.replica.fetch_position(), number)
+        self._under_way += 1
+        self._added = False
+        request = self._request(named, forgotten)
+        session = self._session
 
         def complete(now: int, response: Message | None) -> None:
-            self._answered(now, asked, response)
+            self._answered(now, session, number, response)
 
-        request = OutboundRequest(ToBroker(self.leader), self._request(asked), self._config.request_timeout, complete)
-        self.requests.append(request)
+        self.requests.append(OutboundRequest(ToBroker(self.leader), request, self._config.request_timeout, complete))
 
-    def _request(self, asked: dict[_Key, _Asked]) -> FetchRequest:
+    def _ask_for_all(self) -> None:
+        """Without a session everything is asked for, first what has not moved: it has had no answer for longest."""
+        still = [key for key in self._asked if key not in self._unwanted and key not in self._moved]
+        self._moved = dict.fromkeys(still) | self._moved
+        self._asked.clear()
+        self._unwanted.clear()
+
+    def _request(self, named: dict[_Key, None], forgotten: dict[_Key, None]) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
-        for (topic_id, partition), one in asked.items():
+        for key in named:
+            topic_id, number = key
             topic = topics.get(topic_id)
             if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id, topic=one.followed.replica.topic)
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id, topic=self._asked[key].followed.replica.topic)
+            position = self._asked[key].position
             topic.partitions.append(
                 FetchPartition(
-                    partition=partition,
-                    current_leader_epoch=one.position.leader_epoch,
-                    fetch_offset=one.position.offset,
-                    last_fetched_epoch=one.position.last_fetched_epoch,
-                    log_start_offset=one.position.log_start_offset,
+                    partition=number,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
                     partition_max_bytes=self._config.fetch_max_bytes,
                 )
             )
+        gone: dict[bytes, ForgottenTopic] = {}
+        for topic_id, number in forgotten:
+            gone.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(number)
+        session_id, session_epoch = self._session.next()
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.broker, replica_epoch=self._broker_epoch()),
             replica_id=self.broker,
             max_wait_ms=self._config.fetch_wait_max // 1000,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_response_max_bytes,
-            session_id=0,
-            session_epoch=-1,
+            session_id=session_id,
+            session_epoch=session_epoch,
             topics=list(topics.values()),
+            forgotten_topics_data=list(gone.values()),
         )
 
     # -- answers ------------------------------------------------------------------------------------------------
 
-    def _answered(self, now: int, asked: dict[_Key, _Asked], response: Message | None) -> None:
-        self._under_way = False
+    def _answered(self, now: int, session: FetchSession, number: int, response: Message | None) -> None:
+        """The answer to request `number`. What was asked for again since then is not answered by it."""
+        self._under_way -= 1
+        if session is not self._session:
+            return  # of a session given up since: everything has been asked again
         if not isinstance(response, FetchResponse) or response.error_code:
-            self.failures += 1
-            self._rest_until = now + self._config.fetch_backoff
+            self._start_over(now, response)
             return
+        session.answered(response.session_id)
         for topic in response.responses:
             for data in topic.partitions:
                 key = (topic.topic_id, data.partition_index)
-                one = asked.get(key)
-                if one is not None and self._is_current(key, one):
+                one = self._asked.get(key)
+                if one is not None and one.request <= number and self._is_current(key, one):
                     self._take(now, key, one, data)
         self.tick(now)
 
+    def _start_over(self, now: int, response: Message | None) -> None:
+        """The session is lost, or may be: begin another. That the leader has dropped it is no reason to rest."""
+        self._session = self._session.successor()
+        if isinstance(response, FetchResponse) and response.error_code in _SESSION_ERRORS:
+            self.tick(now)
+            return
+        self.failures += 1
+        self._rest_until = now + self._config.fetch_backoff
+
     def _is_current(self, key: _Key, one: _Asked) -> bool:
         """Whether the topic-partition is still followed, and still where it was when it was asked for."""
+        replica, asked = one.followed.replica, one.position
         if self._takes_stale_answers:
-            replica = one.followed.replica
-            return not replica.is_leader and replica.end_offset == one.position.offset
-        return self._followed.get(key) is one.followed and one.followed.replica.fetch_position() == one.position
+            return replica.end_offset == asked.offset
+        if self._followed.get(key) is not one.followed or key in self._unwanted:
+            return False
+        here = replica.fetch_position()
+        return (here.offset, here.last_fetched_epoch, here.leader_epoch) == (
+            asked.offset,
+            asked.last_fetched_epoch,
+            asked.leader_epoch,
+        )
 
     def _take(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
         replica = one.followed.replica
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if data.error_code == ErrorCode.NONE:
+            if data.diverging_epoch.epoch >= 0:
+                self.truncations += 1
+                replica.truncate_diverging(now, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                self._ask_next(key)
+            else:
+                self._append(now, key, one, data)
+        elif key not in self._followed:
+            return
+        elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._list_offset(key, one, LATEST_TIMESTAMP)
         elif data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-            one.followed.ready_at = NEVER
-        elif data.error_code != ErrorCode.NONE:
-            self._rest(now, one)
-        elif data.diverging_epoch.epoch >= 0:
-            self.truncations += 1
-            replica.truncate_diverging(now, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            self._rest(key, NEVER)
         else:
-            self._append(now, key, one, data)
+            self._failed(now, key)
 
     def _append(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
+        replica = one.followed.replica
         records = data.records if data.records is not None else b""
+        high_watermark = replica.high_watermark
         try:
-            one.followed.replica.append_fetched(now, records, data.high_watermark, data.log_start_offset)
+            replica.append_fetched(now, records, data.high_watermark, data.log_start_offset)
         except LogError:
-            self._rest(now, one)
+            if key in self._followed:
+                self._failed(now, key)
             return
-        if len(records):
-            # To the end of the queue: an answer is bounded in size, and the others must not starve.
-            self._followed[key] = self._followed.pop(key)
+        if replica.high_watermark != high_watermark:
+            self.advanced.append(replica)
+        if replica.fetch_position() != one.position:
+            self._ask_next(key)
 
-    def _rest(self, now: int, one: _Asked) -> None:
+    def _failed(self, now: int, key: _Key) -> None:
         self.failures += 1
-        one.followed.ready_at = now + self._config.fetch_backoff
+        self._rest(key, now + self._config.fetch_backoff)
 
     # -- out of range -------------------------------------------------------------------------------------------
 
     def _list_offset(self, key: _Key, one: _Asked, timestamp: int) -> None:
         """Ask where the leader's log ends or begins; the topic-partition is not fetched until it is known."""
         replica = one.followed.replica
-        one.followed.ready_at = NEVER
+        self._rest(key, NEVER)
         partition = ListOffsetsPartition(
             partition_index=replica.partition, current_leader_epoch=one.position.leader_epoch, timestamp=timestamp
         )
@@ -224,7 +353,7 @@ class ReplicaFetcher:
         )
 
         def complete(now: int, response: Message | None) -> None:
-            if self._is_current(key, one):
+            if self._followed.get(key) is one.followed:
                 self._listed(now, key, one, timestamp, response)
 
         self.requests.append(OutboundRequest(ToBroker(self.leader), message, self._config.request_timeout, complete))
@@ -233,12 +362,12 @@ class ReplicaFetcher:
         offset = _listed_offset(response)
         replica = one.followed.replica
         if offset is None:
-            self._rest(now, one)
+            self._failed(now, key)
         elif timestamp == EARLIEST_TIMESTAMP:
             replica.restart_from_leader_start(now, offset)
-            one.followed.ready_at = now
+            self._rest(key, now)
         elif replica.truncate_to_leader_end(now, offset):
-            one.followed.ready_at = now
+            self._rest(key, now)
         else:
             self._list_offset(key, one, EARLIEST_TIMESTAMP)
 

@@ -49,5 +49,10 @@ class RemoteReplica:
         self.fetched_at = now
         self.broker_epoch = broker_epoch
 
+    def stayed(self, at: int) -> None:
+        """It had all that the leader had, and fetched again without a word about it (fetch sessions)."""
+        self.caught_up_at = max(self.caught_up_at, at)
+        self.fetched_at = max(self.fetched_at, at)
+
     def is_caught_up(self, now: int, leader_end: int, lag_time_max: int) -> bool:
         return self.end_offset == leader_end or now - self.caught_up_at <= lag_time_max

@@ -286,6 +286,12 @@ class TopicPartitionReplica:
             return self._allowed(offset, self.end_offset, advanced=True)
         return bounds
 
+    def follower_stayed(self, replica_id: int, offset: int, at: int) -> None:
+        """A follower that has all of the log up to `offset` still fetched at this time, without naming this one."""
+        remote = self._remotes.get(replica_id)
+        if remote is not None and remote.end_offset == offset:
+            remote.stayed(at)
+
     def consumer_fetch(self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1) -> FetchBounds:
         """What a consumer may have: records below the high watermark (DP-14).
 

@@ -97,7 +97,7 @@ def test_one_request_names_every_topic_partition_and_the_state_of_its_log(
     assert request.destination == ToBroker(1)
     assert isinstance(message, FetchRequest)
     assert (message.replica_state.replica_id, message.replica_state.replica_epoch) == (2, 102)
-    assert (message.session_id, message.session_epoch, message.max_wait_ms, message.min_bytes) == (0, -1, 500, 1)
+    assert (message.session_id, message.session_epoch, message.max_wait_ms, message.min_bytes) == (0, 0, 500, 1)
     assert [(topic.topic_id, [p.partition for p in topic.partitions]) for topic in message.topics] == [
         (TOPIC_ID, [0]),
         (bytes(16), [7]),

@@ -1,0 +1,257 @@
+"""Fetch sessions (KIP-227): what a fetcher asks for is remembered, so that a fetch costs what has changed.
+
+A session begins with a fetch of epoch 0, which names everything and is answered in full, with an id. From then on the
+fetcher counts the epoch up with every fetch, names only what it wants differently and what it *forgets*, and is told
+only what has changed: records, a high watermark, a log start, an error, a divergence. An id nobody knows, or an epoch
+out of turn, is an error, upon which the fetcher begins anew: one lost message must never leave both sides with
+different ideas of what is asked. Epoch -1 asks without a session, and ends the one it names.
+
+*News.* Each topic-partition of a session has a `Watch`, which stands at the topic-partition as long as the session
+lasts. When something happens there the watch puts itself on its session's list of news; a fetch looks at that list and
+at nothing else, so an idle topic-partition costs nothing at all (DP-04). What was answered with records goes to the
+end of the list, what found no room in the answer stays in front: none starves. A watch leaves the list when its
+fetcher has been told everything.
+
+*Followers.* That a follower fetches says of every topic-partition of its session that it is still where it was
+(rule 10). A watch that is not on the list has a follower that has all of the leader's log; when the log grows, it is
+noted that this was so up to the last fetch, before anything else counts. A follower outside the ISR stays on the list:
+each of its fetches must be weighed, since it may be eligible only now (rule 19).
+
+*Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. If all are taken, one that has been idle
+for two minutes makes way, and any consumer's makes way for a follower's; else the fetcher goes without, which is as
+correct. Ids come from the node's source of randomness.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.broker.hosted import Hosted, Parked, Watcher
+from squall.nodes.broker.replicas import Replicas
+from squall.nodes.ports import Rng
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from squall.nodes.protocol.session import ServerRequest
+
+TOPIC_IDS_SINCE = 13
+REPLICA_STATE_SINCE = 15
+INT_MAX = 2**31 - 1
+WITHOUT_SESSION = -1
+NEW_SESSION = 0
+IDLE_BEFORE_EVICTION = 120_000_000
+NOTHING_TOLD = -2
+_Key = tuple[bytes | str, int]
+
+
+class Watch(Watcher):
+    """One topic-partition of a fetch: what is asked, where it is or why it is not, and what was told last."""
+
+    __slots__ = ("absence", "context", "failed", "hosted", "told_high_watermark", "told_log_start", "topic", "wanted")
+
+    def __init__(self, context: FetchContext, topic: FetchTopic, wanted: FetchPartition) -> None:
+        self.context = context
+        self.topic = topic
+        self.wanted = wanted
+        self.hosted: Hosted | None = None
+        self.absence = 0
+        self.failed = False
+        """Whether the last answer was an error; then the topic-partition is looked for again."""
+        self.told_high_watermark = NOTHING_TOLD
+        self.told_log_start = NOTHING_TOLD
+
+    def touched(self) -> Parked | None:
+        context = self.context
+        if self not in context.news:
+            context.news[self] = None
+            if context.is_follower and self.hosted is not None:
+                self.hosted.replica.follower_stayed(context.replica_id, self.wanted.fetch_offset, context.arrived_at)
+        return context.parked
+
+    def resolve(self, replicas: Replicas) -> None:
+        """Find the topic-partition, which may have come, or come again, since the last time."""
+        name, number = self.topic.topic, self.wanted.partition
+        if self.context.by_id:
+            found = replicas.by_id(self.topic.topic_id, number)
+            self.absence = 0 if found else replicas.absence_by_id(self.topic.topic_id, number)
+        else:
+            found = replicas.by_name(name, number)
+            self.absence = 0 if found else replicas.absence(name, number)
+        if found is not self.hosted:
+            self.leave()
+            self.hosted = found
+            if self.context.entered:
+                self.enter()
+
+    def enter(self) -> None:
+        if self.hosted is not None:
+            self._list(self.hosted)[self] = None
+
+    def leave(self) -> None:
+        if self.hosted is not None:
+            self._list(self.hosted).pop(self, None)
+
+    def _list(self, hosted: Hosted) -> dict[Watcher, None]:
+        return hosted.followers if self.context.is_follower else hosted.consumers
+
+
+class FetchContext:
+    """What one fetcher asks for; with `id` 0 for the length of one fetch only.
+
+    `news` holds the watches that may have something to tell. `entered` says that all watches stand at their
+    topic-partitions. `parked` is the fetch that waits for news.
+    """
+
+    __slots__ = (
+        "arrived_at", "broker_epoch", "by_id", "entered", "epoch", "id", "news", "parked", "replica_id", "watches",
+    )  # fmt: skip
+
+    def __init__(self, request: ServerRequest) -> None:
+        self.id = 0
+        self.epoch = 0
+        self.by_id = request.api_version >= TOPIC_IDS_SINCE
+        self.replica_id, self.broker_epoch = fetcher_of(request)
+        self.arrived_at = request.received_at
+        self.watches: dict[_Key, Watch] = {}
+        self.news: dict[Watch, None] = {}
+        self.parked: Parked | None = None
+        self.entered = False
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    def ask(self, topics: list[FetchTopic], replicas: Replicas) -> None:
+        """Take what a fetch names; it is news until it has been answered."""
+        for topic in topics:
+            name: bytes | str = topic.topic_id if self.by_id else topic.topic
+            for wanted in topic.partitions:
+                key = (name, wanted.partition)
+                watch = self.watches.get(key)
+                if watch is None:
+                    watch = self.watches[key] = Watch(self, topic, wanted)
+                    watch.resolve(replicas)
+                else:
+                    watch.wanted = wanted
+                self.news[watch] = None
+
+    def forget(self, topics: list[ForgottenTopic]) -> None:
+        for topic in topics:
+            name: bytes | str = topic.topic_id if self.by_id else topic.topic
+            for number in topic.partitions:
+                watch = self.watches.pop((name, number), None)
+                if watch is not None:
+                    watch.leave()
+                    self.news.pop(watch, None)
+
+    def resolve_failed(self, replicas: Replicas) -> None:
+        for watch in self.news:
+            if watch.failed:
+                watch.resolve(replicas)
+
+    def enter(self) -> None:
+        if not self.entered:
+            self.entered = True
+            for watch in self.watches.values():
+                watch.enter()
+
+    def leave(self) -> None:
+        if self.entered:
+            self.entered = False
+            for watch in self.watches.values():
+                watch.leave()
+
+
+class FetchSessions:
+    """All sessions of a broker, the one unused for longest first."""
+
+    def __init__(self, slots: int, replicas: Replicas, rng: Rng) -> None:
+        self.evicted = 0
+        self._slots = slots
+        self._replicas = replicas
+        self._rng = rng
+        self._sessions: dict[int, FetchContext] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def context_of(self, now: int, request: ServerRequest) -> FetchContext | ErrorCode:
+        """What this fetch asks for, all in all. A fetch of its session that is still parked is answered first."""
+        body = request.body
+        assert isinstance(body, FetchRequest)
+        if body.session_epoch not in (NEW_SESSION, WITHOUT_SESSION):
+            return self._continued(now, request, body)
+        self._end(now, body.session_id)
+        context = FetchContext(request)
+        context.ask(body.topics, self._replicas)
+        if body.session_epoch == NEW_SESSION and context.watches:
+            self._begin(now, context)
+        return context
+
+    def _begin(self, now: int, context: FetchContext) -> None:
+        """Give a context an id, if there is room."""
+        if len(self._sessions) >= self._slots and not self._make_room(now, context):
+            return
+        number = 0
+        while number == 0 or number in self._sessions:
+            number = self._rng.randrange(1, INT_MAX)
+        context.id = number
+        context.epoch = 1
+        context.enter()
+        self._sessions[number] = context
+
+    def _make_room(self, now: int, context: FetchContext) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is not None and now - oldest.arrived_at >= IDLE_BEFORE_EVICTION:
+            victim = oldest
+        else:
+            consumers = (one for one in self._sessions.values() if not one.is_follower)
+            found = next(consumers, None) if context.is_follower else None
+            if found is None:
+                return False
+            victim = found
+        self._end(now, victim.id)
+        self.evicted += 1
+        return True
+
+    def _continued(self, now: int, request: ServerRequest, body: FetchRequest) -> FetchContext | ErrorCode:
+        session = self._sessions.get(body.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        replica_id, broker_epoch = fetcher_of(request)
+        if session.epoch != body.session_epoch or session.replica_id != replica_id:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_id != (request.api_version >= TOPIC_IDS_SINCE):
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        _answer_parked(now, session)
+        session.epoch = session.epoch + 1 if session.epoch < INT_MAX else 1
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        if broker_epoch != session.broker_epoch:
+            session.broker_epoch = broker_epoch
+            for watch in session.watches.values():
+                watch.touched()
+        session.arrived_at = now
+        session.forget(body.forgotten_topics_data)
+        session.ask(body.topics, self._replicas)
+        session.resolve_failed(self._replicas)
+        if not session.watches:
+            self._end(now, session.id)
+        return session
+
+    def _end(self, now: int, number: int) -> None:
+        session = self._sessions.pop(number, None)
+        if session is not None:
+            _answer_parked(now, session)
+            session.leave()
+            session.id = 0
+
+
+def _answer_parked(now: int, session: FetchContext) -> None:
+    if session.parked is not None:
+        session.parked.expire(now)
+
+
+def fetcher_of(request: ServerRequest) -> tuple[int, int]:
+    """(replica id, broker epoch) of whoever fetches: -1 for a consumer, and for what its version does not say."""
+    body = request.body
+    assert isinstance(body, FetchRequest)
+    if request.api_version >= REPLICA_STATE_SINCE:
+        return body.replica_state.replica_id, body.replica_state.replica_epoch
+    return body.replica_id, -1
