@@ -186,4 +186,4 @@ class Broker:
 
     def close(self, now: int) -> None:
         """Stop cleanly: checkpoint, flush and close every log, leave the mark."""
-        self.replicas.close(self.lifecycle.epoch)
+        self.replicas.close(self.lifecycle.clean_epoch)

@@ -82,6 +82,7 @@ class Lifecycle:
         self._trace = trace
         self._notify = notify
         self._previous_epoch = previous_epoch
+        self._newest_epoch = previous_epoch
         self._under_way = False
         self._due = now
         self._give_up_at = now + config.registration_timeout
@@ -95,6 +96,12 @@ class Lifecycle:
         """Whether this broker has applied its own registration."""
         registration = self._image.brokers.get(self._config.node_id)
         return self.epoch != NO_EPOCH and registration is not None and registration.epoch == self.epoch
+
+    @property
+    def clean_epoch(self) -> int:
+        """The epoch that a clean stop would prove something of. An incarnation that stops before it is registered has
+        done nothing to the logs, so what the one before it proved is still so."""
+        return self._newest_epoch
 
     def tick(self, now: int) -> None:
         if self._under_way or now < self._due:
@@ -134,7 +141,7 @@ class Lifecycle:
             return
         error = response.error_code
         if error == ErrorCode.NONE:
-            self.epoch = response.broker_epoch
+            self.epoch = self._newest_epoch = response.broker_epoch
             self._due = now if self.is_caught_up else now + self._config.heartbeat_interval
             self._trace.event("broker_registered", broker=self._config.node_id, epoch=self.epoch)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from squall.nodes.metadata.records import FenceBrokerRecord
+from squall.nodes.metadata.records import ConfigRecord, FenceBrokerRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -27,7 +27,15 @@ from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -41,6 +49,11 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+)
+from squall.nodes.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 )
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
@@ -224,3 +237,48 @@ def test_old_ways_of_naming_topics_to_delete_are_understood(world: World) -> Non
     assert [one.name for one in message.topics] == ["a", "b"]
     request.complete(world.now, DeleteTopicsResponse(responses=[DeletableTopicResult("a"), DeletableTopicResult("b")]))
     assert [one.name for one in answer(asked, DeleteTopicsResponse).responses] == ["a", "b"]
+
+
+def test_settings_features_and_elections_are_the_controllers_too(world: World) -> None:
+    alteration = IncrementalAlterConfigsRequest(
+        [AlterConfigsResource(2, "t", [AlterableConfig("retention.ms", 0, "1")])]
+    )
+    asked = world.ask(alteration, 0)
+    request, message = world.asked(IncrementalAlterConfigsRequest)
+    assert message == alteration
+    request.complete(
+        world.now, IncrementalAlterConfigsResponse(responses=[AlterConfigsResourceResponse(0, None, 2, "t")])
+    )
+    assert answer(asked, IncrementalAlterConfigsResponse).responses[0].error_code == ErrorCode.NONE
+    asked = world.ask(ElectLeadersRequest(0, None))
+    request, _ = world.asked(ElectLeadersRequest)
+    request.complete(world.now, None)
+    assert answer(asked, ElectLeadersResponse).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_an_old_way_of_asking_for_a_downgrade_is_understood(world: World) -> None:
+    asked = world.ask(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("f", 0, allow_downgrade=True)]), 0)
+    request, message = world.asked(UpdateFeaturesRequest)
+    assert message.feature_updates[0].upgrade_type == 3
+    request.complete(world.now, None)
+    assert answer(asked, UpdateFeaturesResponse).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_the_clusters_defaults_are_described_with_their_source(world: World) -> None:
+    world.create("t")
+    world.commit(ConfigRecord(4, "", "min.insync.replicas", "2"))
+    resources = [DescribeConfigsResource(kind, name, ["min.insync.replicas"]) for kind, name in ((2, "t"), (4, ""))]
+    found = answer(world.ask(DescribeConfigsRequest(resources=resources)), DescribeConfigsResponse).results
+    for result in found:
+        [one] = result.configs
+        assert (one.value, one.config_source, one.read_only) == ("2", 3, False)
+
+
+def test_a_cluster_default_of_min_isr_reaches_replicas_without_a_setting_of_their_own(world: World) -> None:
+    """EL-06: leader and controller go by the same min ISR."""
+    world.create("t", min_isr=3)
+    world.create("u")
+    world.commit(ConfigRecord(4, "", "min.insync.replicas", "2"))
+    assert [hosted.replica.min_isr for hosted in world.broker.replicas.all()] == [3, 2]
+    world.commit(ConfigRecord(2, "t", "min.insync.replicas", None))
+    assert [hosted.replica.min_isr for hosted in world.broker.replicas.all()] == [2, 2]

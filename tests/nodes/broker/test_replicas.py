@@ -16,7 +16,7 @@ from squall.nodes.protocol.messages.fetch import FetchableTopicResponse, FetchRe
 from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.protocol.session import OutboundRequest, ToBroker
 from squall.nodes.storage import checkpoints
-from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, produced, topic_id
+from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, produced, topic_id
 
 
 def fetches(world: World) -> dict[int, list[tuple[bytes, int]]]:
@@ -50,6 +50,37 @@ def test_what_is_assigned_gets_a_log_and_what_is_taken_away_loses_it(world: Worl
     assert not world.disk.exists("t-1")
     world.commit(RemoveTopicRecord(topic_id("t")))
     assert not world.disk.exists("t-0")
+
+
+def test_a_replica_that_is_added_gets_a_log_and_fetches_from_its_leader(world: World) -> None:
+    """RA-01: by a change record, in sync once its leader says so (RA-02); nothing else tells it (RA-06)."""
+    world.create("t", replicas=(OTHER, THIRD), leader=OTHER)
+    assert not world.disk.exists("t-0")
+    world.change("t", replicas=[OTHER, THIRD, OWN], adding_replicas=[OWN])
+    assert world.disk.exists("t-0")
+    assert fetches(world) == {OTHER: [(topic_id("t"), 0)]}
+    assert world.broker.image.partition("t", 0).adding == (OWN,)
+
+
+def test_a_leader_that_is_removed_answers_who_waits_and_deletes_its_log(world: World) -> None:
+    """RA-03: what was not acknowledged is not known to be kept (DP-09)."""
+    world.create("t")
+    waiting = world.produce()
+    assert waiting.answer is None
+    world.change("t", replicas=[OTHER, THIRD], isr=[OTHER, THIRD], leader=OTHER, removing_replicas=[])
+    assert produced(waiting)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not world.disk.exists("t-0")
+    assert world.broker.replicas.all() == []
+
+
+def test_a_replica_that_is_added_again_begins_with_nothing(world: World) -> None:
+    """RA-04: what it had when it was removed may have been cut elsewhere since."""
+    world.create("t", replicas=(OWN,))
+    world.produce()
+    world.change("t", replicas=[OTHER], isr=[OTHER], leader=OTHER)
+    world.change("t", replicas=[OTHER, OWN], adding_replicas=[OWN])
+    [hosted] = world.broker.replicas.all()
+    assert (hosted.replica.end_offset, hosted.replica.high_watermark, hosted.replica.is_leader) == (0, 0, False)
 
 
 def test_what_is_assigned_elsewhere_makes_no_log_here(world: World) -> None:
