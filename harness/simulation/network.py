@@ -3,15 +3,21 @@
 What real TCP shows is what protocols must survive, and no more (research on prototypes: a model that re-delivers a
 message of a dead connection reports bugs no system has). So:
 
-* A connection carries whole frames, first in first out, each way. Frames are real Kafka bytes.
+* A connection carries whole frames, first in first out, each way. Frames are real Kafka bytes. Its end is the last
+  frame of a direction.
+* Latencies have an exponential tail and, rarely, a heavy one; whoever comes behind a late frame is late too.
 * A blocked direction (network partition, receiver deaf to sender) *stalls*: frames wait and arrive after the block is
   lifted, later by up to the length of the stall (retransmission back-off). Nothing is lost inside a connection.
+  Loss (`Shape`) is a stall as well: of one retransmission timeout, or of several that grow.
 * A connection that has stalled for `user_timeout` is reset; each end learns of it by itself.
 * A dead process resets its connections as soon as the reset can reach the other end. Frames already sent are delivered
-  before that, or lost with it: the seed decides.
+  before that, or lost with it: the seed decides. After a reset nothing more gets in.
 * Connecting needs both directions. Without a listener it is refused, through a block it times out.
+* Rules (`RpcRule`) hold or cut single kinds of message where they arrive. A held frame keeps its place, so that what is
+  behind it waits too; the connection is not dead meanwhile, for a proxy would acknowledge the bytes.
 
-Every delivery is folded into `digest`, so two runs of one seed can be compared by one number.
+While no fault is open a frame costs one comparison with each table of faults. Every delivery is folded into `digest`,
+so two runs of one seed can be compared by one number.
 """
 
 from __future__ import annotations
@@ -24,6 +30,16 @@ from random import Random
 from typing import Protocol
 
 from squall.harness.simulation.kernel import Kernel, Scheduled
+from squall.harness.simulation.links import (
+    NetworkSpeed,
+    RpcRule,
+    Shape,
+    ShapedLink,
+    api_key_of,
+    correlation_of_request,
+    correlation_of_response,
+    first_concerning,
+)
 
 MILLISECOND = 1_000
 
@@ -41,48 +57,47 @@ class Endpoint(Protocol):
 Acceptor = Callable[["ConnectionEnd"], Endpoint]
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSpeed:
-    """Latencies in microseconds, one way. `spike` is a rare slow packet."""
-
-    latency: int = 150
-    jitter: int = 250
-    spike: int = 30_000
-    spike_probability: float = 0.001
-    bytes_per_microsecond: int = 1_000
-    user_timeout: int = 10_000 * MILLISECOND
-    connect_timeout: int = 3_000 * MILLISECOND
-
-
 @dataclass(slots=True, eq=False)
 class ConnectionEnd:
-    """One end of a connection. `identity` is never reused and orders connections by age."""
+    """One end of a connection. `identity` is never reused and orders connections by age.
+
+    `arrivals` are the frames on their way here, with the time each is due; None stands for the end of the stream.
+    `asked` are the API keys of requests sent from here by their correlation ids, kept only while a rule needs them.
+    """
 
     identity: int
     address: str
     peer_address: str
     port: int
+    is_server: bool = False
     endpoint: Endpoint | None = None
     peer: ConnectionEnd | None = None
     open: bool = True
-    arrivals: deque[bytes] = field(default_factory=deque)
+    doomed: bool = False
+    arrivals: deque[tuple[int, bytes | None]] = field(default_factory=deque)
     last_arrival: int = 0
+    next_arrival: Scheduled | None = None
     stalled_since: int | None = None
+    held_by: RpcRule | None = None
     timers: list[Scheduled] = field(default_factory=list)
+    asked: dict[bytes, int] = field(default_factory=dict)
 
 
 class SimNetwork:
     """All links of a simulated cluster. Addresses are plain strings; blocks are directed (source, destination)."""
 
-    def __init__(self, kernel: Kernel, rng: Random, speed: NetworkSpeed = NetworkSpeed()) -> None:
-        self.speed = speed
+    def __init__(self, kernel: Kernel, rng: Random, speed: NetworkSpeed | None = None) -> None:
+        self.speed = speed or NetworkSpeed()
         self.frames_delivered = 0
         self.resets = 0
+        self.frames_lost = 0
+        self.stalls = 0
         self._kernel = kernel
         self._rng = rng
         self._listeners: dict[tuple[str, int], Acceptor] = {}
         self._blocks: dict[tuple[str, str], dict[str, None]] = {}
-        self._slow: dict[tuple[str, str], int] = {}
+        self._shaped: dict[tuple[str, str], ShapedLink] = {}
+        self._rules: dict[str, RpcRule] = {}
         self._ends: dict[int, ConnectionEnd] = {}
         self._identities = 0
         self._digest = blake2b(digest_size=16)
@@ -134,6 +149,7 @@ class SimNetwork:
             self._kernel.after(self._latency(near.peer_address, near.address), self._drop, near)
             return
         far = self._new_end(near.peer_address, near.address, near.port)
+        far.is_server = True
         near.peer, far.peer = far, near
         far.endpoint = acceptor(far)
         far.endpoint.connected(far)
@@ -149,26 +165,50 @@ class SimNetwork:
     def send(self, end: ConnectionEnd, frame: bytes) -> None:
         """Send one frame; silently lost if the connection is gone, as bytes in a dead socket's buffer are."""
         far = end.peer
-        if not end.open or far is None or not far.open:
+        if not end.open or far is None or not far.open or far.doomed:
             return
-        far.arrivals.append(frame)
-        if self.blocked(end.address, far.address):
+        if self._rules and not end.is_server:
+            self._remember(end, frame)
+        self._put(far, frame, len(frame))
+
+    def _put(self, far: ConnectionEnd, frame: bytes | None, size: int) -> None:
+        """On its way, behind what is on its way already."""
+        now = self._kernel.now
+        arrival = now + self._latency(far.peer_address, far.address, size) + size // self.speed.bytes_per_microsecond
+        far.last_arrival = arrival = max(far.last_arrival + 1, arrival)
+        far.arrivals.append((arrival, frame))
+        if self._blocks and self.blocked(far.peer_address, far.address):
             self._stall(far)
-            return
-        arrival = self._kernel.now + self._latency(end.address, far.address)
-        arrival += len(frame) // self.speed.bytes_per_microsecond
-        far.last_arrival = max(far.last_arrival + 1, arrival)
-        self._kernel.at(far.last_arrival, self._arrive, far)
+        elif far.next_arrival is None and far.stalled_since is None and far.held_by is None:
+            far.next_arrival = self._kernel.at(arrival, self._arrive, far)
 
     def _arrive(self, end: ConnectionEnd) -> None:
-        if not end.open or not end.arrivals:
+        """Everything that is due here now; then wait for the next."""
+        end.next_arrival = None
+        if end.stalled_since is not None or end.held_by is not None:
             return
-        if self.blocked(end.peer_address, end.address):
-            self._stall(end)
+        now, arrivals = self._kernel.now, end.arrivals
+        while arrivals and end.open:
+            when, frame = arrivals[0]
+            if when > now:
+                end.next_arrival = self._kernel.at(when, self._arrive, end)
+                return
+            if self._blocks and self.blocked(end.peer_address, end.address):
+                self._stall(end)
+                return
+            rule = self._rule_for(end, frame) if self._rules and frame is not None else None
+            if rule is not None and not self._let_through(end, rule):
+                return
+            arrivals.popleft()
+            self._deliver(end, frame)
+            if rule is not None and rule.cuts_after():
+                rule.met += 1
+                self.reset(end)
+
+    def _deliver(self, end: ConnectionEnd, frame: bytes | None) -> None:
+        if frame is None:
+            self._drop(end)
             return
-        if end.stalled_since is not None:
-            return
-        frame = end.arrivals.popleft()
         self.frames_delivered += 1
         self._digest.update(b"%d %d %d" % (self._kernel.now, end.identity, len(frame)))
         self._digest.update(frame)
@@ -177,6 +217,7 @@ class SimNetwork:
 
     def _stall(self, end: ConnectionEnd) -> None:
         if end.stalled_since is None:
+            self.stalls += 1
             end.stalled_since = self._kernel.now
             timer = self._kernel.after(self.speed.user_timeout, self._stalled_too_long, end, end.stalled_since)
             end.timers.append(timer)
@@ -186,13 +227,15 @@ class SimNetwork:
             self.reset(end)
 
     def _resume(self, end: ConnectionEnd) -> None:
-        if not end.open or end.stalled_since is None or self.blocked(end.peer_address, end.address):
+        if end.stalled_since is None or (self._blocks and self.blocked(end.peer_address, end.address)):
             return
         end.stalled_since = None
-        end.last_arrival = max(end.last_arrival, self._kernel.now)
-        for _ in range(len(end.arrivals)):
-            end.last_arrival += 1
-            self._kernel.at(end.last_arrival, self._arrive, end)
+        self._go_on(end)
+
+    def _go_on(self, end: ConnectionEnd) -> None:
+        """What waits here may arrive again, each frame as soon as it is due."""
+        if end.open and end.arrivals and end.next_arrival is None and end.held_by is None:
+            end.next_arrival = self._kernel.at(end.arrivals[0][0], self._arrive, end)
 
     # -- ends -------------------------------------------------------------------------------------------------
 
@@ -200,53 +243,51 @@ class SimNetwork:
         """Close one end; the other hears of it after what was sent before, once the network lets it."""
         if not end.open:
             return
-        end.open = False
-        self._ends.pop(end.identity, None)
-        if end.peer is not None and end.peer.open:
-            self._tell_of_close(end.peer, self._kernel.now + self.speed.user_timeout)
-
-    def _tell_of_close(self, end: ConnectionEnd, deadline: int) -> None:
-        if not end.open:
-            return
-        blocked = self.blocked(end.peer_address, end.address)
-        if blocked and self._kernel.now < deadline:
-            self._kernel.after(100 * MILLISECOND, self._tell_of_close, end, deadline)
-            return
-        if end.arrivals and not blocked and end.stalled_since is not None:
-            self._kernel.after(MILLISECOND, self._tell_of_close, end, deadline)
-            return
-        when = max(end.last_arrival + 1, self._kernel.now + self._latency(end.peer_address, end.address))
-        self._kernel.at(when, self._drop, end)
+        self._forget(end)
+        if end.peer is not None and end.peer.open and not end.peer.doomed:
+            self._put(end.peer, None, 0)
 
     def reset(self, end: ConnectionEnd) -> None:
         """Tear the connection down at both ends; frames under way in either direction may be lost."""
         self.resets += 1
         for side in (end, end.peer):
-            if side is None or not side.open:
+            if side is None or not side.open or side.doomed:
                 continue
-            lost = self._rng.randint(0, len(side.arrivals))
-            for _ in range(lost):
-                side.arrivals.pop()
-            delay = self._latency(side.peer_address, side.address)
-            self._kernel.at(max(side.last_arrival + 1, self._kernel.now + delay), self._drop, side)
+            self._lose_some(side)
+            side.doomed = True
+            last = side.arrivals[-1][0] + 1 if side.arrivals else 0
+            delay = self._latency(side.peer_address, side.address, 0)
+            self._kernel.at(max(last, self._kernel.now + delay), self._drop, side)
+
+    def _lose_some(self, end: ConnectionEnd) -> None:
+        """A random number of the frames under way, the latest first. The end of the stream is no frame."""
+        frames = [one for one in end.arrivals if one[1] is not None]
+        kept = len(frames) - self._rng.randint(0, len(frames))
+        self.frames_lost += len(frames) - kept
+        end.arrivals.clear()
+        end.arrivals.extend(frames[:kept])
 
     def abandon(self, address: str) -> None:
         """The process at this address died: its ends vanish, its peers are told when the network lets them."""
         for end in [end for end in self._ends.values() if end.address == address]:
-            if end.peer is not None and end.peer.open:
-                for _ in range(self._rng.randint(0, len(end.peer.arrivals))):
-                    end.peer.arrivals.pop()
+            if end.peer is not None and end.peer.open and not end.peer.doomed:
+                self._lose_some(end.peer)
             self.close(end)
 
     def _drop(self, end: ConnectionEnd) -> None:
         if not end.open:
             return
+        self._forget(end)
+        if end.endpoint is not None:
+            end.endpoint.disconnected(end)
+
+    def _forget(self, end: ConnectionEnd) -> None:
         end.open = False
+        self.frames_lost += sum(1 for _, frame in end.arrivals if frame is not None)
+        end.arrivals.clear()
         self._ends.pop(end.identity, None)
         for timer in end.timers:
             timer.cancel()
-        if end.endpoint is not None:
-            end.endpoint.disconnected(end)
 
     def connections(self, first: str, second: str) -> list[ConnectionEnd]:
         """Open ends at `first` of connections with `second`, oldest first."""
@@ -277,16 +318,87 @@ class SimNetwork:
                 stall = self._kernel.now - end.stalled_since
                 self._kernel.after(round(self._rng.random() * stall), self._resume, end)
 
-    def slow_down(self, source: str, destination: str, extra: int) -> None:
-        """Add `extra` microseconds to this direction; 0 ends it."""
-        if extra:
-            self._slow[(source, destination)] = extra
-        else:
-            self._slow.pop((source, destination), None)
+    def shape(self, source: str, destination: str, cause: str, shape: Shape) -> None:
+        """Change what one direction of a link does to its messages, until `unshape(cause)`."""
+        self._shaped.setdefault((source, destination), ShapedLink()).add(cause, shape)
 
-    def _latency(self, source: str, destination: str) -> int:
-        speed = self.speed
-        drawn = speed.latency + round(self._rng.random() * speed.jitter)
-        if self._rng.random() < speed.spike_probability:
-            drawn += round(self._rng.random() * speed.spike)
-        return drawn + self._slow.get((source, destination), 0)
+    def unshape(self, cause: str) -> tuple[int, int]:
+        """Take the shapes of this cause away; the messages that passed shaped links, and those sent again."""
+        messages = retransmissions = 0
+        for pair, link in list(self._shaped.items()):
+            if link.remove(cause):
+                messages += link.messages
+                retransmissions += link.retransmissions
+            if link.empty:
+                del self._shaped[pair]
+        return messages, retransmissions
+
+    def probe(self, source: str, destination: str, size: int) -> int | None:
+        """How long a datagram of this size takes, or None if it never arrives; it is not counted as traffic."""
+        if self.blocked(source, destination):
+            return None
+        taken = self.speed.draw(self._rng)
+        link = self._shaped.get((source, destination))
+        if link is not None:
+            queue = link.free_at
+            taken += link.passing(self._kernel.now, size, self._rng)
+            link.messages -= 1
+            link.free_at = queue
+        return taken
+
+    def _latency(self, source: str, destination: str, size: int = 0) -> int:
+        taken = self.speed.draw(self._rng)
+        if self._shaped:
+            link = self._shaped.get((source, destination))
+            if link is not None:
+                taken += link.passing(self._kernel.now, size, self._rng)
+        return taken
+
+    # -- rules about single messages --------------------------------------------------------------------------
+
+    def add_rule(self, cause: str, rule: RpcRule) -> None:
+        """Hold or cut such messages from now on. Answers to requests sent before are not recognised."""
+        self._rules[cause] = rule
+
+    def remove_rule(self, cause: str) -> None:
+        """End a rule; what it holds goes on."""
+        rule = self._rules.pop(cause, None)
+        for end in list(self._ends.values()):
+            if not self._rules:
+                end.asked.clear()
+            if rule is not None and end.held_by is rule:
+                end.held_by = None
+                self._go_on(end)
+
+    def waiting(self, rule: RpcRule) -> int:
+        """How many messages a rule holds now."""
+        return sum(1 for end in self._ends.values() if end.held_by is rule)
+
+    def _remember(self, end: ConnectionEnd, request: bytes) -> None:
+        """Note whose answer a rule may want to pick out later."""
+        key = api_key_of(request)
+        if any(rule.responses and rule.api_key == key for rule in self._rules.values()):
+            end.asked[correlation_of_request(request)] = key
+
+    def _rule_for(self, end: ConnectionEnd, frame: bytes) -> RpcRule | None:
+        """The rule that the frame arriving at this end meets."""
+        if end.is_server:
+            return first_concerning(self._rules.values(), end.peer_address, end.address, api_key_of(frame), False)
+        key = end.asked.get(correlation_of_response(frame))
+        if key is None:
+            return None
+        return first_concerning(self._rules.values(), end.address, end.peer_address, key, True)
+
+    def _let_through(self, end: ConnectionEnd, rule: RpcRule) -> bool:
+        """Whether the frame at the head may arrive; otherwise it is held, or lost with its connection."""
+        if rule.holds:
+            rule.met += 1
+            end.held_by = rule
+            return False
+        if not rule.cuts_before():
+            return True
+        rule.met += 1
+        self.frames_lost += sum(1 for _, frame in end.arrivals if frame is not None)
+        end.arrivals.clear()
+        self.reset(end)
+        return False

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import exp, log
 from random import Random
 
+from squall.harness.simulation.links import Shape
 from squall.harness.simulation.world import SimWorld
 from squall.nemesis.ports import VerbFailed
 
@@ -155,6 +156,6 @@ class Swarm:
         network = self._world.network
         first, second = (self._world.hosts[name].address for name in fault.hosts)
         extra = round(exp(fault.amount * log(300_000)))
-        network.slow_down(first, second, extra)
+        network.shape(first, second, str(fault), Shape(delay=extra))
         await asyncio.sleep(fault.duration)
-        network.slow_down(first, second, 0)
+        network.unshape(str(fault))
