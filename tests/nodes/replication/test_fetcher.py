@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
     EpochEndOffset,
@@ -269,3 +270,150 @@ def test_with_nothing_to_follow_it_is_silent(led: World) -> None:
     fetcher = ReplicaFetcher(2, 1, ReplicationConfig(), broker_epoch=lambda: -1)
     fetcher.tick(led.now)
     assert fetcher.requests == [] and fetcher.deadline() == NEVER
+
+
+class TestSession:
+    """KIP-227 as a follower speaks it: ask for everything once, then for what has moved."""
+
+    def established(self, led: World, fetcher: ReplicaFetcher, *more: Any) -> None:
+        """The leader has answered the first fetch with session 77."""
+        for replica in more:
+            fetcher.add(led.now, replica)
+        fetcher.tick(led.now)
+        asked(fetcher).complete(led.now, FetchResponse(session_id=77))
+
+    def other(self, world_with: Any, partition: int = 7) -> Any:
+        other = world_with()
+        other.state = other.decide(leader=1, partition=partition, topic="payments", topic_id=bytes(16))
+        return other.replica(2)
+
+    @staticmethod
+    def named(fetcher: ReplicaFetcher) -> tuple[tuple[int, int], list[int], list[int]]:
+        """((session id, epoch), what the request names, what it forgets)."""
+        message = asked(fetcher).message
+        assert isinstance(message, FetchRequest)
+        return (
+            (message.session_id, message.session_epoch),
+            [one.partition for topic in message.topics for one in topic.partitions],
+            [number for topic in message.forgotten_topics_data for number in topic.partitions],
+        )
+
+    def test_after_the_first_only_what_has_moved_is_named(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any
+    ) -> None:
+        self.established(led, fetcher, self.other(world_with))
+        led.produce(1, 3)
+        request = asked(fetcher)
+        assert isinstance(request.message, FetchRequest)
+        assert (request.message.session_id, request.message.session_epoch, request.message.topics) == (77, 1, [])
+        records = led.replica(1).read(0, 1 << 20, 3, at_least_one=True)
+        part = PartitionData(partition_index=0, high_watermark=0, records=records)
+        answer = FetchResponse(session_id=77, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[part])])
+        request.complete(led.now, answer)
+        assert led.replica(2).end_offset == 3
+        assert self.named(fetcher) == ((77, 2), [0], [])
+
+    def test_what_is_followed_no_more_is_forgotten(self, led: World, fetcher: ReplicaFetcher, world_with: Any) -> None:
+        self.established(led, fetcher, self.other(world_with))
+        fetcher.remove(bytes(16), 7)
+        asked(fetcher).complete(led.now, FetchResponse(session_id=77))
+        assert self.named(fetcher) == ((77, 2), [], [7])
+
+    def test_what_rests_after_an_error_is_forgotten_and_named_again(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any
+    ) -> None:
+        self.established(led, fetcher, self.other(world_with))
+        part = PartitionData(partition_index=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+        answer = FetchResponse(session_id=77, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[part])])
+        asked(fetcher).complete(led.now, answer)
+        assert self.named(fetcher) == ((77, 2), [], [0])
+        fetcher.tick(led.now + SECOND)
+        assert self.named(fetcher) == ((77, 3), [0], [])
+
+    @pytest.mark.parametrize("error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
+    def test_a_session_the_leader_does_not_know_is_replaced_at_once(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any, error: int
+    ) -> None:
+        self.established(led, fetcher, self.other(world_with))
+        asked(fetcher).complete(led.now, FetchResponse(error_code=error))
+        assert self.named(fetcher) == ((77, 0), [0, 7], [])
+
+    def test_without_an_answer_a_new_session_replaces_the_old_one(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any
+    ) -> None:
+        self.established(led, fetcher, self.other(world_with))
+        asked(fetcher).complete(led.now, None)
+        fetcher.tick(led.now + SECOND)
+        assert self.named(fetcher) == ((77, 0), [0, 7], [])
+
+    def test_a_leader_without_a_slot_is_asked_in_full_every_time(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any
+    ) -> None:
+        fetcher.add(led.now, self.other(world_with))
+        fetcher.tick(led.now)
+        for _ in range(2):
+            asked(fetcher).complete(led.now, FetchResponse(session_id=0))
+            request = asked(fetcher)
+            fetcher.requests.append(request)
+            assert isinstance(request.message, FetchRequest)
+            assert request.message.session_epoch == 0
+            assert [one.partition for topic in request.message.topics for one in topic.partitions] == [0, 7]
+
+    def test_a_topic_partition_that_is_added_does_not_wait_for_the_long_poll(
+        self, led: World, fetcher: ReplicaFetcher, world_with: Any
+    ) -> None:
+        self.established(led, fetcher)
+        held = asked(fetcher)
+        fetcher.add(led.now, self.other(world_with))
+        fetcher.tick(led.now)
+        follow_up = asked(fetcher)
+        assert isinstance(follow_up.message, FetchRequest)
+        assert (follow_up.message.session_epoch, follow_up.message.topics[0].topic_id) == (2, bytes(16))
+        fetcher.add(led.now, self.other(world_with, 8))
+        fetcher.tick(led.now)
+        assert fetcher.requests == [], "one may follow, once"
+        held.complete(led.now, FetchResponse(session_id=77))
+        assert self.named(fetcher) == ((77, 3), [8], []), "which is in turn the one that follows"
+
+    def test_an_answer_to_an_earlier_request_is_not_taken_for_what_was_asked_again(
+        self, led: World, fetcher: ReplicaFetcher
+    ) -> None:
+        """EP-04: the records of an older leader epoch, where the position is the same by chance."""
+        self.established(led, fetcher)
+        led.produce(1, 3, acks=1)
+        held = asked(fetcher)
+        fetcher.add(led.now, led.replica(2))
+        fetcher.tick(led.now)
+        assert self.named(fetcher)[1] == [0]
+        records = led.replica(1).read(0, 1 << 20, 3, at_least_one=True)
+        part = PartitionData(partition_index=0, records=records)
+        answer = FetchResponse(session_id=77, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[part])])
+        held.complete(led.now, answer)
+        assert led.replica(2).end_offset == 0
+
+    def test_a_new_leader_epoch_ends_the_rest_after_a_failure(self, led: World, fetcher: ReplicaFetcher) -> None:
+        fetcher.tick(led.now)
+        asked(fetcher).complete(led.now, None)
+        led.lead(1)
+        fetcher.add(led.now, led.replica(2))
+        fetcher.tick(led.now)
+        assert len(fetcher.requests) == 1
+
+
+def test_mutant_stale_fetch_appended_takes_what_an_older_epoch_sent(world_with: Any) -> None:
+    """EP-04; its twin is above: the answer to what is no longer asked is dropped."""
+    taken = {}
+    for names in (frozenset[str](), frozenset({"stale-fetch-appended"})):
+        world = world_with()
+        world.lead(1)
+        fetcher = ReplicaFetcher(2, 1, ReplicationConfig(), broker_epoch=lambda: 102, mutants=Mutants(names))
+        fetcher.add(world.now, world.replica(2))
+        world.produce(1, 3, acks=1)
+        fetcher.tick(world.now)
+        request = asked(fetcher)
+        answer = serve(world, request)
+        world.lead(3)
+        fetcher.remove(TOPIC_ID, 0)
+        request.complete(world.now, answer)
+        taken[bool(names)] = world.replica(2).end_offset
+    assert taken == {False: 0, True: 3}
