@@ -1,26 +1,58 @@
-"""A simulated disk: page cache over durable content, with the cost of every call.
+"""A simulated disk: page cache over durable content, with the cost of every call, and faults at any kind of call.
 
 Two kinds of death are kept apart (docs/architecture.md): a *crash* ends the process and leaves the page cache, so
 everything written stays; a *power loss* leaves only what was made durable, plus a seeded part of the rest.
 
 Model, as strict as POSIX allows and stricter than ext4:
 
-* Content becomes durable by `File.sync`, names (creation, rename, removal) by `Disk.sync_directory`.
-* At a power loss an un-synced tail of a file survives up to a random byte (a torn write), an un-synced truncation is
-  either kept or undone, and a random prefix of the un-synced name changes survives, in order.
+* Content becomes durable by `File.sync`, names (creation, rename, removal) by `Disk.sync_directory`. The sizes up to
+  which each file is durable are the ledger.
+* At a power loss `mode` says what becomes of the rest. `all`: nothing survives that was not synced. `torn`: of an
+  un-synced tail a random prefix survives, cut at any byte, and in it sectors that never reached the disk read as zeros;
+  an un-synced truncation is either kept or undone; of the un-synced name changes a random prefix survives, in order.
+  `none`: everything does.
 
 Each call adds to `cost` (microseconds); the process that made the calls is busy for that long (`take_cost`). A crash
-may strike between any two calls: `crash_after` counts calls down and raises `CrashNow` before the one it hits.
+may strike between any two calls: `crash_after` counts calls, or those of one kind, down and raises `CrashNow` before
+the one it hits. Faults (`disturb`) make the calls of some kinds fail with `InjectedError`, or take longer. A write that
+fails leaves a random part of itself behind, as real ones may. While no fault is open a call costs one comparison more.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
+
+CallKind = Literal["read", "write", "truncate", "fsync", "create", "rename", "remove", "fsync-directory"]
+LossMode = Literal["all", "torn", "none"]
+
+SECTOR = 512
+MISSING_SECTOR_PROBABILITY = 0.25
 
 
 class CrashNow(BaseException):
     """The simulated process dies here. Not an Exception: no handler of the node may swallow it."""
+
+
+class InjectedError(OSError):
+    """A disk call failed because a fault is open."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, os.strerror(number))
+
+
+@dataclass(slots=True, eq=False)
+class Disturbance:
+    """What a fault does to the calls of some kinds: `error` (a number of errno) with a probability, or microseconds of
+    `delay`. `met` counts the calls it has struck."""
+
+    calls: frozenset[str]
+    error: int | None = None
+    probability: float = 1.0
+    delay: int = 0
+    met: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +87,34 @@ class _Content:
         self.durable = len(self.data)
         self.undone = None
 
-    def lose_power(self, rng: Random) -> None:
-        if self.undone is not None and rng.random() < 0.5:
+    def lose_power(self, rng: Random, mode: LossMode) -> int:
+        """Forget what was not durable; how many bytes are gone or have come back."""
+        before = len(self.data)
+        if mode != "none" and self.undone is not None and (mode == "all" or rng.random() < 0.5):
             self.data = self.data[: self.durable] + bytearray(self.undone)
+            lost = before - self.durable + len(self.undone)
+        elif mode == "all":
+            del self.data[self.durable :]
+            lost = before - self.durable
+        elif mode == "torn":
+            del self.data[rng.randint(self.durable, before) :]
+            lost = before - len(self.data) + self._miss_sectors(rng)
         else:
-            del self.data[rng.randint(self.durable, len(self.data)) :]
+            lost = 0
         self.sync()
+        return lost
+
+    def _miss_sectors(self, rng: Random) -> int:
+        """Some sectors of the surviving tail never reached the disk although the file's size did."""
+        if rng.random() < 0.5:
+            return 0
+        missed = 0
+        for start in range(self.durable - self.durable % SECTOR, len(self.data), SECTOR):
+            first, last = max(start, self.durable), min(start + SECTOR, len(self.data))
+            if rng.random() < MISSING_SECTOR_PROBABILITY:
+                self.data[first:last] = bytes(last - first)
+                missed += last - first
+        return missed
 
 
 _NameChanges = list[tuple[str, _Content | None]]
@@ -81,20 +135,24 @@ class SimFile:
         return len(self._content.data)
 
     def read(self, offset: int, length: int) -> bytes:
-        self._disk.charge(0, length)
+        self._disk.charge("read", length)
         return bytes(memoryview(self._content.data)[offset : offset + length])
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
-        self._disk.charge(1, sum(len(chunk) for chunk in chunks))
+        try:
+            self._disk.charge("write", sum(len(chunk) for chunk in chunks))
+        except InjectedError:
+            self._content.data += self._disk.part_of(chunks)
+            raise
         for chunk in chunks:
             self._content.data += chunk
 
     def truncate(self, size: int) -> None:
-        self._disk.charge(1, 0)
+        self._disk.charge("truncate", 0)
         self._content.truncate(size)
 
     def sync(self) -> None:
-        self._disk.charge_sync()
+        self._disk.charge_sync("fsync")
         self._content.sync()
 
     def close(self) -> None:
@@ -104,15 +162,19 @@ class SimFile:
 class SimDisk:
     """One host's disk for one node; outlives the node's incarnations. See `nodes.ports.Disk`."""
 
-    def __init__(self, rng: Random, speed: DiskSpeed = DiskSpeed()) -> None:
-        self.speed = speed
+    def __init__(self, rng: Random, speed: DiskSpeed | None = None) -> None:
+        self.speed = speed or DiskSpeed()
         self.crash_after: int | None = None
+        self.crash_kind: CallKind | None = None
         self.syncs = 0
+        self.errors = 0
+        self.bytes_lost = 0
         self._rng = rng
         self._cost = 0
         self._names: dict[str, _Content] = {}
         self._durable_names: dict[str, _Content] = {}
         self._pending: list[tuple[str, _NameChanges]] = []
+        self._disturbances: dict[str, Disturbance] = {}
 
     # -- cost and death ---------------------------------------------------------------------------------------
 
@@ -121,34 +183,98 @@ class SimDisk:
         cost, self._cost = self._cost, 0
         return cost
 
-    def charge(self, writes: int, size: int) -> None:
-        self._count_down(writes)
+    def charge(self, kind: CallKind, size: int) -> None:
+        """Account for one call. Raises CrashNow and InjectedError."""
+        if self.crash_after is not None:
+            self._count_down(kind)
+        if self._disturbances:
+            self._suffer(kind)
         self._cost += self.speed.call + size * self.speed.megabyte // 1_000_000
 
-    def charge_sync(self) -> None:
-        self._count_down(1)
+    def charge_sync(self, kind: CallKind) -> None:
+        """Account for one call that waits for the medium."""
+        if self.crash_after is not None:
+            self._count_down(kind)
+        if self._disturbances:
+            self._suffer(kind)
         self.syncs += 1
         self._cost += round(self._rng.expovariate(1) * self.speed.sync)
         if self._rng.random() < self.speed.stall_probability:
             self._cost += self.speed.stall
 
-    def _count_down(self, calls: int) -> None:
-        if self.crash_after is None or calls == 0:
+    def _count_down(self, kind: CallKind) -> None:
+        if kind == "read" or self.crash_after is None or self.crash_kind not in (None, kind):
             return
         if self.crash_after <= 0:
-            self.crash_after = None
+            self.spare()
             raise CrashNow
-        self.crash_after -= calls
+        self.crash_after -= 1
 
-    def lose_power(self) -> None:
-        """Forget what was not durable. The process must be dead."""
-        kept = self._rng.randint(0, len(self._pending))
+    def spare(self) -> None:
+        """No crash is due any more."""
+        self.crash_after = None
+        self.crash_kind = None
+
+    def _suffer(self, kind: CallKind) -> None:
+        for disturbance in self._disturbances.values():
+            if kind not in disturbance.calls:
+                continue
+            if disturbance.error is None:
+                disturbance.met += 1
+                self._cost += disturbance.delay
+            elif self._rng.random() < disturbance.probability:
+                disturbance.met += 1
+                self.errors += 1
+                raise InjectedError(disturbance.error)
+
+    def part_of(self, chunks: tuple[bytes | bytearray | memoryview, ...]) -> bytes:
+        """What a failing write leaves behind."""
+        whole = b"".join(chunks)
+        return whole[: self._rng.randint(0, len(whole))]
+
+    def disturb(self, cause: str, disturbance: Disturbance) -> None:
+        """Let calls fail or take longer until `undisturb(cause)`."""
+        self._disturbances[cause] = disturbance
+
+    def undisturb(self, cause: str) -> None:
+        self._disturbances.pop(cause, None)
+
+    @property
+    def failing(self) -> bool:
+        """Whether a fault is open that lets calls fail."""
+        return any(one.error is not None for one in self._disturbances.values())
+
+    def lose_power(self, mode: LossMode = "torn") -> int:
+        """Forget what was not durable; how many bytes were lost. The process must be dead."""
+        kept = {"all": 0, "none": len(self._pending)}.get(mode, -1)
+        if kept < 0:
+            kept = self._rng.randint(0, len(self._pending))
+        before = sum(len(content.data) for content in self._contents())
         for _, changes in self._pending[:kept]:
             self._apply(self._durable_names, changes)
         self._pending.clear()
         self._names = dict(self._durable_names)
-        for content in {id(one): one for one in self._names.values()}.values():
-            content.lose_power(self._rng)
+        lost = max(0, before - sum(len(content.data) for content in self._contents()))
+        lost += sum(content.lose_power(self._rng, mode) for content in self._contents())
+        self.bytes_lost += lost
+        return lost
+
+    def _contents(self) -> list[_Content]:
+        """Every file once, whatever its names."""
+        return list({id(one): one for one in self._names.values()}.values())
+
+    def wipe(self) -> int:
+        """Remove everything for good; how many bytes that was. The process must be dead."""
+        lost = sum(len(content.data) for content in self._contents())
+        self._names.clear()
+        self._durable_names.clear()
+        self._pending.clear()
+        self.bytes_lost += lost
+        return lost
+
+    @property
+    def files(self) -> int:
+        return len(self._names)
 
     # -- names ------------------------------------------------------------------------------------------------
 
@@ -174,20 +300,20 @@ class SimDisk:
         return path in self._names or any(name.startswith(f"{path}/") for name in self._names)
 
     def make_directory(self, path: str) -> None:
-        self.charge(1, 0)
+        self.charge("create", 0)
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         content = self._names.get(path)
         if content is None:
             if not create:
                 raise FileNotFoundError(path)
-            self.charge(1, 0)
+            self.charge("create", 0)
             content = _Content()
             self._change(_parent(path), [(path, content)])
         return SimFile(self, content)
 
     def rename(self, old: str, new: str) -> None:
-        self.charge(1, 0)
+        self.charge("rename", 0)
         moved = [name for name in self._names if name == old or name.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(old)
@@ -198,7 +324,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         if path not in self._names:
             raise FileNotFoundError(path)
-        self.charge(1, 0)
+        self.charge("remove", 0)
         self._change(_parent(path), [(path, None)])
 
     def remove_tree(self, path: str) -> None:
@@ -206,7 +332,7 @@ class SimDisk:
             self.remove(name)
 
     def sync_directory(self, path: str) -> None:
-        self.charge_sync()
+        self.charge_sync("fsync-directory")
         waiting = []
         for directory, changes in self._pending:
             if directory == path or directory.startswith(f"{path}/") or not path:
