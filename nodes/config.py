@@ -20,6 +20,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 INT_MAX = 2**31 - 1
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LONG_MAX = 2**63 - 1
 _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
@@ -221,6 +223,9 @@ class NodeConfig:
     metadata_log_dir: str = setting("", one_directory, "the directory of the metadata log; must equal log.dirs")
     cluster_id: str = setting("squall-cluster-00000-A", cluster_id_text, "the cluster's id, equal on all its nodes")
     broker_rack: str | None = setting(None, text, "the rack of this broker")
+    replica_selector_class: str = setting(
+        LEADER_SELECTOR, one_of(LEADER_SELECTOR, RACK_AWARE_SELECTOR), "where consumers that name a rack may read"
+    )
 
     num_partitions: int = setting(1, integer(1), "partitions of a topic created without a number")
     default_replication_factor: int = setting(1, integer(1, 32767), "replicas of a topic created without a number")

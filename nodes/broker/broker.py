@@ -27,6 +27,7 @@ from squall.nodes.broker.observer import CommittedLog, MetadataObserver
 from squall.nodes.broker.offsets import OffsetsHandler
 from squall.nodes.broker.produce import ProduceHandler
 from squall.nodes.broker.producer_ids import ProducerIds
+from squall.nodes.broker.read_replicas import RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -75,7 +76,14 @@ class Broker:
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
         self._forwarding = Forwarding(config)
         self._metadata = MetadataApi(config, self.image)
-        self.fetching = FetchHandler(config, self.replicas, self._progress, self._deadlines, rng)
+        self.fetching = FetchHandler(
+            config,
+            self.replicas,
+            self._progress,
+            self._deadlines,
+            rng=rng,
+            selector=RackAwareReplicaSelector(config.rack, self.image) if config.rack_aware_reads else None,
+        )
         offsets = OffsetsHandler(self.replicas)
         self._handlers: dict[int, Handle] = {
             int(ApiKey.PRODUCE): ProduceHandler(self.replicas, self._progress, self._deadlines, mutants).handle,

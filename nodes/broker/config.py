@@ -39,6 +39,8 @@ class BrokerConfig:
     endpoints: tuple[Endpoint, ...]
     """`advertised.listeners`."""
     rack: str | None = None
+    rack_aware_reads: bool = False
+    """`replica.selector.class` is Kafka's RackAwareReplicaSelector."""
     directory_id: bytes = bytes(16)
     heartbeat_interval: int = 2_000_000
     """`broker.heartbeat.interval.ms`."""

@@ -9,6 +9,9 @@ What is asked comes from `fetch_sessions.py`; here only the topic-partitions wit
 begins a session, or has none, is answered about everything it names; one that continues a session hears only of what
 it does not know yet. Records are views of what was read from the log and go out uncopied.
 
+A consumer that names its rack (KIP-392) may be told of a replica nearer to it, and is answered by followers as well;
+one that does not is sent to the leader by every other replica.
+
 `max_bytes`, and `fetch.max.bytes` above it, bound an answer; so that every fetch makes progress, the first
 topic-partition with records gives at least one batch whatever its size.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.broker.fetch_sessions import FetchContext, FetchSessions, Watch
 from squall.nodes.broker.hosted import Deadlines, Parked, Progress
+from squall.nodes.broker.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
@@ -55,9 +59,16 @@ class _Finding:
 class Fetch(Parked):
     """One fetch request, parked or not. `whole`: everything asked is answered, not only what is new."""
 
-    __slots__ = ("_body", "_context", "_deadlines", "_limit", "_request", "_whole")
+    __slots__ = ("_body", "_context", "_deadlines", "_limit", "_rack", "_request", "_selector", "_whole")
 
-    def __init__(self, request: ServerRequest, context: FetchContext, deadlines: Deadlines, limit: int) -> None:
+    def __init__(
+        self,
+        request: ServerRequest,
+        context: FetchContext,
+        deadlines: Deadlines,
+        limit: int,
+        selector: RackAwareReplicaSelector | None,
+    ) -> None:
         super().__init__()
         body = request.body
         assert isinstance(body, FetchRequest)
@@ -67,6 +78,8 @@ class Fetch(Parked):
         self._deadlines = deadlines
         self._limit = min(max(body.max_bytes, 0), limit)
         self._whole = body.session_epoch <= 0
+        self._rack = "" if context.is_follower else body.rack_id
+        self._selector = selector if self._rack else None
 
     def park(self, until: int) -> None:
         self._context.enter()
@@ -161,6 +174,12 @@ class Fetch(Parked):
             return _failure(self._refusal(number, bounds))
         records: memoryview | bytes = b""
         diverging = bounds.diverging
+        if self._selector is not None and hosted.replica.is_leader and diverging is None:
+            nearer = self._selector.select(hosted.replica, bounds.offset, self._rack)
+            if nearer != LEADER:
+                part = self._part(number, bounds, b"")
+                part.preferred_read_replica = nearer
+                return _Finding(part, must_tell=True, keep=True)
         available = diverging is None and bounds.upper > bounds.offset
         if available and (limit > 0 or first):
             wanted = min(max(watch.wanted.partition_max_bytes, 0), max(limit, 0))
@@ -169,10 +188,9 @@ class Fetch(Parked):
             except LogError as refusal:
                 return _failure(_refused(number, ErrorCode[refusal.kind]))
         keep = available or diverging is not None or self._must_weigh_again(watch)
-        part = None
-        if self._whole or len(records) or diverging is not None or _has_changed(watch, bounds):
-            part = self._part(number, bounds, records)
-        return _Finding(part, must_tell=diverging is not None, keep=keep)
+        is_news = self._whole or len(records) > 0 or diverging is not None or _has_changed(watch, bounds)
+        told = self._part(number, bounds, records) if is_news else None
+        return _Finding(told, must_tell=diverging is not None, keep=keep)
 
     def _must_weigh_again(self, watch: Watch) -> bool:
         """A follower outside the ISR may be fit to join with any of its fetches."""
@@ -207,7 +225,9 @@ class Fetch(Parked):
                 arrived=arrived,
                 log_start_offset=wanted.log_start_offset,
             )
-        return replica.consumer_fetch(wanted.fetch_offset, wanted.current_leader_epoch, wanted.last_fetched_epoch)
+        return replica.consumer_fetch(
+            wanted.fetch_offset, wanted.current_leader_epoch, wanted.last_fetched_epoch, from_any=bool(self._rack)
+        )
 
     def _refusal(self, number: int, bounds: FetchBounds) -> PartitionData:
         part = _refused(number, bounds.error)
@@ -234,9 +254,17 @@ class FetchHandler:
     """See the module."""
 
     def __init__(
-        self, config: BrokerConfig, replicas: Replicas, progress: Progress, deadlines: Deadlines, rng: Rng
+        self,
+        config: BrokerConfig,
+        replicas: Replicas,
+        progress: Progress,
+        deadlines: Deadlines,
+        *,
+        rng: Rng,
+        selector: RackAwareReplicaSelector | None = None,
     ) -> None:
         self.sessions = FetchSessions(config.fetch_session_slots, replicas, rng)
+        self._selector = selector
         self._limit = config.fetch_max_bytes
         self._replicas = replicas
         self._progress = progress
@@ -249,7 +277,7 @@ class FetchHandler:
         if isinstance(context, ErrorCode):
             request.respond(FetchResponse(error_code=int(context)))
             return
-        fetch = Fetch(request, context, self._deadlines, self._limit)
+        fetch = Fetch(request, context, self._deadlines, self._limit, self._selector)
         if fetch.arrive(now, self._progress, self._replicas):
             return
         fetch.park(now + body.max_wait_ms * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from squall.nodes.broker.config import BrokerConfig, TopicDefaults
-from squall.nodes.config import NodeConfig
+from squall.nodes.config import RACK_AWARE_SELECTOR, NodeConfig
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.metadata.image import Endpoint
 from squall.nodes.raft.config import RaftConfig, Voter
@@ -70,6 +70,7 @@ def broker_config(config: NodeConfig, directory_id: bytes) -> BrokerConfig:
         cluster_id=config.cluster_id,
         endpoints=tuple(Endpoint(one.listener, one.host, one.port) for one in config.advertised_listeners),
         rack=config.broker_rack,
+        rack_aware_reads=config.replica_selector_class == RACK_AWARE_SELECTOR,
         directory_id=directory_id,
         heartbeat_interval=config.broker_heartbeat_interval_ms * MS,
         session_timeout=config.broker_session_timeout_ms * MS,

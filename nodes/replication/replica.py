@@ -292,15 +292,27 @@ class TopicPartitionReplica:
         if remote is not None and remote.end_offset == offset:
             remote.stayed(at)
 
-    def consumer_fetch(self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1) -> FetchBounds:
+    def consumer_fetch(
+        self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1, *, from_any: bool = False
+    ) -> FetchBounds:
         """What a consumer may have: records below the high watermark (DP-14).
 
+        A follower answers only if the consumer meant it (`from_any`), by its own high watermark, which lags behind the
+        leader's (rule 18): what the leader sent a consumer to, may not be there to be seen yet.
         read_committed asks the same as long as there are no transactions: the last stable offset is the high watermark.
         """
         error = self._check_epoch(current_leader_epoch)
-        if error:
+        if error and not (from_any and error == ErrorCode.NOT_LEADER_OR_FOLLOWER):
             return self._refusal(error)
         return self._bounds(offset, last_fetched_epoch, self.high_watermark)
+
+    def in_sync_followers_with(self, offset: int) -> list[tuple[int, int]]:
+        """(broker, log end) of the followers in the ISR that have the record at `offset`, or will have it next."""
+        return [
+            (broker, remote.end_offset)
+            for broker, remote in self._remotes.items()
+            if broker in self._isr.committed and remote.log_start_offset <= offset <= remote.end_offset
+        ]
 
     def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> memoryview:
         """Whole batches within bounds that a fetch was given."""
