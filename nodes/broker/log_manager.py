@@ -33,6 +33,7 @@ from squall.nodes.protocol.topic_partition import METADATA_PARTITION, format_id,
 from squall.nodes.storage import checkpoints
 from squall.nodes.storage.checkpoints import OffsetCheckpoint, TopicPartition
 from squall.nodes.storage.config import LONG_MAX, LogConfig
+from squall.nodes.storage.errors import on_disk
 from squall.nodes.storage.log import Log
 
 PARTITION_METADATA = "partition.metadata"
@@ -166,11 +167,12 @@ class LogManager:
         for name in self._unclaimed:
             self._logs.pop(name).close()
             directory = directory_of(name)
-            if self._disk.exists(directory + STRAY):
-                self._disk.remove_tree(directory + STRAY)
-            self._disk.rename(directory, directory + STRAY)
+            with on_disk(directory, "put the log aside"):
+                if self._disk.exists(directory + STRAY):
+                    self._disk.remove_tree(directory + STRAY)
+                self._disk.rename(directory, directory + STRAY)
+                self._disk.sync_directory(ROOT)
             self._trace.event("stray", broker=self._config.node_id, topic=name[0], partition=name[1])
-        self._disk.sync_directory(ROOT)
         self._unclaimed.clear()
 
     # -- what is written down -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from squall.nodes.ports import Disk
 from squall.nodes.protocol.topic_partition import ZERO_ID, format_id, parse_id
+from squall.nodes.storage.checkpoints import read_whole, write_atomically
 
 FILE = "quorum-state"
 NO_DIRECTORY = ZERO_ID
@@ -48,7 +49,6 @@ class QuorumStateStore:
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
-        self._directory = directory
         self._path = f"{directory}/{FILE}"
         self._last: QuorumState | None = None
 
@@ -58,13 +58,9 @@ class QuorumStateStore:
 
     def read(self) -> QuorumState | None:
         """The state as last written, None if none ever was."""
-        if not self._disk.exists(self._path):
+        content = read_whole(self._disk, self._path)
+        if content is None:
             return None
-        file = self._disk.open(self._path)
-        try:
-            content = file.read(0, file.size())
-        finally:
-            file.close()
         try:
             self._last = _decode(content)
         except (ValueError, KeyError, TypeError) as error:
@@ -75,17 +71,7 @@ class QuorumStateStore:
 
     def write(self, state: QuorumState) -> None:
         """Replace the state; durable on return."""
-        temporary = f"{self._path}.tmp"
-        if self._disk.exists(temporary):
-            self._disk.remove(temporary)
-        file = self._disk.open(temporary, create=True)
-        try:
-            file.append(_encode(state))
-            file.sync()
-        finally:
-            file.close()
-        self._disk.rename(temporary, self._path)
-        self._disk.sync_directory(self._directory)
+        write_atomically(self._disk, self._path, _encode(state))
         self._last = state
 
 

@@ -4,7 +4,8 @@ Order of start: configuration, data directory (locked, so that no second process
 bound, logs loaded, and only then connections accepted (BL-01). SIGTERM and SIGINT stop it cleanly.
 
 Exit codes: 0 after a clean stop, 254 for a configuration or a host that cannot be used (one line on stderr says file,
-key or listener, and remedy), 255 for a fault of the node itself, with a traceback.
+key or listener, and remedy), 255 for a fault of the node itself, with a traceback, or of its disk, with one line: there
+is one log directory, and a node whose last one fails must halt before it says anything about what it could not write.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from squall.nodes.server.log import say
 from squall.nodes.server.memory import tune_memory
 from squall.nodes.server.shell import Shell
 from squall.nodes.server.trace import FileTrace
+from squall.nodes.storage.errors import DiskFailure
 
 EXIT_OK = 0
 EXIT_USAGE = 254
@@ -57,6 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NodeError as error:
         print(f"squall-node: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except DiskFailure as failure:
+        say(
+            f"node {config.node_id} halts, its log directory failed: {config.log_dirs}/{failure}; "
+            "free space on the disk or replace it, then start the node again"
+        )
+        return EXIT_CRASH
     except BaseException:
         say(f"node {config.node_id} dies of a fault of its own:\n{traceback.format_exc()}")
         return EXIT_CRASH

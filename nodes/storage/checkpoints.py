@@ -177,6 +177,7 @@ def take_clean_shutdown(disk: Disk, directory: str) -> str | None:
     content = read_whole(disk, path)
     if content is None:
         return None
-    disk.remove(path)
-    disk.sync_directory(directory)
+    with on_disk(path, "remove the file"):
+        disk.remove(path)
+        disk.sync_directory(directory)
     return content.decode("utf-8", "replace")
