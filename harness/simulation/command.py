@@ -47,7 +47,7 @@ def simulate(
 ) -> int:
     """Run the seeds; the exit status of the worst verdict."""
     scenario, said = find_scenario(name)
-    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep)
+    options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     wanted = range(first_seed, first_seed + seeds)
     results: list[SimResult] = []
     shown = 0

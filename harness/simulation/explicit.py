@@ -22,6 +22,7 @@ from math import exp, log
 from pydantic import TypeAdapter
 
 from squall.harness.simulation.swarm import SwarmFault
+from squall.harness.simulation.witness import Witness
 from squall.harness.suite import Scenario
 from squall.nemesis.options import NemesisEntry
 from squall.nemesis.runner import NemesisEvent
@@ -37,7 +38,7 @@ _ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
 
 @dataclass
-class Recording:
+class Recording(Witness):
     """A witness that remembers what a schedule lists. Times are the history's clock, in nanoseconds."""
 
     operations: list[Event] = field(default_factory=list)

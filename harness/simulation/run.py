@@ -11,6 +11,8 @@ that was delivered, in order: equal for equal (scenario, seed), on any machine a
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import tempfile
 import time
 import traceback
@@ -19,7 +21,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol
 
 from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
 from squall.harness.faults import FaultLog
@@ -27,6 +28,7 @@ from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.harness.simulation.invariants import InvariantBroken, Observer
 from squall.harness.simulation.swarm import Swarm, draw_swarm
+from squall.harness.simulation.witness import Witness
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.harness.suite import Scenario, TopicOptions
 from squall.nemesis.evidence import heal_all
@@ -77,14 +79,6 @@ class SimResult:
     """When the run ended, in seconds since the load began; negative if it never did."""
 
 
-class Witness(Protocol):
-    """Somebody who is told of everything that a schedule would list (`explicit.py`)."""
-
-    def operation(self, event: Event) -> None: ...
-
-    def fault(self, event: NemesisEvent) -> None: ...
-
-
 class _SimClock:
     """The history's clock in simulation; see `workloads.ports.Clock`."""
 
@@ -109,7 +103,7 @@ class Simulation:
         self.seed = seed
         self.options = options
         self.directory = directory
-        self.witness = witness
+        self.witness = witness or Witness()
         self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed)
         self.shape = ClusterShape(
             controllers=cluster.controllers,
@@ -125,11 +119,13 @@ class Simulation:
             self.shape,
             seed,
             topics=scenario.topics,
-            trace=self.observer,
+            trace=self.witness.beside(self.observer),
+            network=self.witness.network,
             on_iteration=self.observer.look,
             on_loss=self.observer.power_lost,
         )
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
+        self.witness.watch(self.world)
         self.clock = _SimClock(self.world)
         self.workload = LogWorkload(scenario.workload, scenario.topics)
         self.recorder = Recorder.open(
@@ -267,8 +263,7 @@ class Simulation:
 
     def _reported(self, event: NemesisEvent) -> None:
         seconds = (event.at_ns - (self.load_started or 0)) / 1e9
-        if self.witness is not None:
-            self.witness.fault(event)
+        self.witness.fault(event)
         self.faults.append(f"{seconds:7.3f} s  {event.kind} {', '.join(event.targets)} {event.phase} {event.text}")
         self.fault_log.note(event)
         if event.phase == "proven":
@@ -309,8 +304,7 @@ class Simulation:
 
     def _record(self, event: Event) -> None:
         self.recorder.record(event)
-        if self.witness is not None:
-            self.witness.operation(event)
+        self.witness.operation(event)
         self.observer.client_event(event, self.world.kernel.events_run, self.world.kernel.now)
 
     def counts(self) -> dict[str, int]:
@@ -362,13 +356,11 @@ def simulate(
         directory = options.keep / f"seed-{seed}" if options.keep is not None else Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
         simulation = Simulation(scenario, seed, options, directory, witness)
-        broken, problem = _what_broke(simulation)
+        broken, problem = what_broke(simulation)
         ended_s = simulation.ended_s()
         verdict = "invalid"
         if not broken:
-            judged = check_run(simulation.save_manifest(), InProcess(), report=options.keep is not None)
-            verdict, broken = judged.verdict, tuple(one.name for one in judged.anomalies)
-            problem = "; ".join((*judged.reasons, *(witness.title for witness in judged.witnesses[:1])))
+            verdict, broken, problem = judged(simulation, report=options.keep is not None)
         elif options.keep is not None:
             simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {problem}")
             check_run(directory, InProcess())
@@ -386,10 +378,26 @@ def simulate(
         )
 
 
-def _what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """A run leaves few cycles behind; looking for them all the time costs a tenth of it, so once before it will do."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+        gc.unfreeze()
+
+
+def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
     """Carry it out; the invariant that broke and how, or nothing."""
     try:
-        simulation.run()
+        with _without_collector():
+            simulation.run()
     except InvariantBroken as breach:
         return (breach.name,), str(breach)
     except ClusterNotReady as trouble:
@@ -397,6 +405,13 @@ def _what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
     except Exception as trouble:
         return ("CRASH",), f"{type(trouble).__name__}: {trouble}\n{traceback.format_exc(limit=-4)}"
     return (), ""
+
+
+def judged(simulation: Simulation, *, report: bool = False) -> tuple[str, tuple[str, ...], str]:
+    """The checker's verdict of a run that went to its end, its anomalies by name, and what there is to say."""
+    verdict = check_run(simulation.save_manifest(), InProcess(), report=report)
+    problem = "; ".join((*verdict.reasons, *(witness.title for witness in verdict.witnesses[:1])))
+    return verdict.verdict, tuple(one.name for one in verdict.anomalies), problem
 
 
 def simulate_many(

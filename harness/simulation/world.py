@@ -97,10 +97,11 @@ class SimWorld:
         trace: Trace | None = None,
         on_iteration: Callable[[SimProcess], None] | None = None,
         on_loss: Callable[[str], None] | None = None,
+        network: type[SimNetwork] = SimNetwork,
     ) -> None:
         """`on_iteration` sees a process after each turn, `on_loss` hears whose disk lost what was not synced."""
         self.kernel = Kernel()  # type: ignore[abstract]  # asyncio's base class is abstract in name only
-        self.network = SimNetwork(self.kernel, Random(f"{seed}/network"))
+        self.network = network(self.kernel, Random(f"{seed}/network"))
         self.places = places_of(shape)
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}

@@ -1,0 +1,272 @@
+"""Shrinking: from a failing seed to the shortest schedule that fails in the same way (docs/simulation.md, "Shrinking").
+
+    run the seed, recording → schedule → ddmin over polls, sends, faults → smaller workload and cluster → rounder and
+    shorter times → ddmin once more, until nothing gets simpler or the budget is spent
+
+"In the same way" is by name: the same invariant or anomaly breaks. Each candidate is a deterministic simulated run of
+its own, so candidates run side by side in processes, and which of them is taken (the first, in the order of
+simplicity) does not depend on how many at once.
+
+A candidate is another run than what it came of: with one send less, all later messages take other times. So a bug that
+needs luck may not show although it could. Once runs are short, each candidate therefore gets a few seeds; the one that
+made it fail becomes the schedule's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+
+from squall.harness.simulation import simplify
+from squall.harness.simulation.ddmin import ddmin
+from squall.harness.simulation.explicit import Recording, event_count, explicit, scheduled_faults, swarm_faults
+from squall.harness.simulation.run import SimOptions, Simulation, judged, simulate, what_broke
+from squall.harness.simulation.schedule_file import reread
+from squall.harness.simulation.swarm import draw_swarm
+from squall.harness.suite import Scenario
+
+MORE_SEEDS = 3
+FEW_EVENTS = 40
+MOST_ROUNDS = 4
+
+
+class NothingToShrink(Exception):
+    """The seed does not fail, or not as a schedule; the message says which."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of one candidate."""
+
+    broken: tuple[str, ...]
+    problem: str
+    ended_s: float
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """What counts as the same failure. With no names, any."""
+
+    names: tuple[str, ...] = ()
+
+    def of(self, trial: Trial) -> bool:
+        return bool(trial.broken) and (not self.names or bool(set(self.names) & set(trial.broken)))
+
+
+def try_out(scenario: Scenario, seed: int) -> Trial:
+    """Run one candidate. One that cannot be run at all (a fault without the one it refers to) has not failed."""
+    try:
+        result = simulate(scenario, seed)
+    except ValueError:
+        return Trial((), "", -1.0)
+    broken = result.broken if result.verdict == "invalid" else ()
+    return Trial(broken, result.problem, result.ended_s)
+
+
+@dataclass
+class Budget:
+    """How long it may take, and how many runs."""
+
+    seconds: float = 300.0
+    runs: int = 100_000
+    used: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def spent(self) -> bool:
+        return self.used >= self.runs or time.monotonic() - self.began >= self.seconds
+
+
+class Trials:
+    """Runs candidates, some at a time, and remembers those that it ran. Use as a context."""
+
+    def __init__(self, budget: Budget, processes: int) -> None:
+        self.budget = budget
+        self.processes = processes
+        self._known: dict[tuple[str, int], Trial] = {}
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Trials:
+        if self.processes > 1:
+            self._pool = ProcessPoolExecutor(self.processes, mp_context=get_context("spawn"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def first(
+        self, candidates: Iterable[tuple[Scenario, int]], wanted: Callable[[Trial], bool]
+    ) -> tuple[int, Trial] | None:
+        """The first candidate, in their order, of which the trial is wanted; None if none is or the budget is spent."""
+        todo = list(enumerate(candidates))
+        running: list[tuple[int, tuple[str, int], Trial | Future[Trial]]] = []
+        while todo or running:
+            while todo and len(running) < max(1, self.processes) and not self.budget.spent:
+                index, (scenario, seed) = todo.pop(0)
+                key = (scenario.model_dump_json(), seed)
+                running.append((index, key, self._known[key] if key in self._known else self._begin(scenario, seed)))
+            if not running:
+                return None
+            index, key, trial = running.pop(0)
+            done = trial.result() if isinstance(trial, Future) else trial
+            self._known[key] = done
+            if wanted(done):
+                for _, _, other in running:
+                    if isinstance(other, Future):
+                        other.cancel()
+                return index, done
+        return None
+
+    def _begin(self, scenario: Scenario, seed: int) -> Trial | Future[Trial]:
+        self.budget.used += 1
+        if self._pool is None:
+            return try_out(scenario, seed)
+        return self._pool.submit(try_out, scenario, seed)
+
+
+@dataclass
+class Shrunk:
+    """How far shrinking has come: a schedule, the seed it fails with, and how."""
+
+    scenario: Scenario
+    seed: int
+    trial: Trial
+    events_before: int
+
+    @property
+    def events(self) -> int:
+        return event_count(self.scenario)
+
+    def pinned(self) -> Scenario:
+        """The schedule with its seed."""
+        return self.scenario.model_copy(update={"seeds": (self.seed,)})
+
+
+def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario, Trial]:
+    """Run a seed and write down what it drew. Raises NothingToShrink if it does not fail."""
+    recording = Recording()
+    with TemporaryDirectory(prefix="squall-shrink-") as directory:
+        simulation = Simulation(scenario, seed, options, Path(directory), recording)
+        broken, problem = what_broke(simulation)
+        ended_s = simulation.ended_s()
+        if not broken:
+            verdict, broken, problem = judged(simulation)
+            if verdict != "invalid":
+                raise NothingToShrink(f"seed {seed} is {verdict}: there is no failure to shrink")
+    if simulation.load_started is None:
+        raise NothingToShrink(f"seed {seed} fails before its load begins, so that no schedule can say less: {problem}")
+    if simulation.swarming:
+        view = simulation.world.cluster
+        drawn = draw_swarm(seed, view.brokers, view.controllers, scenario.time.load)
+        faults = swarm_faults(drawn, ended_s)
+    else:
+        faults = scheduled_faults(simulation.schedule, recording, simulation.load_started)
+    listed = explicit(scenario, seed, options.mutants, recording, faults, simulation.load_started)
+    return listed, Trial(broken, problem, ended_s)
+
+
+class Shrinker:
+    """Makes a failing schedule smaller. `tell` is called with every smaller one that was found."""
+
+    def __init__(self, trials: Trials, same: Sameness, tell: Callable[[Shrunk], None]) -> None:
+        self.trials = trials
+        self.same = same
+        self.tell = tell
+        self.best: Shrunk
+
+    def shrink(self, listed: Scenario, seed: int, trial: Trial) -> Shrunk:
+        """The smallest found within the budget. Raises NothingToShrink if the schedule does not fail like its seed."""
+        self.first_seed = seed
+        self.best = Shrunk(listed, seed, trial, event_count(listed))
+        ended = reread(simplify.ending(listed, trial.ended_s))
+        if not self._take([ended], MORE_SEEDS * 2):
+            raise NothingToShrink(
+                f"seed {seed} fails with {' and '.join(trial.broken)}, but written down as a schedule it does not, nor "
+                f"with {MORE_SEEDS * 2} other seeds: what it needs is lost in translation; shrink another failing seed"
+            )
+        self._take(simplify.without_polls(self.best.scenario))
+        self._take(simplify.around_faults(self.best.scenario))
+        self._fewest_events()
+        for _ in range(MOST_ROUNDS):
+            before = self.best.scenario
+            self._simpler_surroundings()
+            self._simpler_times()
+            self._fewest_events()
+            if self.best.scenario == before or self.trials.budget.spent:
+                break
+        return self.best
+
+    # -- what is tried ------------------------------------------------------------------------------------------
+
+    def _fewest_events(self) -> None:
+        """One-minimal in operations and faults, if the budget allows."""
+        scenario = self.best.scenario
+        ddmin(simplify.operations_of(scenario), self._failing(lambda left: self._with_operations(left)))
+        ddmin(self.best.scenario.nemesis, self._failing(lambda left: self._with_faults(left)))
+
+    def _with_operations(self, left: list[Any]) -> Scenario:
+        return simplify.with_events(self.best.scenario, left, self.best.scenario.nemesis)
+
+    def _with_faults(self, left: list[Any]) -> Scenario:
+        return simplify.with_events(self.best.scenario, simplify.operations_of(self.best.scenario), left)
+
+    def _simpler_surroundings(self) -> None:
+        for simpler in (simplify.fewer_clients, simplify.fewer_topic_partitions, simplify.fewer_nodes):
+            while self._take(simpler(self.best.scenario)):
+                pass
+        config = list(self.best.scenario.cluster.config.items())
+        ddmin(config, self._failing(lambda left: simplify.with_cluster(self.best.scenario, config=dict(left))))
+
+    def _simpler_times(self) -> None:
+        self._take([simplify.ending(self.best.scenario, self.best.trial.ended_s)])
+        for simpler in (simplify.sooner, simplify.weaker, simplify.rounder):
+            while self._take(simpler(self.best.scenario)):
+                pass
+        self._take([simplify.ending(self.best.scenario, self.best.trial.ended_s)])
+
+    # -- how it is tried ----------------------------------------------------------------------------------------
+
+    def _failing(self, made: Callable[[list[Any]], Scenario]) -> Callable[[list[list[Any]]], int | None]:
+        """For ddmin: the first of some lists that fails, which becomes the best so far."""
+
+        def first_failing(lists: list[list[Any]]) -> int | None:
+            return self._taken([made(left) for left in lists])
+
+        return first_failing
+
+    def _take(self, candidates: Iterable[Scenario], more_seeds: int | None = None) -> bool:
+        """Whether one of these fails in the same way; the first that does is the best so far."""
+        return self._taken(list(candidates), more_seeds) is not None
+
+    def _taken(self, candidates: Sequence[Scenario], more_seeds: int | None = None) -> int | None:
+        simpler = [(index, reread(one)) for index, one in enumerate(candidates) if one != self.best.scenario]
+        tries = [(scenario, seed) for seed in self._seeds(more_seeds) for _, scenario in simpler]
+        found = self.trials.first(tries, self.same.of)
+        if found is None:
+            return None
+        place, trial = found
+        scenario, seed = tries[place]
+        self.best = Shrunk(scenario, seed, trial, self.best.events_before)
+        self.tell(self.best)
+        return simpler[place % len(simpler)][0]
+
+    def _seeds(self, more: int | None) -> list[int]:
+        """The seed that failed, and others once a run is short."""
+        if more is None:
+            more = MORE_SEEDS if self.best.events <= FEW_EVENTS else 0
+        return list(dict.fromkeys([self.best.seed, *(100 * self.first_seed + n for n in range(1, more + 1))]))
+
+
+def cores() -> int:
+    return os.cpu_count() or 1
