@@ -18,7 +18,7 @@ from typing import cast
 from squall.harness.errors import UsageError
 from squall.harness.suite import Scenario, Suite, faults_of
 from squall.nemesis.durations import write_seconds
-from squall.nemesis.options import FaultOptions
+from squall.nemesis.options import FaultOptions, RpcCut, RpcHold
 from squall.nemesis.registry import missing_verbs
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.log import LogWorkload
@@ -97,6 +97,13 @@ def plan_suite(
             )
 
 
+def _messages(options: FaultOptions) -> str:
+    """The messages that a fault picks out: `AlterPartition requests, leader of events/0 to all nodes`."""
+    if not isinstance(options, RpcHold | RpcCut):
+        return ""
+    return f"{options.api} {options.direction}s, {options.senders or 'everybody'} to {options.receivers}"
+
+
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
     """Raise UsageError for a fault that needs a verb no agent on a host offers yet."""
     for path, entry in faults_of(scenario):
@@ -133,7 +140,9 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
     )
     for fault in schedule.faults:
         after = f" (once {fault.follows} has healed)" if fault.follows else ""
-        target = getattr(fault.options, "target", None) or getattr(fault.options, "among", "")
+        target = (
+            getattr(fault.options, "target", None) or getattr(fault.options, "among", "") or _messages(fault.options)
+        )
         yield (
             "fault",
             f"{fault.at_s:6.1f} s  {fault.options.fault:<12} {target}  for {write_seconds(fault.for_s)}{after}",

@@ -8,10 +8,14 @@ may forget a fault and it heals all the same. Verbs and answers: docs/architectu
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
+from squall.harness.simulation.disk import Disturbance, LossMode
 from squall.harness.simulation.kernel import MICROSECONDS, Kernel, Scheduled
+from squall.harness.simulation.links import RpcRule, Shape
 from squall.harness.simulation.network import SimNetwork
 from squall.harness.simulation.process import SimProcess
 from squall.nemesis.ports import EVERYONE, VerbFailed
@@ -21,6 +25,11 @@ Answer = dict[str, object]
 
 VERB_LATENCY_S = 0.002
 PROBE_LATENCY_S = 0.001
+SHARED = ("proc.pause", "clock.set")
+"""Verbs that set one state of the host: it ends with the last of them. All others undo what is theirs alone."""
+
+KEEPS_DOWN = ("proc.kill", "proc.power_loss", "disk.wipe")
+"""Verbs that keep the node from running until they end."""
 
 
 @dataclass(slots=True)
@@ -29,7 +38,7 @@ class _Entry:
 
     verb: str
     detail: str
-    undo: Callable[[], None]
+    undo: Callable[[], object]
     timer: Scheduled | None
 
 
@@ -49,6 +58,9 @@ class SimHost:
         self._journal: dict[str, _Entry] = {}
         self._heard: dict[str, dict[str, int]] = {}
         self._peers: dict[str, SimHost] = {}
+        self._disturbances: dict[str, Disturbance] = {}
+        self._rules: dict[str, RpcRule] = {}
+        self._losses: dict[str, int] = {}
         self._verbs: dict[str, Callable[[Arguments], Answer]] = {
             "proc.define": lambda arguments: {},
             "proc.start": self._start,
@@ -61,6 +73,15 @@ class SimHost:
             "net.allow": self._undo_by_id,
             "clock.set": self._set_clock,
             "clock.clear": self._undo_by_id,
+            "proc.power_loss": self._lose_power,
+            "disk.wipe": self._wipe_disk,
+            "disk.error": self._let_disk_fail,
+            "disk.slow": self._slow_disk_down,
+            "net.shape": self._shape,
+            "rpc.hold": self._hold,
+            "rpc.cut": self._cut,
+            "probe.disk": self._probe_disk,
+            "probe.rpc": self._probe_rpc,
             "probe.clock": self._probe_clock,
             "probe.heard": self._probe_heard,
             "heal": self._heal,
@@ -92,6 +113,8 @@ class SimHost:
             return await self._probe_send(arguments)
         if verb == "probe.port":
             return await self._probe_port(arguments)
+        if verb == "probe.latency":
+            return await self._probe_latency(arguments)
         handler = self._verbs.get(verb)
         if handler is None:
             raise VerbFailed(self.name, verb, "unknown_verb", f"no verb {verb!r}")
@@ -99,7 +122,7 @@ class SimHost:
 
     # -- faults -----------------------------------------------------------------------------------------------
 
-    def _open(self, arguments: Arguments, verb: str, detail: str, undo: Callable[[], None]) -> None:
+    def _open(self, arguments: Arguments, verb: str, detail: str, undo: Callable[[], object]) -> None:
         identity = str(arguments["id"])
         if identity in self._journal:
             self._renew(identity, arguments)
@@ -125,7 +148,7 @@ class SimHost:
             return False
         if entry.timer is not None:
             entry.timer.cancel()
-        if all(other.verb != entry.verb or entry.verb == "net.drop" for other in self._journal.values()):
+        if entry.verb not in SHARED or not self.has_open(entry.verb):
             entry.undo()
         self._network.note(f"healed {self.name} {identity}")
         return True
@@ -149,7 +172,7 @@ class SimHost:
     # -- processes --------------------------------------------------------------------------------------------
 
     def _start(self, arguments: Arguments) -> Answer:
-        for identity in [key for key, entry in self._journal.items() if entry.verb.startswith("proc.")]:
+        for identity in [key for key, entry in self._journal.items() if entry.verb in ("proc.pause", *KEEPS_DOWN)]:
             self._undo(identity)
         self.process.start()
         return {"pid": self.process.incarnation}
@@ -159,13 +182,39 @@ class SimHost:
         return {}
 
     def _kill(self, arguments: Arguments) -> Answer:
-        if not self.process.running:
-            raise VerbFailed(self.name, "proc.kill", "not_running", "the node is not running")
-        pid = self.process.incarnation
-        power_loss = bool(arguments.get("power_loss", False))
-        self._open(arguments, "proc.kill", "node", self.process.start)
-        self.process.crash(power_loss=power_loss)
+        pid = self._ended(arguments, "proc.kill")
+        if bool(arguments.get("power_loss", False)):
+            self.process.lose_power()
         return {"pid": pid}
+
+    def _lose_power(self, arguments: Arguments) -> Answer:
+        pid = self._ended(arguments, "proc.power_loss")
+        if pid is not None:
+            self._losses[str(arguments["id"])] = self.process.lose_power(_loss_mode(arguments))
+        return {"pid": pid}
+
+    def _wipe_disk(self, arguments: Arguments) -> Answer:
+        pid = self._ended(arguments, "disk.wipe")
+        if pid is not None:
+            self._losses[str(arguments["id"])] = self.process.wipe_disk()
+        return {"pid": pid}
+
+    def _ended(self, arguments: Arguments, verb: str) -> int | None:
+        """End the node for as long as the fault is open; its pid, or None if the fault only renews itself."""
+        if str(arguments["id"]) in self._journal:
+            self._renew(str(arguments["id"]), arguments)
+            return None
+        if not self.process.running:
+            raise VerbFailed(self.name, verb, "not_running", "the node is not running")
+        pid = self.process.incarnation
+        self._open(arguments, verb, "node", self._start_if_it_may)
+        self.process.crash()
+        return pid
+
+    def _start_if_it_may(self) -> None:
+        """Start the node unless another fault still keeps it down."""
+        if not any(self.has_open(verb) for verb in KEEPS_DOWN):
+            self.process.start()
 
     def _pause(self, arguments: Arguments) -> Answer:
         if not self.process.running:
@@ -240,6 +289,110 @@ class SimHost:
         peer = self._peers.get(name)
         return "open" if peer is not None and peer.process.running else "refused"
 
+    async def _probe_latency(self, arguments: Arguments) -> Answer:
+        """Round trips of datagrams of `size` bytes each way; the simulation's time passes as it would."""
+        targets, size = arguments["targets"], arguments.get("size", 64)
+        assert isinstance(targets, Mapping) and isinstance(size, int)
+        found: Answer = {}
+        for name, address in targets.items():
+            there = self._network.probe(self.address, str(address), size)
+            back = self._network.probe(str(address), self.address, size)
+            found[str(name)] = None if there is None or back is None else (there + back) / MICROSECONDS
+        await asyncio.sleep(PROBE_LATENCY_S)
+        return found
+
+    def _shape(self, arguments: Arguments) -> Answer:
+        delay, jitter, loss, rate = (arguments.get(key, 0) for key in ("delay_s", "jitter_s", "loss", "rate"))
+        assert isinstance(delay, int | float) and isinstance(jitter, int | float) and isinstance(loss, int | float)
+        assert isinstance(rate, int)
+        shape = Shape(round(delay * MICROSECONDS), round(jitter * MICROSECONDS), float(loss), rate or None)
+        cause = f"{self.name}/{arguments['id']}"
+        direction = arguments.get("direction", "both")
+        for peer in self._addresses_of(arguments["peers"]):
+            if direction in ("both", "out"):
+                self._network.shape(self.address, peer, cause, shape)
+            if direction in ("both", "in"):
+                self._network.shape(peer, self.address, cause, shape)
+        self._open(arguments, "net.shape", str(shape), lambda: self._network.unshape(cause))
+        return {}
+
+    def _addresses_of(self, peers: object) -> list[str]:
+        """The addresses meant, without this host's own."""
+        assert isinstance(peers, list | tuple)
+        meant = list(self._addresses.values()) if EVERYONE in peers else [str(peer) for peer in peers]
+        return [address for address in meant if address != self.address]
+
+    # -- single messages --------------------------------------------------------------------------------------
+
+    def _hold(self, arguments: Arguments) -> Answer:
+        return self._add_rule(arguments, "rpc.hold", None)
+
+    def _cut(self, arguments: Arguments) -> Answer:
+        messages = arguments.get("messages", 1)
+        assert isinstance(messages, int)
+        return self._add_rule(arguments, "rpc.cut", messages)
+
+    def _add_rule(self, arguments: Arguments, verb: str, messages: int | None) -> Answer:
+        identity, sources, key = str(arguments["id"]), arguments["sources"], arguments["api_key"]
+        assert isinstance(sources, list | tuple) and isinstance(key, int)
+        if identity not in self._journal:
+            these = None if EVERYONE in sources else frozenset(str(source) for source in sources)
+            rule = RpcRule(self.address, key, arguments.get("direction") == "response", these, messages)
+            self._rules[identity] = rule
+            self._network.add_rule(f"{self.name}/{identity}", rule)
+        detail = f"{arguments.get('api', key)} {arguments.get('direction', 'request')}"
+        self._open(arguments, verb, detail, lambda: self._network.remove_rule(f"{self.name}/{identity}"))
+        return {}
+
+    def _probe_rpc(self, arguments: Arguments) -> Answer:
+        identity = str(arguments["id"])
+        rule = self._rules.get(identity)
+        return {
+            "open": identity in self._journal,
+            "met": rule.met if rule is not None else 0,
+            "waiting": self._network.waiting(rule) if rule is not None else 0,
+        }
+
+    # -- disks ------------------------------------------------------------------------------------------------
+
+    def _let_disk_fail(self, arguments: Arguments) -> Answer:
+        probability = arguments.get("probability", 1.0)
+        assert isinstance(probability, int | float)
+        number = errno.ENOSPC if arguments.get("errno") == "ENOSPC" else errno.EIO
+        disturbance = Disturbance(_calls(arguments), error=number, probability=float(probability))
+        return self._disturb_disk(arguments, "disk.error", disturbance, self._start_if_it_may)
+
+    def _slow_disk_down(self, arguments: Arguments) -> Answer:
+        latency = arguments["latency_s"]
+        assert isinstance(latency, int | float)
+        disturbance = Disturbance(_calls(arguments), delay=round(latency * MICROSECONDS))
+        return self._disturb_disk(arguments, "disk.slow", disturbance, lambda: None)
+
+    def _disturb_disk(
+        self, arguments: Arguments, verb: str, disturbance: Disturbance, afterwards: Callable[[], None]
+    ) -> Answer:
+        identity = str(arguments["id"])
+        if identity not in self._journal:
+            self._disturbances[identity] = disturbance
+            self.process.disk.disturb(identity, disturbance)
+
+        def undo() -> None:
+            self.process.disk.undisturb(identity)
+            afterwards()
+
+        self._open(arguments, verb, ",".join(sorted(disturbance.calls)), undo)
+        return {}
+
+    def _probe_disk(self, arguments: Arguments) -> Answer:
+        identity = str(arguments["id"])
+        disturbance = self._disturbances.get(identity)
+        return {
+            "open": identity in self._journal,
+            "met": disturbance.met if disturbance is not None else 0,
+            "lost_bytes": self._losses.get(identity),
+            "files": self.process.disk.files,
+        }
+
     # -- clocks and the rest ----------------------------------------------------------------------------------
 
     def _set_clock(self, arguments: Arguments) -> Answer:
@@ -253,4 +406,20 @@ class SimHost:
         return {"offset_s": self.process.clock.offset_s()}
 
     def _info(self, arguments: Arguments) -> Answer:
-        return {"python": "simulated", "architecture": "simulated", "capabilities": ["net", "clock", "proc"]}
+        return {
+            "python": "simulated",
+            "architecture": "simulated",
+            "capabilities": ["net", "clock", "proc", "disk", "rpc"],
+        }
+
+
+def _calls(arguments: Arguments) -> frozenset[str]:
+    calls = arguments.get("calls", ("write", "fsync"))
+    assert isinstance(calls, list | tuple)
+    return frozenset(str(call) for call in calls)
+
+
+def _loss_mode(arguments: Arguments) -> LossMode:
+    mode = arguments.get("mode", "all")
+    assert mode in ("all", "torn", "none")
+    return cast(LossMode, mode)

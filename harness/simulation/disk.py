@@ -166,6 +166,8 @@ class SimDisk:
         self.speed = speed or DiskSpeed()
         self.crash_after: int | None = None
         self.crash_kind: CallKind | None = None
+        self.in_use = True
+        """Whether calls come from the disk's process. Faults strike no others: an observer may look at any time."""
         self.syncs = 0
         self.errors = 0
         self.bytes_lost = 0
@@ -187,7 +189,7 @@ class SimDisk:
         """Account for one call. Raises CrashNow and InjectedError."""
         if self.crash_after is not None:
             self._count_down(kind)
-        if self._disturbances:
+        if self._disturbances and self.in_use:
             self._suffer(kind)
         self._cost += self.speed.call + size * self.speed.megabyte // 1_000_000
 
@@ -195,7 +197,7 @@ class SimDisk:
         """Account for one call that waits for the medium."""
         if self.crash_after is not None:
             self._count_down(kind)
-        if self._disturbances:
+        if self._disturbances and self.in_use:
             self._suffer(kind)
         self.syncs += 1
         self._cost += round(self._rng.expovariate(1) * self.speed.sync)

@@ -4,6 +4,9 @@ One iteration delivers what came in, lets due timers run, takes a turn, flushes,
 the process is busy, and its outbox held, for as long as the turn's work and its disk calls took. A crash may strike
 between iterations or between any two disk calls of one (`SimDisk.crash_after`).
 
+A disk that fails (`InjectedError`) ends the process too: a node with one log directory stops as Kafka halts, and the
+fault that made the disk fail starts it again. Any other OSError, as any exception, is a bug and ends the run.
+
 States: *stopped* (no node; its files remain), *running*, *paused* (inputs wait in the kernel's buffers, time goes on).
 Every start is a new incarnation with randomness of its own, keyed by name and incarnation, so that a schedule can be
 shortened without shifting unrelated draws.
@@ -15,7 +18,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Protocol
 
-from squall.harness.simulation.disk import CrashNow, SimDisk
+from squall.harness.simulation.disk import CrashNow, InjectedError, LossMode, SimDisk
 from squall.harness.simulation.kernel import Kernel, Scheduled
 from squall.harness.simulation.network import ConnectionEnd, SimNetwork
 from squall.nodes.node.effects import Close, Connect, Pause, Resume, Send
@@ -90,6 +93,8 @@ class SimProcess:
         self.paused = False
         self.incarnation = 0
         self.crashes = 0
+        self.disk_failures = 0
+        self.last_failure = ""
         self.unclean_restarts = 0
         self.last_inputs: list[Input] = []
         """What the last turn was given: (method of the node, arguments)."""
@@ -107,6 +112,7 @@ class SimProcess:
         self._ids: dict[int, int] = {}
         self._held: dict[int, list[bytearray]] = {}
         self._busy_until = 0
+        self._deadline = 0
         self._wake: Scheduled | None = None
         self._wake_at = NEVER
 
@@ -135,6 +141,7 @@ class SimProcess:
         self._stopped_cleanly = False
         self.paused = False
         rng = Random(f"{self._seed}/{self.name}/{self.incarnation}")
+        self.disk.in_use = True
         try:
             self.node = self._factory(
                 disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now
@@ -142,7 +149,13 @@ class SimProcess:
         except CrashNow:
             self._died()
             return
+        except OSError as failure:
+            self._stopped_by_its_disk(failure)
+            return
+        finally:
+            self.disk.in_use = False
         self._busy_until = self._kernel.now + self.disk.take_cost()
+        self._deadline = 0
         for port, listener in self._listeners.items():
             self._network.listen(self.address, port, self._acceptor(listener))
         self._network.note(f"start {self.name} {self.incarnation}")
@@ -155,9 +168,20 @@ class SimProcess:
         if power_loss:
             self.lose_power()
 
-    def lose_power(self) -> None:
-        """Forget what was not made durable; the process must be dead."""
-        self.disk.lose_power()
+    def lose_power(self, mode: LossMode = "torn") -> int:
+        """Forget what was not made durable, as far as `mode` says; the bytes lost. The process must be dead."""
+        lost = self.disk.lose_power(mode)
+        if mode != "none":
+            self._tell_of_loss()
+        return lost
+
+    def wipe_disk(self) -> int:
+        """Remove every file; the bytes lost. The process must be dead."""
+        lost = self.disk.wipe()
+        self._tell_of_loss()
+        return lost
+
+    def _tell_of_loss(self) -> None:
         if self._on_loss is not None:
             self._on_loss(self.name)
 
@@ -165,12 +189,29 @@ class SimProcess:
         """Stop cleanly: the node flushes and says goodbye; what it sends is still delivered."""
         if self.node is None:
             return
+        self.disk.in_use = True
         try:
             self.node.close(self._kernel.now)
             self._stopped_cleanly = True
             self._release(self.incarnation, list(self.node.outbox))
         except CrashNow:
             pass
+        except OSError as failure:
+            self._stopped_by_its_disk(failure)
+            return
+        finally:
+            self.disk.in_use = False
+        self._died()
+
+    def _stopped_by_its_disk(self, failure: OSError) -> None:
+        """The node gave up because its disk failed. Raises the failure if no fault is behind it."""
+        cause: BaseException | None = failure
+        while cause is not None and not isinstance(cause, InjectedError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise failure
+        self.disk_failures += 1
+        self.last_failure = str(failure)
         self._died()
 
     def _died(self) -> None:
@@ -178,7 +219,7 @@ class SimProcess:
         self.crashes += 1
         self.node = None
         self.paused = False
-        self.disk.crash_after = None
+        self.disk.spare()
         self.disk.take_cost()
         self._inputs.clear()
         self._ends.clear()
@@ -261,29 +302,35 @@ class SimProcess:
         now = self._kernel.now
         inputs, self._inputs = self._inputs, []
         self.last_inputs = inputs
+        self.disk.in_use = True
         try:
             for method, arguments in inputs:
                 method(now, *arguments)
-            if node.deadline() <= now:
+            if self._deadline <= now:
                 node.tick(now)
             node.turn(now)
             node.flush(now)
         except CrashNow:
             self._died()
             return
-        outbox = list(node.outbox)
-        node.outbox.clear()
+        except OSError as failure:
+            self._stopped_by_its_disk(failure)
+            return
+        finally:
+            self.disk.in_use = False
         cost = self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs)
         self._busy_until = now + cost
-        self._kernel.at(self._busy_until, self._release, self.incarnation, outbox)
+        if node.outbox:
+            self._kernel.at(self._busy_until, self._release, self.incarnation, list(node.outbox))
+            node.outbox.clear()
         if self._on_iteration is not None:
             self._on_iteration(self)
             self.disk.take_cost()  # what an observer reads costs the node nothing
         if self._inputs:
             self._wake_up(self._busy_until)
-        deadline = node.deadline()
-        if deadline < NEVER:
-            self._wake_up(deadline)
+        self._deadline = node.deadline()
+        if self._deadline < NEVER:
+            self._wake_up(self._deadline)
 
     def _release(self, incarnation: int, outbox: list[Send | Connect | Close | Pause | Resume]) -> None:
         if incarnation != self.incarnation or self.node is None:
