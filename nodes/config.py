@@ -273,6 +273,9 @@ class NodeConfig:
     metadata_max_idle_interval_ms: int = setting(500, integer(0), "a record at least this often; 0 is never")
 
     queued_max_requests: int = setting(500, integer(1), "data requests waiting before connections are paused")
+    queued_max_request_bytes: int = setting(
+        128 << 20, integer(-1), "bytes of data requests waiting before connections are paused; -1 is no limit"
+    )
     turn_requests_max: int = setting(64, integer(1), "data requests handled before timers and control come again")
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")

@@ -5,10 +5,20 @@ listeners); every listener feeds exactly one. That split is what KIP-291 asked f
 `controller.listener.names` (CL-24): a flood of produce requests fills the data channel and pauses the connections
 that feed it, and a vote or a heartbeat does not queue behind it.
 
-Backpressure. A channel that is full pauses every connection that puts into it; it resumes them, first paused first,
-once half of it is free. A connection with `IN_FLIGHT_MAX` requests not yet answered is paused as well: Kafka allows
-one, clients ask for up to a million, and each of them may hold memory while it waits. Frames that the host had read
-before it saw the pause still come in, so the bound is soft by what one read holds.
+Backpressure. A channel that is full, by requests or by bytes (`queued.max.requests`, `queued.max.request.bytes`),
+pauses every connection that puts into it; it resumes them, first paused first, once half of it is free. A connection
+with `IN_FLIGHT_MAX` requests not yet answered, or `QUEUED_BYTES_MAX` bytes of them not yet looked at, is paused too.
+Kafka allows one request, clients ask for up to a million, and each of them may hold memory while it waits. Frames that
+the host had read before it saw the pause still come in, so these bounds are soft by what one read holds.
+
+Answers are memory, too: ten bytes ask for fifty megabytes. A connection whose peer does not take what it was sent, as
+the host tells by `stalled`, or that was given `UNSENT_MAX` bytes in this turn, is served no further request for the
+time being; and no connection has more than `FETCHES_MAX` fetches looked at that are not yet answered. So a peer that
+asks and does not listen makes a node hold `UNSENT_MAX` and as many answers as that at most, each within
+`fetch.max.bytes`. What waits for this is kept at its connection, out of the way of others.
+
+Size. Only Produce carries records, so only its requests may be as long as `socket.request.max.bytes`; any other that is
+longer than `PLAIN_REQUEST_MAX` closes its connection before it is decoded into objects many times its size.
 
 Order. Kafka answers a connection's requests in the order in which they came. An answer that is ready early waits in
 its `Inbound` for those before it.
@@ -21,19 +31,30 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.session import ServerRequest, ServerSession, Versions
 
 IN_FLIGHT_MAX = 64
+QUEUED_BYTES_MAX = 16 << 20
+UNSENT_MAX = 4 << 20
+FETCHES_MAX = 2
+"""A fetch session may have a second fetch overtake the one that is parked (`broker/fetch_sessions.py`)."""
+PLAIN_REQUEST_MAX = 8 << 20
+NO_LIMIT = -1
+_PRODUCE, _FETCH = (int(key).to_bytes(2, "big") for key in (ApiKey.PRODUCE, ApiKey.FETCH))
 
 
 class Inbound:
     """One request from its arrival to its answer. `request` is None until it is decoded."""
 
-    __slots__ = ("answered", "chunks", "connection", "frame", "received_at", "request")
+    __slots__ = ("answered", "chunks", "connection", "frame", "is_fetch", "received_at", "request", "size")
 
     def __init__(self, connection: Connection, frame: Buffer, received_at: int) -> None:
         self.connection = connection
         self.frame: Buffer | None = frame
+        self.size = len(frame)
+        self.is_fetch = frame[:2] == _FETCH
         self.received_at = received_at
         self.request: ServerRequest | None = None
         self.answered = False
@@ -41,9 +62,13 @@ class Inbound:
 
 
 class Connection:
-    """One accepted connection. `in_flight` holds its requests, oldest first, until their answers have left."""
+    """One accepted connection. `in_flight` holds its requests, oldest first, until their answers have left; `held` are
+    those that are not served before it has taken answers. `unsent` counts the bytes it was given in this turn."""
 
-    __slots__ = ("channel", "closed", "id", "in_flight", "listener", "paused", "session")
+    __slots__ = (
+        "channel", "closed", "fetches", "held", "id", "in_flight", "listener", "paused", "queued_bytes", "session",
+        "stalled", "unsent",
+    )  # fmt: skip
 
     def __init__(self, identity: int, listener: str, channel: RequestChannel, versions: Versions) -> None:
         self.id = identity
@@ -51,16 +76,41 @@ class Connection:
         self.channel = channel
         self.session = ServerSession(identity, listener, versions)
         self.in_flight: deque[Inbound] = deque()
+        self.held: deque[Inbound] = deque()
+        self.queued_bytes = 0
+        self.unsent = 0
+        self.fetches = 0
+        self.stalled = False
         self.paused = False
         self.closed = False
+
+    @property
+    def is_clogged(self) -> bool:
+        return self.stalled or self.unsent >= UNSENT_MAX
+
+    @property
+    def is_overfull(self) -> bool:
+        return len(self.in_flight) >= IN_FLIGHT_MAX or self.queued_bytes >= QUEUED_BYTES_MAX
+
+    @property
+    def is_half_free(self) -> bool:
+        return len(self.in_flight) * 2 <= IN_FLIGHT_MAX and self.queued_bytes * 2 <= QUEUED_BYTES_MAX
+
+    def must_wait(self, inbound: Inbound) -> bool:
+        """Whether a request is not to be served yet; nor then is any after it."""
+        if self.held or self.is_clogged:
+            return True
+        return inbound.is_fetch and self.fetches >= FETCHES_MAX
 
 
 class RequestChannel:
     """A bounded queue of requests. Plain counters, for metrics: `received`, `depth_max`, `pauses`."""
 
-    def __init__(self, name: str, capacity: int) -> None:
+    def __init__(self, name: str, capacity: int, bytes_max: int = NO_LIMIT) -> None:
         self.name = name
         self.capacity = capacity
+        self.bytes_max = bytes_max
+        self.bytes = 0
         self.received = 0
         self.depth_max = 0
         self.pauses = 0
@@ -72,20 +122,42 @@ class RequestChannel:
 
     @property
     def full(self) -> bool:
-        return len(self._queue) >= self.capacity
+        return len(self._queue) >= self.capacity or (self.bytes_max != NO_LIMIT and self.bytes >= self.bytes_max)
+
+    @property
+    def half_free(self) -> bool:
+        few = len(self._queue) * 2 <= self.capacity
+        return few and (self.bytes_max == NO_LIMIT or self.bytes * 2 <= self.bytes_max)
 
     def put(self, inbound: Inbound) -> None:
         self._queue.append(inbound)
+        self.bytes += inbound.size
+        inbound.connection.queued_bytes += inbound.size
         self.received += 1
         self.depth_max = max(self.depth_max, len(self._queue))
 
     def take(self) -> Inbound | None:
-        """The oldest request of a connection that is still open."""
+        """The oldest request that may be served, of a connection that is still open."""
         while self._queue:
             inbound = self._queue.popleft()
-            if not inbound.connection.closed:
-                return inbound
+            self.bytes -= inbound.size
+            connection = inbound.connection
+            if connection.closed:
+                continue
+            if connection.must_wait(inbound):
+                connection.held.append(inbound)
+                continue
+            connection.queued_bytes -= inbound.size
+            connection.fetches += inbound.is_fetch
+            return inbound
         return None
+
+    def put_back(self, connection: Connection) -> None:
+        """What was held may be served now, before anything that came after it."""
+        while connection.held:
+            inbound = connection.held.pop()
+            self.bytes += inbound.size
+            self._queue.appendleft(inbound)
 
     def remember_paused(self, connection: Connection) -> None:
         self._paused[connection.id] = connection
@@ -95,12 +167,8 @@ class RequestChannel:
         self._paused.pop(connection.id, None)
 
     def relieved(self) -> list[Connection]:
-        """Connections to look at again, because half of the channel is free; each is named once."""
-        if not self._paused or len(self._queue) * 2 > self.capacity:
-            return []
-        waiting = list(self._paused.values())
-        self._paused.clear()
-        return waiting
+        """Paused connections to look at again, because half of the channel is free."""
+        return list(self._paused.values()) if self._paused and self.half_free else []
 
 
 class Connections:
@@ -114,6 +182,7 @@ class Connections:
         self._versions = versions
         self._outbox = outbox
         self._open: dict[int, Connection] = {}
+        self._given: list[Connection] = []
         self.opened_count = 0
 
     def __len__(self) -> int:
@@ -130,8 +199,32 @@ class Connections:
         inbound = Inbound(connection, frame, now)
         connection.in_flight.append(inbound)
         connection.channel.put(inbound)
-        if connection.channel.full or len(connection.in_flight) >= IN_FLIGHT_MAX:
+        if connection.channel.full or connection.is_overfull:
             self._pause(connection)
+
+    def stalled(self, identity: int, stalled: bool) -> None:
+        """The host tells that the peer does not take what it was sent, or takes it again."""
+        connection = self._open.get(identity)
+        if connection is not None:
+            connection.stalled = stalled
+            self._release(connection)
+
+    def drained(self) -> None:
+        """The host has taken over what was given to it."""
+        if self._given:
+            given, self._given = self._given, []
+            for connection in given:
+                connection.unsent = 0
+                self._release(connection)
+
+    @property
+    def any_released(self) -> bool:
+        """Whether some requests may be served as soon as the host has drained the outbox."""
+        return any(connection.held and not connection.stalled for connection in self._given)
+
+    def _release(self, connection: Connection) -> None:
+        if connection.held and not connection.is_clogged and not connection.closed:
+            connection.channel.put_back(connection)
 
     def closed(self, identity: int) -> Connection | None:
         """The host lost a connection: what it still waited for is dropped."""
@@ -142,6 +235,7 @@ class Connections:
                 if inbound.request is not None:
                     inbound.request.closed = True
             connection.in_flight.clear()
+            connection.held.clear()
             connection.channel.forget(connection)
         return connection
 
@@ -153,6 +247,10 @@ class Connections:
     def decode(self, now: int, inbound: Inbound) -> ServerRequest:
         """The request in a frame; answered already if its version had to be refused. Raises ProtocolError."""
         assert inbound.frame is not None, "a frame is decoded once"
+        if inbound.size > PLAIN_REQUEST_MAX and inbound.frame[:2] != _PRODUCE:
+            raise ProtocolError(
+                f"a request of {inbound.size} bytes; only Produce may have more than {PLAIN_REQUEST_MAX}"
+            )
         request = inbound.connection.session.received(inbound.received_at, inbound.frame)
         inbound.frame = None
         inbound.request = request
@@ -178,14 +276,24 @@ class Connections:
         while waiting and waiting[0].answered:
             ready = waiting.popleft()
             if ready.chunks:
-                self._outbox.append(Send(connection.id, ready.chunks))
-        if connection.paused and not connection.channel.full and len(waiting) * 2 <= IN_FLIGHT_MAX:
+                self._give(connection, ready.chunks)
+        if inbound.is_fetch:
+            connection.fetches -= 1
+            self._release(connection)
+        if connection.paused and not connection.channel.full and connection.is_half_free:
             self._resume(connection)
+
+    def _give(self, connection: Connection, chunks: Sequence[Buffer]) -> None:
+        self._outbox.append(Send(connection.id, chunks))
+        if not connection.unsent:
+            self._given.append(connection)
+        for chunk in chunks:
+            connection.unsent += len(chunk)
 
     def relieve(self, channel: RequestChannel) -> None:
         """Resume what a full channel had paused, if there is room again."""
         for connection in channel.relieved():
-            if len(connection.in_flight) < IN_FLIGHT_MAX:
+            if not connection.is_overfull:
                 self._resume(connection)
 
     def _pause(self, connection: Connection) -> None:

@@ -75,7 +75,7 @@ class Node:
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
         self.control = RequestChannel("control", CONTROL_CAPACITY)
-        self.data = RequestChannel("data", config.queued_max_requests)
+        self.data = RequestChannel("data", config.queued_max_requests, config.queued_max_request_bytes)
         self.connections = Connections(
             {one.listener: self.control for one in config.controller_listeners}
             | {one.listener: self.data for one in config.broker_listeners},
@@ -153,6 +153,11 @@ class Node:
         else:
             self.connections.closed(connection)
 
+    def stalled(self, now: int, connection: int, stalled: bool) -> None:
+        """The peer of an accepted connection does not take its answers, or takes them again. Hosts that cannot tell
+        need not."""
+        self.connections.stalled(connection, stalled)
+
     def tick(self, now: int) -> None:
         """Timers are looked at in every turn."""
 
@@ -167,6 +172,7 @@ class Node:
     def _turn(self, now: int) -> None:
         if self._closed:
             return
+        self.connections.drained()
         self._hear_peers(now)
         self._serve_control(now)
         self._run_timers(now)
@@ -274,7 +280,9 @@ class Node:
         return nearest
 
     def _has_data(self) -> bool:
-        return len(self.data) > 0 and self.broker is not None and self.broker.is_serving
+        if self.broker is None or not self.broker.is_serving:
+            return False
+        return len(self.data) > 0 or self.connections.any_released
 
     def _has_unflushed(self) -> bool:
         return self.config.is_controller and self.raft.log.durable_offset < self.raft.end_offset

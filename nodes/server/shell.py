@@ -11,8 +11,8 @@ frame that does not fit gets a buffer of its own size at once, into which the so
 records goes from the kernel to its final place in one step. Frames are bytearrays of their own, so that a batch can be
 patched in place. A frame longer than `socket.request.max.bytes`, or of negative length, ends its connection.
 
-Backpressure works both ways: a node pauses a connection whose channel is full, and the shell itself stops reading
-from a peer that does not take its answers.
+Backpressure works both ways: a node pauses a connection whose channel is full; from a peer that does not take its
+answers the shell itself stops reading, and tells the node, which serves it no further.
 """
 
 from __future__ import annotations
@@ -96,10 +96,12 @@ class _Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._paused_by_peer = True
+        self._shell.stalled(self, True)
         self._apply_pauses()
 
     def resume_writing(self) -> None:
         self._paused_by_peer = False
+        self._shell.stalled(self, False)
         self._apply_pauses()
 
     # -- the node's side ------------------------------------------------------------------------------------------
@@ -210,6 +212,11 @@ class Shell:
     def deliver(self, connection: _Connection, frame: bytearray) -> None:
         if connection.identity in self._connections:
             self._input(self._node.received, connection.identity, frame)
+
+    def stalled(self, connection: _Connection, stalled: bool) -> None:
+        """A peer that asks and does not listen must not make the node answer into memory."""
+        if connection.identity > 0 and connection.identity in self._connections:
+            self._input(self._node.stalled, connection.identity, stalled)
 
     def refuse(self, connection: _Connection, why: str) -> None:
         """A peer broke the framing: nothing after it can be read."""

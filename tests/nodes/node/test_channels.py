@@ -7,14 +7,27 @@ import sys
 
 import pytest
 
-from squall.nodes.node.channels import IN_FLIGHT_MAX, Connections, RequestChannel
+from squall.nodes.node.channels import (
+    FETCHES_MAX,
+    IN_FLIGHT_MAX,
+    PLAIN_REQUEST_MAX,
+    QUEUED_BYTES_MAX,
+    UNSENT_MAX,
+    Connections,
+    RequestChannel,
+)
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.node.effects import Close, Effect, Pause, Resume, Send
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.headers import correlation_id_of, encode_request
 from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
+
+PRODUCE = bytes(2)
+"""The API key that begins its frame."""
 
 
 class Fixture:
@@ -134,6 +147,146 @@ def test_a_connection_with_too_many_unanswered_requests_is_paused_until_half_are
     assert Resume(1) not in fixture.outbox
     fixture.take().respond(MetadataResponse())
     assert fixture.outbox.count(Resume(1)) == 1
+
+
+def test_a_connection_paused_by_both_bounds_is_resumed_in_the_end() -> None:
+    """It is looked at again until neither bound holds it."""
+    fixture = Fixture(capacity=IN_FLIGHT_MAX)
+    fixture.open(1)
+    fixture.open(2)
+    for _ in range(IN_FLIGHT_MAX):
+        fixture.send(1)
+    taken = [fixture.take() for _ in range(IN_FLIGHT_MAX)]
+    fixture.connections.relieve(fixture.channel)
+    for _ in range(IN_FLIGHT_MAX):
+        fixture.send(2)
+    for request in taken:
+        request.respond(MetadataResponse())
+    assert Resume(1) not in fixture.outbox, "the channel is full by now"
+    while fixture.channel.take() is not None:
+        pass
+    fixture.connections.relieve(fixture.channel)
+    assert Resume(1) in fixture.outbox
+
+
+class TestBounds:
+    """What one connection can make a node hold."""
+
+    def send(self, fixture: Fixture, message: Message, connection: int = 1) -> None:
+        version = BROKER_VERSIONS[message.API_KEY][1]
+        fixture.connections.received(0, connection, b"".join(encode_request(message.API_KEY, version, 0, "c", message)))
+
+    def fetches(self, count: int) -> Fixture:
+        """A connection with so many fetches in its pipeline."""
+        fixture = Fixture(capacity=10_000)
+        fixture.open(1)
+        for _ in range(count):
+            self.send(fixture, FetchRequest())
+        return fixture
+
+    def served(self, fixture: Fixture) -> list[ServerRequest]:
+        found = []
+        while (inbound := fixture.channel.take()) is not None:
+            found.append(fixture.connections.decode(0, inbound))
+        return found
+
+    def big(self, size: int = 50 << 20) -> FetchResponse:
+        records = memoryview(bytes(size))
+        return FetchResponse(responses=[FetchableTopicResponse(partitions=[PartitionData(records=records)])])
+
+    def held_bytes(self, fixture: Fixture) -> int:
+        return sum(len(chunk) for effect in fixture.outbox if isinstance(effect, Send) for chunk in effect.chunks)
+
+    def test_only_so_many_fetches_are_looked_at_before_one_is_answered(self) -> None:
+        fixture = self.fetches(10)
+        first, second = self.served(fixture)
+        assert self.served(fixture) == []
+        first.respond(FetchResponse())
+        assert len(self.served(fixture)) == 1
+        second.respond(FetchResponse())
+
+    def test_a_peer_that_asks_and_does_not_listen_makes_the_node_hold_no_more_than_the_bound(self) -> None:
+        """Sixty fetches of fifty megabytes each, and a socket that takes nothing."""
+        fixture = self.fetches(60)
+        for _ in range(100):
+            for request in self.served(fixture):
+                request.respond(self.big())
+            fixture.connections.stalled(1, True)
+            fixture.connections.drained()
+        assert self.held_bytes(fixture) <= UNSENT_MAX + FETCHES_MAX * (51 << 20)
+
+    def test_it_is_served_on_once_it_listens_again(self) -> None:
+        fixture = self.fetches(3)
+        for request in self.served(fixture):
+            request.respond(self.big(UNSENT_MAX))
+        fixture.connections.stalled(1, True)
+        fixture.connections.drained()
+        assert self.served(fixture) == []
+        fixture.connections.stalled(1, False)
+        assert len(self.served(fixture)) == 1
+
+    def test_a_full_turn_asks_for_another_once_the_outbox_is_drained(self) -> None:
+        fixture = self.fetches(3)
+        first, second = self.served(fixture)
+        first.respond(self.big(UNSENT_MAX))
+        assert self.served(fixture) == []
+        assert fixture.connections.any_released
+        fixture.connections.drained()
+        assert len(self.served(fixture)) == 1
+        second.respond(FetchResponse())
+
+    def test_others_are_served_meanwhile(self) -> None:
+        fixture = self.fetches(10)
+        fixture.connections.stalled(1, True)
+        fixture.open(2)
+        self.send(fixture, FetchRequest(), connection=2)
+        assert [request.connection for request in self.served(fixture)] == [2]
+
+    def test_requests_are_served_in_the_order_they_came_although_some_were_held(self) -> None:
+        fixture = Fixture(capacity=10_000)
+        fixture.open(1)
+        for wait in range(5):
+            self.send(fixture, FetchRequest(max_wait_ms=wait))
+        seen = []
+        while requests := self.served(fixture):
+            for request in requests:
+                assert isinstance(request.body, FetchRequest)
+                seen.append(request.body.max_wait_ms)
+                request.respond(FetchResponse())
+        assert seen == [0, 1, 2, 3, 4]
+
+    def test_a_connection_with_too_many_bytes_that_nobody_has_looked_at_is_paused(self) -> None:
+        fixture = Fixture(capacity=10_000)
+        fixture.open(1)
+        fixture.connections.received(0, 1, PRODUCE + bytes(QUEUED_BYTES_MAX - 10))
+        assert fixture.outbox == []
+        self.send(fixture, MetadataRequest())
+        assert fixture.outbox == [Pause(1)]
+
+    def test_a_channel_is_full_by_bytes_too(self) -> None:
+        """`queued.max.request.bytes`."""
+        outbox: list[Effect] = []
+        channel = RequestChannel("data", 500, bytes_max=1000)
+        connections = Connections({"PLAINTEXT": channel}, {"PLAINTEXT": BROKER_VERSIONS}, outbox)
+        for connection in (1, 2, 3):
+            connections.opened(connection, "PLAINTEXT")
+            connections.received(0, connection, PRODUCE + bytes(500))
+        assert outbox == [Pause(2), Pause(3)]
+        channel.take()
+        channel.take()
+        assert channel.bytes == 502
+        channel.take()
+        connections.relieve(channel)
+        assert outbox[2:] == [Resume(2), Resume(3)]
+
+    def test_a_long_request_without_records_is_refused_before_it_is_decoded(self) -> None:
+        fixture = Fixture()
+        fixture.open(1)
+        fixture.connections.received(0, 1, bytes([0, 3]) + bytes(PLAIN_REQUEST_MAX))
+        inbound = fixture.channel.take()
+        assert inbound is not None
+        with pytest.raises(ProtocolError, match="only Produce"):
+            fixture.connections.decode(0, inbound)
 
 
 def test_what_a_closed_connection_still_wanted_is_dropped(fixture: Fixture) -> None:
