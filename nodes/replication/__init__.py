@@ -11,18 +11,24 @@ What the broker composes, all of it published here:
                              arrived=True) -> FetchBounds                    arrived=False: a parked fetch again
               maybe_shrink(now) -> bool                                         call every lag_time_max / 2
               proposal: IsrProposal | None; proposal_answered(now, proposal, ProposalAnswer) -> bool
-    clients   consumer_fetch(offset, current_leader_epoch, last_fetched_epoch=-1) -> FetchBounds
+              follower_stayed(replica_id, offset, at)                           a fetch that did not name it
+    clients   consumer_fetch(offset, current_leader_epoch, last_fetched_epoch=-1, *, from_any=False) -> FetchBounds
+              in_sync_followers_with(offset) -> [(broker, log end)]             where else to read (KIP-392)
               list_offset(timestamp, current_leader_epoch, replica_id=-1) -> OffsetAnswer
               offset_for_leader_epoch(current_leader_epoch, epoch) -> EpochEndAnswer
               read(offset, max_bytes, upper, *, at_least_one) -> memoryview
     follower  fetch_position() -> FetchPosition
-              append_fetched(now, records, leader_high_watermark) -> None
+              append_fetched(now, records, leader_high_watermark, leader_log_start=-1) -> None
               truncate_diverging(now, epoch, end_offset)
-              truncate_to_leader_end(now, leader_end) -> bool; restart_from_leader_start(now, leader_start)
+              truncate_to_leader_end(now, leader_end) -> bool; restart_from_leader_start(now, leader_start) -> bool
     both      high_watermark, log, state, is_leader; the high watermark is what the broker checkpoints
 
     fetcher = ReplicaFetcher(broker_id, leader, config, broker_epoch=callable)    one per leader broker (DP-04)
-              add(now, replica), remove(topic_id, partition), tick(now), deadline(), requests
+              add(now, replica), remove(topic_id, partition), moved(topic_id, partition), tick(now), deadline()
+              requests, advanced                                 to be drained: what to send, whose high watermark moved
+
+A replica is written in four steps, each on top of the one before: `base.py` what every replica has, `following.py`,
+`serving.py` what it answers to readers, `replica.py` configuration and leading.
 
 Methods that return `bool` or carry `advanced` say that the high watermark moved.
 """

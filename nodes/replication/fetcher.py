@@ -364,8 +364,10 @@ class ReplicaFetcher:
         if offset is None:
             self._failed(now, key)
         elif timestamp == EARLIEST_TIMESTAMP:
-            replica.restart_from_leader_start(now, offset)
-            self._rest(key, now)
+            if replica.restart_from_leader_start(now, offset):
+                self._rest(key, now)
+            else:
+                self._failed(now, key)
         elif replica.truncate_to_leader_end(now, offset):
             self._rest(key, now)
         else:

@@ -16,9 +16,8 @@ The state machine is small; what matters is what each transition may touch.
 
 Every request that names a leader epoch is fenced by it (EP-03): older FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH.
 
-Mutants: `hw-restored-too-high` in the constructor; `truncate-to-hw` in `_begin_epoch`; `fetch-epoch-unfenced` in
-`follower_fetch`; `hw-before-isr-ack`, `hw-advances-under-min-isr`, `isr-shrink-uncommitted` and `isr-expand-ignored` in
-`_least_end`; `end-offset-unguarded` in `list_offset`; `divergent-suffix-kept` in `fetch_position`.
+Mutants: `truncate-to-hw` in `_begin_epoch`; `fetch-epoch-unfenced` in `follower_fetch`; `hw-before-isr-ack`,
+`hw-advances-under-min-isr`, `isr-shrink-uncommitted` and `isr-expand-ignored` in `_least_end`.
 
 Traced: `leader`, `follower`, `append`, `high_watermark`, `log_start`, `truncate`, `isr_proposed`, `isr`; each with
 broker, topic and partition. The log itself traces `epoch`.
@@ -30,28 +29,25 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.replication.isr import IsrState
-from squall.nodes.replication.log_start import DeletionAnswer, LogStart
+from squall.nodes.replication.log_start import DeletionAnswer
 from squall.nodes.replication.ports import (
     AppendAnswer,
     Applied,
     BrokerView,
-    EpochEndAnswer,
     FetchBounds,
-    FetchPosition,
     IsrProposal,
-    OffsetAnswer,
     PartitionState,
     ProposalAnswer,
     ReplicationConfig,
 )
 from squall.nodes.replication.remote import RemoteReplica
+from squall.nodes.replication.serving import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, ServingReplica
 from squall.nodes.storage.errors import LogError
 from squall.nodes.storage.log import Log
 
+__all__ = ["ACKS_ALL", "EARLIEST_TIMESTAMP", "LATEST_TIMESTAMP", "MAX_TIMESTAMP", "TopicPartitionReplica"]
+
 ACKS_ALL = -1
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
 
 _REVERT = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 _AWAIT_METADATA = (
@@ -64,8 +60,8 @@ _AWAIT_METADATA = (
 )
 
 
-class TopicPartitionReplica:
-    """See the module. Owns its log's content; the broker owns the log's opening, closing and deletion."""
+class TopicPartitionReplica(ServingReplica):
+    """See the module: configuration and leading, on top of what serves (`serving.py`) and follows (`following.py`)."""
 
     def __init__(
         self,
@@ -81,38 +77,16 @@ class TopicPartitionReplica:
         high_watermark: int = 0,
     ) -> None:
         """`state` gives the replica its name only; call `apply` with it. `high_watermark` is the checkpointed one."""
-        self.broker = broker
-        self.topic_id = state.topic_id
-        self.topic = state.topic
-        self.partition = state.partition
-        self.log = log
-        self.state: PartitionState | None = None
-        self.leader = -1
-        self.leader_epoch = -1
-        self.partition_epoch = -1
-        self.is_leader = False
-        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
-        self._config = config
-        self._view = view
-        self._clock = clock
-        self._trace = trace
-        self._mutants = mutants
+        super().__init__(
+            broker, state, log, config, view, clock=clock, trace=trace, mutants=mutants, high_watermark=high_watermark
+        )
         self._high_watermark_is_log_end = mutants.has("hw-before-isr-ack")
-        self._hides_its_epoch = mutants.has("divergent-suffix-kept")
         self._unfenced = mutants.has("fetch-epoch-unfenced")
-        if mutants.has("hw-restored-too-high"):
-            self.high_watermark = log.end_offset
-        self._log_start = LogStart(log, mutants)
         self._isr = IsrState(())
         self._remotes: dict[int, RemoteReplica] = {}
-        self._epoch_start = log.end_offset
         self._leading_since = -1
 
     # -- what is so ---------------------------------------------------------------------------------------------
-
-    @property
-    def end_offset(self) -> int:
-        return self.log.end_offset
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -133,9 +107,6 @@ class TopicPartitionReplica:
     def proposal(self) -> IsrProposal | None:
         """The ISR change to be sent to the controller, until it is answered or overtaken."""
         return self._isr.proposal
-
-    def _event(self, name: str, **fields: object) -> None:
-        self._trace.event(name, broker=self.broker, topic=self.topic, partition=self.partition, **fields)
 
     # -- configuration ------------------------------------------------------------------------------------------
 
@@ -292,20 +263,6 @@ class TopicPartitionReplica:
         if remote is not None and remote.end_offset == offset:
             remote.stayed(at)
 
-    def consumer_fetch(
-        self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1, *, from_any: bool = False
-    ) -> FetchBounds:
-        """What a consumer may have: records below the high watermark (DP-14).
-
-        A follower answers only if the consumer meant it (`from_any`), by its own high watermark, which lags behind the
-        leader's (rule 18): what the leader sent a consumer to, may not be there to be seen yet.
-        read_committed asks the same as long as there are no transactions: the last stable offset is the high watermark.
-        """
-        error = self._check_epoch(current_leader_epoch)
-        if error and not (from_any and error == ErrorCode.NOT_LEADER_OR_FOLLOWER):
-            return self._refusal(error)
-        return self._bounds(offset, last_fetched_epoch, self.high_watermark)
-
     def in_sync_followers_with(self, offset: int) -> list[tuple[int, int]]:
         """(broker, log end) of the followers in the ISR that have the record at `offset`, or will have it next."""
         return [
@@ -313,55 +270,6 @@ class TopicPartitionReplica:
             for broker, remote in self._remotes.items()
             if broker in self._isr.committed and remote.log_start_offset <= offset <= remote.end_offset
         ]
-
-    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> memoryview:
-        """Whole batches within bounds that a fetch was given."""
-        return self.log.read(offset, max_bytes, upper=upper, at_least_one=at_least_one)
-
-    def _check_epoch(self, current_leader_epoch: int) -> int:
-        """EP-03. The epoch counts before the role, so that a stale asker learns that it is; -1 skips the check."""
-        if current_leader_epoch != -1:
-            if current_leader_epoch < self.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            if current_leader_epoch > self.leader_epoch:
-                return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def _refusal(self, error: int) -> FetchBounds:
-        return FetchBounds(error, leader=self.leader, leader_epoch=self.leader_epoch)
-
-    def _allowed(self, offset: int, upper: int, *, advanced: bool = False) -> FetchBounds:
-        return FetchBounds(
-            ErrorCode.NONE, offset, upper, self.high_watermark, self.log.start_offset, None, self.broker,
-            self.leader_epoch, advanced,
-        )  # fmt: skip
-
-    def _bounds(self, offset: int, last_fetched_epoch: int, upper: int) -> FetchBounds:
-        """Rule 13. An offset below the log's start is out of range whatever the epochs say."""
-        log = self.log
-        if not log.start_offset <= offset:
-            return self._out_of_range()
-        if last_fetched_epoch >= 0:
-            epoch, end = log.end_offset_for(last_fetched_epoch)
-            if epoch < 0:
-                return self._out_of_range()
-            if epoch < last_fetched_epoch or end < offset:
-                return FetchBounds(
-                    ErrorCode.NONE, offset, offset, self.high_watermark, log.start_offset, (epoch, end), self.broker,
-                    self.leader_epoch,
-                )  # fmt: skip
-        if offset > log.end_offset:
-            return self._out_of_range()
-        return self._allowed(offset, upper)
-
-    def _out_of_range(self) -> FetchBounds:
-        return FetchBounds(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            high_watermark=self.high_watermark,
-            log_start_offset=self.log.start_offset,
-            leader=self.broker,
-            leader_epoch=self.leader_epoch,
-        )
 
     # -- leader: high watermark ---------------------------------------------------------------------------------
 
@@ -403,10 +311,6 @@ class TopicPartitionReplica:
         if self._mutants.has("isr-expand-ignored"):
             return False
         return remote.is_caught_up(now, end, self._config.lag_time_max) and self._is_eligible(remote)
-
-    def _set_high_watermark(self, offset: int) -> None:
-        self.high_watermark = offset
-        self._event("high_watermark", offset=offset, end=self.end_offset, epoch=self.leader_epoch, led=self.is_leader)
 
     # -- leader: ISR --------------------------------------------------------------------------------------------
 
@@ -481,45 +385,6 @@ class TopicPartitionReplica:
             self._isr = self._isr.undecided()
         return self._advance(now)
 
-    # -- clients: offsets ---------------------------------------------------------------------------------------
-
-    def list_offset(self, timestamp: int, current_leader_epoch: int, replica_id: int = -1) -> OffsetAnswer:
-        """An offset by time, or the earliest, the latest, the one of the largest timestamp.
-
-        Followers (`replica_id` >= 0) see the whole log, consumers what is below the high watermark. A new leader's
-        high watermark lags behind what its predecessor may have shown; until it has reached the start of this epoch
-        the end is not known (rule 11).
-        """
-        error = self._check_epoch(current_leader_epoch)
-        if error:
-            return OffsetAnswer(error)
-        upper = self.end_offset if replica_id >= 0 else self.high_watermark
-        lagging = replica_id < 0 and self.high_watermark < self._epoch_start
-        if self._mutants.has("end-offset-unguarded"):
-            lagging = False
-        if timestamp == LATEST_TIMESTAMP:
-            if lagging:
-                return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE)
-            return OffsetAnswer(ErrorCode.NONE, -1, upper, self.leader_epoch)
-        if timestamp == EARLIEST_TIMESTAMP:
-            return self._offset_answer(-1, self.log.start_offset)
-        wanted = self.log.max_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
-        found = self.log.offset_for_timestamp(wanted, upper) if wanted >= 0 else None
-        if found is None:
-            return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
-        return self._offset_answer(*found)
-
-    def _offset_answer(self, timestamp: int, offset: int) -> OffsetAnswer:
-        epoch = self.log.epochs.epoch_of(offset)
-        return OffsetAnswer(ErrorCode.NONE, timestamp, offset, -1 if epoch is None else epoch)
-
-    def offset_for_leader_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
-        """Where an epoch ends in the leader's log (KIP-320)."""
-        error = self._check_epoch(current_leader_epoch)
-        if error:
-            return EpochEndAnswer(error)
-        return EpochEndAnswer(ErrorCode.NONE, *self.log.end_offset_for(epoch))
-
     # -- where the log begins -----------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> DeletionAnswer:
@@ -538,68 +403,3 @@ class TopicPartitionReplica:
     def retain(self) -> bool:
         """Let go what retention no longer wants; whether the log begins later now."""
         return self._log_start_moved(self._log_start.retain(self.high_watermark, self._clock.now_ms()))
-
-    def _log_start_moved(self, moved: bool) -> bool:
-        if moved:
-            self._event("log_start", offset=self.log.start_offset, high_watermark=self.high_watermark)
-        return moved
-
-    # -- follower -----------------------------------------------------------------------------------------------
-
-    def fetch_position(self) -> FetchPosition:
-        """What to ask the leader for."""
-        epoch = None if self._hides_its_epoch else self.log.last_epoch
-        return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
-
-    def append_fetched(
-        self,
-        now: int,
-        records: bytes | bytearray | memoryview,
-        leader_high_watermark: int,
-        leader_log_start: int = -1,
-    ) -> None:
-        """Take what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
-        if len(records):
-            appended = self.log.append_as_follower(records)
-            if appended.size:
-                self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.log.last_epoch)
-        self._follow_high_watermark(leader_high_watermark)
-        if leader_log_start > self.log.start_offset:
-            self._log_start_moved(self._log_start.follow(leader_log_start, self.high_watermark))
-
-    def _follow_high_watermark(self, leader_high_watermark: int) -> None:
-        offset = min(max(leader_high_watermark, self.log.start_offset), self.end_offset)
-        if offset != self.high_watermark:
-            self._set_high_watermark(offset)
-
-    def truncate_diverging(self, now: int, epoch: int, end_offset: int) -> None:
-        """The leader's log parts from this one: its largest epoch not above ours is `epoch`, ending at `end_offset`.
-
-        If we know that epoch, the common part ends at the lesser of both ends; else at the end of our next lower
-        epoch, and the next fetch goes on from there (KIP-279). Several rounds may be needed, each cuts (DP-13).
-        """
-        own_epoch, own_end = self.log.end_offset_for(epoch)
-        target = min(own_end, end_offset) if own_epoch == epoch else own_end if own_epoch >= 0 else end_offset
-        self._truncate(min(target, self.end_offset))
-
-    def truncate_to_leader_end(self, now: int, leader_end: int) -> bool:
-        """Out of range at the leader (rule 15): if we have more than it, cut to its end. Whether that was so."""
-        if leader_end >= self.end_offset:
-            return False
-        self._truncate(leader_end)
-        return True
-
-    def restart_from_leader_start(self, now: int, leader_start: int) -> None:
-        """Out of range at the leader (rule 15): if its log begins after our end, nothing of ours is of use."""
-        if leader_start > self.end_offset:
-            self._event("truncate", to=leader_start, end=self.end_offset, high_watermark=self.high_watermark)
-            self.log.restart_at(leader_start)
-            self._set_high_watermark(leader_start)
-
-    def _truncate(self, offset: int) -> None:
-        """Cut the log and its epochs at `offset`; the high watermark follows the log's end down."""
-        end = self.end_offset
-        self.log.truncate_to(offset)
-        self._event("truncate", to=self.end_offset, end=end, high_watermark=self.high_watermark)
-        if self.high_watermark > self.end_offset:
-            self._set_high_watermark(self.end_offset)

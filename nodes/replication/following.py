@@ -1,0 +1,71 @@
+"""The following side of a replica: where to fetch from, what to do with what comes, where to cut (rules 11, 13, 15).
+
+The log is never cut by the high watermark alone (KIP-101); the leader's answers say where both logs part, and asking
+again finds out whether that was all (KIP-279). The high watermark follows the leader's, within the own log.
+
+Mutant `divergent-suffix-kept` in `fetch_position`.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.replication.base import BaseReplica
+from squall.nodes.replication.ports import FetchPosition
+
+
+class FollowingReplica(BaseReplica):
+    """See the module."""
+
+    def fetch_position(self) -> FetchPosition:
+        """What to ask the leader for."""
+        epoch = None if self._mutants.has("divergent-suffix-kept") else self.log.last_epoch
+        return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
+
+    def append_fetched(
+        self,
+        now: int,
+        records: bytes | bytearray | memoryview,
+        leader_high_watermark: int,
+        leader_log_start: int = -1,
+    ) -> None:
+        """Take what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
+        if len(records):
+            appended = self.log.append_as_follower(records)
+            if appended.size:
+                self._event("append", first=appended.first_offset, last=appended.last_offset, epoch=self.log.last_epoch)
+        self._follow_high_watermark(leader_high_watermark)
+        if leader_log_start > self.log.start_offset:
+            self._log_start_moved(self._log_start.follow(leader_log_start, self.high_watermark))
+
+    def _follow_high_watermark(self, leader_high_watermark: int) -> None:
+        offset = min(max(leader_high_watermark, self.log.start_offset), self.end_offset)
+        if offset != self.high_watermark:
+            self._set_high_watermark(offset)
+
+    def truncate_diverging(self, now: int, epoch: int, end_offset: int) -> None:
+        """The leader's log parts from this one: its largest epoch not above ours is `epoch`, ending at `end_offset`.
+
+        If we know that epoch, the common part ends at the lesser of both ends; else at the end of our next lower
+        epoch, and the next fetch goes on from there (KIP-279). Several rounds may be needed, each cuts (DP-13).
+        """
+        own_epoch, own_end = self.log.end_offset_for(epoch)
+        target = min(own_end, end_offset) if own_epoch == epoch else own_end if own_epoch >= 0 else end_offset
+        self._truncate(min(target, self.end_offset))
+
+    def truncate_to_leader_end(self, now: int, leader_end: int) -> bool:
+        """Out of range at the leader (rule 15): if we have more than it, cut to its end. Whether that was so."""
+        if leader_end >= self.end_offset:
+            return False
+        self._truncate(leader_end)
+        return True
+
+    def restart_from_leader_start(self, now: int, leader_start: int) -> bool:
+        """Out of range at the leader (rule 15): if its log begins after our end, nothing of ours is of use.
+
+        Whether that was so; if not, the leader's log has changed since it refused, and may be asked again.
+        """
+        if leader_start <= self.end_offset:
+            return False
+        self._event("truncate", to=leader_start, end=self.end_offset, high_watermark=self.high_watermark)
+        self.log.restart_at(leader_start)
+        self._set_high_watermark(leader_start)
+        return True

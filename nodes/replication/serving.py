@@ -1,0 +1,118 @@
+"""What a replica answers to those who read it: bounds for fetches, offsets by time, ends of epochs (rules 11, 13, 18).
+
+A fetch is given bounds, never records: up to where it may read, by the high watermark for consumers and by the log's
+end for followers; or where its log parts from this one (rule 13). A new leader's high watermark lags behind what its
+predecessor may have shown, so the end of the log is not told before it has reached the start of the leader's epoch
+(rule 11, KIP-207): what was read once does not vanish from sight.
+
+Mutant `end-offset-unguarded` in `list_offset`.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.replication.following import FollowingReplica
+from squall.nodes.replication.ports import EpochEndAnswer, FetchBounds, OffsetAnswer
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+
+class ServingReplica(FollowingReplica):
+    """See the module."""
+
+    # -- fetches ------------------------------------------------------------------------------------------------
+
+    def consumer_fetch(
+        self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1, *, from_any: bool = False
+    ) -> FetchBounds:
+        """What a consumer may have: records below the high watermark (DP-14).
+
+        A follower answers only if the consumer meant it (`from_any`), by its own high watermark, which lags behind the
+        leader's (rule 18): what the leader sent a consumer to, may not be there to be seen yet.
+        read_committed asks the same as long as there are no transactions: the last stable offset is the high watermark.
+        """
+        error = self._check_epoch(current_leader_epoch)
+        if error and not (from_any and error == ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            return self._refusal(error)
+        return self._bounds(offset, last_fetched_epoch, self.high_watermark)
+
+    def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> memoryview:
+        """Whole batches within bounds that a fetch was given."""
+        return self.log.read(offset, max_bytes, upper=upper, at_least_one=at_least_one)
+
+    def _refusal(self, error: int) -> FetchBounds:
+        return FetchBounds(error, leader=self.leader, leader_epoch=self.leader_epoch)
+
+    def _allowed(self, offset: int, upper: int, *, advanced: bool = False) -> FetchBounds:
+        return FetchBounds(
+            ErrorCode.NONE, offset, upper, self.high_watermark, self.log.start_offset, None, self.broker,
+            self.leader_epoch, advanced,
+        )  # fmt: skip
+
+    def _bounds(self, offset: int, last_fetched_epoch: int, upper: int) -> FetchBounds:
+        """Rule 13. An offset below the log's start is out of range whatever the epochs say."""
+        log = self.log
+        if not log.start_offset <= offset:
+            return self._out_of_range()
+        if last_fetched_epoch >= 0:
+            epoch, end = log.end_offset_for(last_fetched_epoch)
+            if epoch < 0:
+                return self._out_of_range()
+            if epoch < last_fetched_epoch or end < offset:
+                return FetchBounds(
+                    ErrorCode.NONE, offset, offset, self.high_watermark, log.start_offset, (epoch, end), self.broker,
+                    self.leader_epoch,
+                )  # fmt: skip
+        if offset > log.end_offset:
+            return self._out_of_range()
+        return self._allowed(offset, upper)
+
+    def _out_of_range(self) -> FetchBounds:
+        return FetchBounds(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log.start_offset,
+            leader=self.broker,
+            leader_epoch=self.leader_epoch,
+        )
+
+    # -- offsets ------------------------------------------------------------------------------------------------
+
+    def list_offset(self, timestamp: int, current_leader_epoch: int, replica_id: int = -1) -> OffsetAnswer:
+        """An offset by time, or the earliest, the latest, the one of the largest timestamp.
+
+        Followers (`replica_id` >= 0) see the whole log, consumers what is below the high watermark. A new leader's
+        high watermark lags behind what its predecessor may have shown; until it has reached the start of this epoch
+        the end is not known (rule 11).
+        """
+        error = self._check_epoch(current_leader_epoch)
+        if error:
+            return OffsetAnswer(error)
+        upper = self.end_offset if replica_id >= 0 else self.high_watermark
+        lagging = replica_id < 0 and self.high_watermark < self._epoch_start
+        if self._mutants.has("end-offset-unguarded"):
+            lagging = False
+        if timestamp == LATEST_TIMESTAMP:
+            if lagging:
+                return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return OffsetAnswer(ErrorCode.NONE, -1, upper, self.leader_epoch)
+        if timestamp == EARLIEST_TIMESTAMP:
+            return self._offset_answer(-1, self.log.start_offset)
+        wanted = self.log.max_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
+        found = self.log.offset_for_timestamp(wanted, upper) if wanted >= 0 else None
+        if found is None:
+            return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE if lagging else ErrorCode.NONE)
+        return self._offset_answer(*found)
+
+    def _offset_answer(self, timestamp: int, offset: int) -> OffsetAnswer:
+        epoch = self.log.epochs.epoch_of(offset)
+        return OffsetAnswer(ErrorCode.NONE, timestamp, offset, -1 if epoch is None else epoch)
+
+    def offset_for_leader_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
+        """Where an epoch ends in the leader's log (KIP-320)."""
+        error = self._check_epoch(current_leader_epoch)
+        if error:
+            return EpochEndAnswer(error)
+        return EpochEndAnswer(ErrorCode.NONE, *self.log.end_offset_for(epoch))
