@@ -1,0 +1,37 @@
+"""What a node's configuration says reaches the components that go by it (EL-06)."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.nodes.config import ConfigError, NodeConfig
+from squall.nodes.node.settings import controller_config
+
+CONTROLLER = {
+    "process.roles": "controller",
+    "node.id": "101",
+    "controller.quorum.voters": "101@10.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "CONTROLLER://10.0.0.1:9093",
+    "log.dirs": "/data",
+}
+
+
+def test_eligible_leaders_are_kept_and_the_last_known_leader_may_lead_unless_told_otherwise() -> None:
+    config = controller_config(NodeConfig.of(CONTROLLER))
+    assert (config.eligible_leader_replicas, config.last_known_leader) == (True, True)
+    told = {"eligible.leader.replicas.version": "0", "unclean.recovery.strategy": "None"}
+    config = controller_config(NodeConfig.of(CONTROLLER | told))
+    assert (config.eligible_leader_replicas, config.last_known_leader) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "remedy"),
+    [
+        ("eligible.leader.replicas.version", "2", "from 0 to 1"),
+        ("unclean.recovery.strategy", "Aggressive", "must be Balanced or None"),
+    ],
+)
+def test_other_values_are_refused(key: str, value: str, remedy: str) -> None:
+    with pytest.raises(ConfigError, match=remedy):
+        NodeConfig.of(CONTROLLER | {key: value})
