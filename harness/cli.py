@@ -314,13 +314,32 @@ def bench(
     return 0 if all(one.passed for one in measurements) else 1
 
 
-@app.command(epilog="Example: squall mutants")
-def mutants() -> None:
-    """The documented bugs a node can be started with, to show that they are caught."""
+@app.command(
+    epilog="Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw"
+)
+def mutants(
+    verify: Annotated[bool, typer.Option("--verify", help="run each, and its healthy twin, in simulation")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="on how many seeds; each must be caught on 19 of 20")] = 20,
+    seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+    mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be given again")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="how many runs at once; all cores unless given")] = None,
+) -> int:
+    """The documented bugs a node can be started with; with --verify, whether each of them is caught."""
     from squall.nodes.mutants import MUTANTS
 
+    if verify:
+        from squall.harness.simulation.matrix import verify as verify_mutants
+
+        return verify_mutants(
+            seeds=seeds,
+            first_seed=seed,
+            names=mutant or (),
+            processes=processes or os.cpu_count() or 1,
+            console=console(),
+        )
     for name, about in sorted(MUTANTS.items()):
-        console().print(f"{name:<24}{about}", markup=False)
+        console().print(f"{name:<36}{about}", markup=False)
+    return 0
 
 
 def main() -> None:

@@ -1,0 +1,232 @@
+"""`squall mutants --verify`: every seeded bug and its healthy twin on the same seeds (HX-08).
+
+A checker that has never caught a bug is not known to work, and one that cries wolf is worse than none. So each mutant
+has a *trial*: a scenario in which it must do harm, and the names of the invariants or anomalies that it must be caught
+by. On every seed the scenario is run twice, with the mutant and without. The mutant counts as caught on a seed only if
+the verdict is invalid and one of the *expected* names is among what broke; a crash, a cluster that does not become
+whole, or another anomaly does not count. The twin must be valid on every seed, or the catch proves nothing.
+
+Controls have trials too: correct nodes in a configuration that is documented to lose records (N09). There the twin is
+another scenario, that of the configuration which does not.
+
+Twins that several trials share are run once. What must be reached is 19 of 20 seeds, or the like for fewer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from math import ceil
+from multiprocessing import get_context
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from squall.harness.errors import UsageError
+from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.suite import Scenario
+from squall.harness.yaml_source import suggestion
+
+SEEDS = 20
+CAUGHT_SHARE = 19 / 20
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One seeded bug, or control, and how it must show.
+
+    `scenario` names the run that must be invalid, with `mutants` switched on; `twin` names the one that must be valid,
+    without. `expected` are names of invariants (docs/requirements.md) and anomalies (docs/reading-a-report.md).
+    """
+
+    name: str
+    requirement: str
+    scenario: str
+    expected: tuple[str, ...]
+    twin: str
+    mutants: tuple[str, ...]
+
+    def catches(self, result: SimResult) -> tuple[str, ...]:
+        """The expected names among what broke; empty if the bug was not caught for what it is."""
+        if result.verdict != "invalid":
+            return ()
+        return tuple(name for name in result.broken if name in self.expected)
+
+
+def mutant(name: str, requirement: str, scenario: str, *expected: str) -> Trial:
+    """The trial of a mutant: its twin is the same scenario without it."""
+    return Trial(name, requirement, scenario, expected, scenario, (name,))
+
+
+def control(name: str, requirement: str, scenario: str, twin: str, *expected: str) -> Trial:
+    """The trial of a configuration: correct nodes in both scenarios."""
+    return Trial(name, requirement, scenario, expected, twin, ())
+
+
+TRIALS: tuple[Trial, ...] = (
+    mutant("ack-before-replication", "DP-08", "leader-kill-lagging", "ACK", "lost_write"),
+    mutant("hw-before-isr-ack", "DP-06", "leader-kill-loop", "ISR", "ACK", "PREFIX"),
+    mutant("truncate-to-hw", "DP-13", "two-hop-failover", "ISR", "ELECT", "ACK", "UNIQ", "lost_write"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one trial on all seeds."""
+
+    trial: Trial
+    seeds: int
+    caught: int
+    by: Mapping[str, int]
+    twin_valid: int
+    misses: tuple[SimResult, ...] = ()
+    twin_failures: tuple[SimResult, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return self.caught >= needed(self.seeds) and self.twin_valid == self.seeds
+
+
+def needed(seeds: int) -> int:
+    """On how many of so many seeds a mutant must be caught: 19 of 20, all of 3."""
+    return ceil(CAUGHT_SHARE * seeds)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One simulation: a scenario with or without mutants, on one seed."""
+
+    scenario: str
+    mutants: tuple[str, ...]
+    seed: int
+
+
+@dataclass
+class Matrix:
+    """All trials on all seeds: what is to be run, and what came of it so far."""
+
+    trials: Sequence[Trial]
+    seeds: Sequence[int]
+    results: dict[_Task, SimResult] = field(default_factory=dict)
+
+    def tasks(self) -> list[_Task]:
+        """Every simulation once; seed by seed, so that a first column is there early."""
+        wanted: dict[_Task, None] = {}
+        for seed in self.seeds:
+            for trial in self.trials:
+                wanted[_Task(trial.scenario, trial.mutants, seed)] = None
+                wanted[_Task(trial.twin, (), seed)] = None
+        return list(wanted)
+
+    def run(self, processes: int = 1) -> Iterator[SimResult]:
+        """Run what is to be run; results come as they are ready."""
+        scenarios = {name: find_scenario(name)[0] for one in self.trials for name in (one.scenario, one.twin)}
+        for task, result in _simulated(self.tasks(), scenarios, processes):
+            self.results[task] = result
+            yield result
+
+    def rows(self) -> list[Row]:
+        """One row for each trial, once everything has run."""
+        return [self._row(trial) for trial in self.trials]
+
+    def _row(self, trial: Trial) -> Row:
+        broken = [self.results[_Task(trial.scenario, trial.mutants, seed)] for seed in self.seeds]
+        twins = [self.results[_Task(trial.twin, (), seed)] for seed in self.seeds]
+        caught = [one for one in broken if trial.catches(one)]
+        return Row(
+            trial=trial,
+            seeds=len(self.seeds),
+            caught=len(caught),
+            by=Counter(name for one in caught for name in trial.catches(one)),
+            twin_valid=sum(one.verdict == "valid" for one in twins),
+            misses=tuple(one for one in broken if not trial.catches(one)),
+            twin_failures=tuple(one for one in twins if one.verdict != "valid"),
+        )
+
+
+def _simulated(
+    tasks: Sequence[_Task], scenarios: Mapping[str, Scenario], processes: int
+) -> Iterator[tuple[_Task, SimResult]]:
+    if processes <= 1:
+        yield from ((task, _simulate(scenarios[task.scenario], task)) for task in tasks)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        pending = {pool.submit(_simulate, scenarios[task.scenario], task): task for task in tasks}
+        for future in as_completed(pending):
+            yield pending[future], future.result()
+
+
+def _simulate(scenario: Scenario, task: _Task) -> SimResult:
+    return simulate(scenario, task.seed, SimOptions(mutants=task.mutants))
+
+
+def chosen_trials(names: Iterable[str]) -> tuple[Trial, ...]:
+    """The trials of these names, all if none is given. Raises UsageError."""
+    known = {trial.name: trial for trial in TRIALS}
+    wanted = tuple(names)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"--mutant {name}: there is no trial of that name{suggestion(name, known)}")
+    return tuple(known[name] for name in wanted) or TRIALS
+
+
+def verify(*, seeds: int, first_seed: int, names: Sequence[str], processes: int, console: Console) -> int:
+    """Run the trials and print the matrix; 0 if every mutant is caught and every twin valid, else 1."""
+    matrix = Matrix(chosen_trials(names), range(first_seed, first_seed + seeds))
+    with Progress(
+        TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn(),
+        console=console, disable=not console.is_terminal,
+    ) as progress:  # fmt: skip
+        task = progress.add_task("mutants", total=len(matrix.tasks()))
+        for _ in matrix.run(processes):
+            progress.advance(task)
+    rows = matrix.rows()
+    console.print(table_of(rows))
+    for line in complaints(rows):
+        console.print(line, markup=False, highlight=False)
+    return 0 if all(row.passed for row in rows) else 1
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """The matrix, for people."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("mutant", "breaks", "scenario", "caught", "by", "twin valid", ""):
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        by = ", ".join(f"{name} {count}" for name, count in sorted(row.by.items(), key=lambda one: (-one[1], one[0])))
+        table.add_row(
+            row.trial.name,
+            row.trial.requirement,
+            row.trial.scenario,
+            f"{row.caught}/{row.seeds}",
+            by or "-",
+            f"{row.twin_valid}/{row.seeds}",
+            "✔" if row.passed else "✘",
+        )
+    return table
+
+
+def complaints(rows: Sequence[Row]) -> Iterator[str]:
+    """What was missed, with the command that repeats it."""
+    told: set[tuple[str, int]] = set()
+    for row in rows:
+        trial = row.trial
+        if row.caught < needed(row.seeds):
+            for result in row.misses[:3]:
+                flags = "".join(f" --mutant {name}" for name in trial.mutants)
+                yield f"MISSED  {trial.name}, seed {result.seed}: {_said(result)}"
+                yield f"  Repeat with: squall simulate {trial.scenario} --seed {result.seed}{flags}"
+        for result in row.twin_failures[:3]:
+            if (trial.twin, result.seed) not in told:
+                told.add((trial.twin, result.seed))
+                yield f"TWIN    {trial.twin}, seed {result.seed}: {_said(result)}"
+                yield f"  Repeat with: squall simulate {trial.twin} --seed {result.seed}"
+
+
+def _said(result: SimResult) -> str:
+    broken = f" ({', '.join(result.broken)})" if result.broken else ""
+    return f"{result.verdict}{broken} {result.problem.splitlines()[0] if result.problem else ''}".rstrip()
