@@ -1,8 +1,13 @@
-"""ListOffsets and OffsetForLeaderEpoch: questions about a log, answered at once by its leader."""
+"""ListOffsets and OffsetForLeaderEpoch: questions about a log, answered at once by its leader.
+
+A new leader that cannot know its end yet (rule 11) says so in words that the asker knows: before version 5 there was no
+OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE makes those clients ask again.
+"""
 
 from __future__ import annotations
 
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -19,6 +24,8 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
 )
 from squall.nodes.protocol.session import ServerRequest
 
+OFFSET_NOT_AVAILABLE_SINCE = 5
+
 
 class OffsetsHandler:
     """See the module."""
@@ -30,18 +37,25 @@ class OffsetsHandler:
         body = request.body
         assert isinstance(body, ListOffsetsRequest)
         topics = [
-            ListOffsetsTopicResponse(topic.name, [self._list(topic.name, one, body) for one in topic.partitions])
+            ListOffsetsTopicResponse(
+                topic.name, [self._list(topic.name, one, body, request.api_version) for one in topic.partitions]
+            )
             for topic in body.topics
         ]
         request.respond(ListOffsetsResponse(topics=topics))
 
-    def _list(self, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest) -> ListOffsetsPartitionResponse:
+    def _list(
+        self, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest, version: int
+    ) -> ListOffsetsPartitionResponse:
         number = asked.partition_index
         hosted = self._replicas.by_name(topic, number)
         if hosted is None:
             return ListOffsetsPartitionResponse(number, int(self._replicas.absence(topic, number)))
         found = hosted.replica.list_offset(asked.timestamp, asked.current_leader_epoch, body.replica_id)
-        return ListOffsetsPartitionResponse(number, int(found.error), found.timestamp, found.offset, found.leader_epoch)
+        error = found.error
+        if error == ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(number, int(error), found.timestamp, found.offset, found.leader_epoch)
 
     def offset_for_leader_epoch(self, now: int, request: ServerRequest) -> None:
         body = request.body

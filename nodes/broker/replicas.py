@@ -271,6 +271,8 @@ class Replicas:
             if hosted.replica.retain():
                 self._progress.noted(hosted)
                 self._progress.low_watermark_moved(hosted)
+                if hosted.following >= 0:
+                    self._fetchers[hosted.following].moved(hosted.topic_id, hosted.partition)
 
     def settle(self) -> None:
         """The end of a turn: what this turn changed for good is written down before anything is said of it."""

@@ -28,6 +28,7 @@ def test_acks_0_that_fails_ends_the_connection(world: World) -> None:
 
 
 def test_acks_all_waits_for_every_member_of_the_isr(world: World) -> None:
+    """Rule 3."""
     world.create()
     request = world.produce()
     world.follow(OTHER, 1)
@@ -66,6 +67,7 @@ def test_a_failed_partition_does_not_hurry_the_others(world: World) -> None:
 
 
 def test_losing_the_lead_while_waiting_is_an_unknown_outcome(world: World) -> None:
+    """Rule 3."""
     world.create()
     request = world.produce()
     world.change(leader=OTHER)

@@ -81,6 +81,8 @@ def preferred(request: ServerRequest) -> int:
 
 
 class TestTheLeaderDecides:
+    """Rule 18: only the leader knows how far its followers are."""
+
     @pytest.mark.parametrize(("rack", "goes_to"), [("", -1), ("1", -1), ("2", OTHER), ("3", THIRD), ("elsewhere", -1)])
     def test_a_consumer_is_sent_to_its_own_rack(self, led: World, rack: str, goes_to: int) -> None:
         assert preferred(consume(led, 0, rack)) == goes_to
@@ -111,7 +113,7 @@ class TestTheLeaderDecides:
 
 
 class TestAFollowerServes:
-    """By its own high watermark."""
+    """Rule 18: by its own high watermark."""
 
     def test_what_it_knows_to_be_committed(self, following: World) -> None:
         part = fetched(consume(following, 0, "1"))

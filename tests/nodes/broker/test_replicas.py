@@ -53,7 +53,9 @@ def test_what_is_assigned_gets_a_log_and_what_is_taken_away_loses_it(world: Worl
 
 
 def test_a_replica_that_is_added_gets_a_log_and_fetches_from_its_leader(world: World) -> None:
-    """RA-01: by a change record, in sync once its leader says so (RA-02); nothing else tells it (RA-06)."""
+    """Rule 29, as a broker sees it.
+
+    RA-01: by a change record, in sync once its leader says so (RA-02); nothing else tells it (RA-06)."""
     world.create("t", replicas=(OTHER, THIRD), leader=OTHER)
     assert not world.disk.exists("t-0")
     world.change("t", replicas=[OTHER, THIRD, OWN], adding_replicas=[OWN])
@@ -63,7 +65,7 @@ def test_a_replica_that_is_added_gets_a_log_and_fetches_from_its_leader(world: W
 
 
 def test_a_leader_that_is_removed_answers_who_waits_and_deletes_its_log(world: World) -> None:
-    """RA-03: what was not acknowledged is not known to be kept (DP-09)."""
+    """Rule 29, as a broker sees it. RA-03: what was not acknowledged is not known to be kept (DP-09)."""
     world.create("t")
     waiting = world.produce()
     assert waiting.answer is None

@@ -269,7 +269,7 @@ ORDER = [
 
 @pytest.mark.parametrize("row", ORDER, ids=str)
 def test_leaders_are_elected_in_the_order_of_who_is_known_to_have_everything(row: Row) -> None:
-    """EL-04."""
+    """Rule 27. EL-04."""
     check(row)
 
 

@@ -79,6 +79,7 @@ def test_an_old_request_sent_again_loses(controller: Any) -> None:
 def test_proposals_are_refused_for_the_first_reason_in_order(
     controller: Any, sender: int, isr: Any, options: dict[str, int], expected: ErrorCode
 ) -> None:
+    """Rule 22."""
     assert error_of(controller.alter_partition(sender, isr, **options)) == expected
     if expected != ErrorCode.NONE:
         assert controller.partition().partition_epoch == 0

@@ -132,6 +132,7 @@ def test_a_log_append_time_renews_the_sum_and_rules_over_the_records_times() -> 
 
 
 def test_any_flipped_bit_that_the_sum_covers_is_found() -> None:
+    """Rule 1: CRC-32C over attributes and everything after them."""
     batch = bytes(one(b"some value"))
     for position in range(21, len(batch)):
         broken = bytearray(batch)
@@ -216,6 +217,7 @@ def test_a_sound_batch_is_taken() -> None:
     ],
 )
 def test_what_a_leader_refuses(batch: bytes | None, error: ErrorCode) -> None:
+    """Rule 1: what no client may send."""
     assert refusal(batch) == error
 
 

@@ -55,6 +55,7 @@ def lead_with(world: World, leader: str, follower: str, epoch: int) -> None:
     ],
 )
 def test_a_follower_cuts_back_to_what_both_have(world: World, leader: str, follower: str, cuts: list[int]) -> None:
+    """Rule 13, round by round (KIP-279)."""
     lead_with(world, leader, follower, epoch=30)
     world.trace.events.clear()
     world.catch_up(2, 1)
@@ -81,6 +82,7 @@ def test_the_leader_answers_where_a_common_epoch_ends(world: World) -> None:
 
 
 def test_a_diverging_fetch_changes_nothing_at_the_leader(world: World) -> None:
+    """Rule 13."""
     world.decide(isr=(1, 3))
     lead_with(world, "aabb", "aacccc", epoch=4)
     leader = world.replica(1)
@@ -115,6 +117,7 @@ def test_the_high_watermark_follows_the_log_end_down(world: World) -> None:
 
 
 def test_follower_high_watermark_is_the_lesser_of_the_leaders_and_its_own_end(world: World) -> None:
+    """Rule 11."""
     world.lead(1)
     world.produce(1, 4)
     world.catch_up(2, 1)

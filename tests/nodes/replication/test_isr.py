@@ -49,7 +49,9 @@ class TestExpanding:
     def test_a_follower_joins_only_when_it_has_reached_the_start_of_this_epoch(
         self, led: World, offset: int, proposed: tuple[int, ...] | None
     ) -> None:
-        """A new leader's high watermark lags; reaching it does not mean having what the last leader acknowledged."""
+        """Rule 19.
+
+        A new leader's high watermark lags; reaching it does not mean having what the last leader acknowledged."""
         for _ in range(4):
             led.produce(1, 1)
         led.fetch(2, 1)
@@ -103,6 +105,7 @@ class TestExpanding:
 
 class TestShrinking:
     def test_a_member_that_falls_behind_is_dropped_after_the_lag_time(self, led: World) -> None:
+        """Rule 19."""
         led.produce(1, 1)
         led.now += LAG
         led.replica(1).maybe_shrink(led.now)

@@ -33,6 +33,7 @@ class TestAppending:
         assert led.replica(2).end_offset == 0
 
     def test_the_epoch_is_recorded_before_anything_is_appended(self, led: World) -> None:
+        """Rule 9."""
         assert led.replica(1).log.epochs.entries == [(1, 0)]
         led.produce(1, 3)
         led.lead(1)
@@ -40,6 +41,7 @@ class TestAppending:
 
     @pytest.mark.parametrize(("acks", "error"), [(-1, 19), (1, 0), (0, 0)])
     def test_below_min_isr_acks_all_is_refused_before_the_append(self, led: World, acks: int, error: int) -> None:
+        """Rule 2, before the append."""
         led.decide(isr=(1,))
         led.tell()
         answer = led.produce(1, acks=acks)
@@ -67,6 +69,7 @@ class TestAcknowledging:
         assert led.replica(1).produce_status(answer.leader_epoch, answer.required_offset) == ErrorCode.NONE
 
     def test_an_isr_below_min_isr_afterwards_leaves_the_outcome_unknown(self, led: World) -> None:
+        """Rule 2, after it."""
         answer = led.produce(1)
         led.catch_up(2, 1)
         led.catch_up(3, 1)
@@ -100,6 +103,7 @@ class TestHighWatermark:
         assert led.replica(1).high_watermark == 6
 
     def test_a_fetch_proves_what_is_below_its_offset_not_what_it_asks_for(self, led: World) -> None:
+        """Rule 10."""
         led.produce(1, 4)
         led.fetch(2, 1)
         led.fetch(3, 1)
@@ -118,7 +122,9 @@ class TestHighWatermark:
         assert not led.ask(3, 1).advanced
 
     def test_it_is_frozen_while_the_isr_is_below_min_isr(self, led: World) -> None:
-        """Even for acks=1 (rule 10): what makes the last replica of the ISR a safe choice later."""
+        """Rule 10; it is what makes ELR safe (EL-03).
+
+        Even for acks=1 (rule 10): what makes the last replica of the ISR a safe choice later."""
         led.decide(isr=(1,))
         led.tell()
         led.now += LAG + 1
@@ -197,6 +203,7 @@ class TestFencing:
         [(-1, 0), (1, ErrorCode.FENCED_LEADER_EPOCH), (2, 0), (3, ErrorCode.UNKNOWN_LEADER_EPOCH)],
     )
     def test_every_request_is_held_against_the_leader_epoch(self, led: World, epoch: int, error: int) -> None:
+        """Rule 12, EP-03."""
         led.lead(1)
         leader = led.replica(1)
         assert leader.follower_fetch(led.now, 2, 102, 0, -1, epoch).error == error
@@ -261,6 +268,7 @@ class TestListingOffsets:
         assert leader.list_offset(10**15, 1) == OffsetAnswer(ErrorCode.NONE), "no record is so new"
 
     def test_a_new_leader_does_not_know_the_end_until_its_high_watermark_reaches_its_epoch(self, led: World) -> None:
+        """Rule 11, KIP-207."""
         led.produce(1, 2)
         led.catch_up(2, 1)
         led.catch_up(3, 1)
@@ -280,6 +288,7 @@ class TestListingOffsets:
 
 class TestApplying:
     def test_older_states_are_ignored(self, led: World) -> None:
+        """Rule 9."""
         old = led.state
         led.lead(2)
         assert led.replica(1).apply(led.now, old).stale

@@ -46,6 +46,7 @@ def refusal(log: Log, content: bytearray) -> str:
 
 class TestAppending:
     def test_offsets_are_dense_and_stamped_with_the_epoch(self, disk: SimDisk) -> None:
+        """Rule 4: by the leader."""
         log = opened(disk)
         assert log.append_as_leader(batch(3), 7, 0).first_offset == 0
         appended = log.append_as_leader(batch(2), 7, 0)
@@ -85,6 +86,7 @@ class TestAppending:
         assert log.end_offset == 1
 
     def test_a_duplicate_answers_the_first_offsets_and_writes_nothing(self, disk: SimDisk) -> None:
+        """Rule 5."""
         log = opened(disk)
         log.append_as_leader(batch(2), 0, 0)
         log.append_as_leader(batch(3, producer=9), 0, 0)
@@ -93,6 +95,7 @@ class TestAppending:
         assert log.end_offset == 5
 
     def test_a_follower_keeps_offsets_and_epochs_and_leaves_out_a_cut_off_batch(self, disk: SimDisk) -> None:
+        """Rule 4: followers learn epochs from the batches."""
         leader, follower = opened(disk), Log.open(disk, "f-0", SMALL, now_ms=0, trace=NullTrace())
         for epoch in (1, 1, 4):
             leader.append_as_leader(batch(2, producer=5, sequence=leader.end_offset), epoch, 0)
@@ -208,6 +211,7 @@ class TestReading:
 
 class TestTruncating:
     def test_truncation_removes_records_epochs_and_producer_state(self, disk: SimDisk) -> None:
+        """Rules 7 and 14."""
         log = opened(disk)
         for at in range(20):
             log.append_as_leader(batch(1, producer=3, sequence=at), 1 + at // 5, 0)
@@ -274,6 +278,7 @@ class TestOpening:
         assert again.durable_offset == end
 
     def test_a_torn_tail_is_cut(self, disk: SimDisk) -> None:
+        """Rule 17."""
         log = opened(disk, LogConfig())
         log.append_as_leader(batch(3), 1, 0)
         log.append_as_leader(batch(3), 2, 0)
@@ -294,6 +299,7 @@ class TestOpening:
         assert offsets(opened(disk)) == list(range(20))
 
     def test_a_damaged_batch_ends_the_log_and_later_segments_go(self, disk: SimDisk) -> None:
+        """Rule 17."""
         log = opened(disk)
         for _ in range(40):
             log.append_as_leader(batch(1), 1, 0)

@@ -68,6 +68,7 @@ SIX = [(3, at * 10, 10) for at in range(6)]
 def test_a_batch_is_new_repeated_or_refused(
     history: list[tuple[int, int, int]], batch: tuple[int, int, int], answer: str | int
 ) -> None:
+    """Rules 5 and 6."""
     assert verdict(fed(history), *batch) == answer
 
 
@@ -92,6 +93,7 @@ def test_a_damaged_snapshot_is_passed_over_for_an_older_one() -> None:
 
 
 def test_snapshots_above_the_log_end_are_deleted() -> None:
+    """Rule 7."""
     disk = SimDisk(Random(1))
     made = fed(SIX, disk)
     for offset in (10, 30, 60):
