@@ -158,7 +158,7 @@ def plan(suite: SuiteArgument, seed: SeedOption = None, only: OnlyOption = None)
 def simulate(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
-    seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+    seed: Annotated[int | None, typer.Option(help="the first of them; the scenario's own, or 1, unless given")] = None,
     mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
     swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="how many seeds at once; all cores unless given")] = None,
@@ -177,6 +177,44 @@ def simulate(
         processes=processes,
         keep=keep,
     )
+
+
+@app.command(
+    epilog="Examples: squall shrink 4711 · squall shrink 2 --suite suites/two-hop-failover.yaml "
+    "--mutant truncate-to-hw --out lost.yaml · then: squall simulate lost.yaml. "
+    "Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink."
+)
+def shrink(
+    seed: Annotated[int, typer.Argument(metavar="SEED", help="a seed that fails in simulation")],
+    suite: Annotated[str, typer.Option(metavar="SCENARIO", help="a suite file or the name of a scenario")] = "swarm",
+    mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
+    swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="the schedule; account (.txt) and picture (.svg) go beside it")
+    ] = None,
+    budget: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="stop shrinking after so long")] = 300.0,
+    runs: Annotated[int, typer.Option(min=1, help="stop shrinking after so many runs")] = 100_000,
+    processes: Annotated[int | None, typer.Option(min=1, help="how many runs at once; all cores unless given")] = None,
+    any_failure: Annotated[
+        bool, typer.Option("--any", help="take any failure for the same, not only that name")
+    ] = False,
+) -> int:
+    """Make the shortest schedule that fails as a seed does, and tell what goes wrong in words and as a picture."""
+    from squall.harness.simulation.shrink_command import ShrinkOptions
+    from squall.harness.simulation.shrink_command import shrink as shrink_seed
+
+    asked = ShrinkOptions(
+        seed=seed,
+        suite=suite,
+        mutants=tuple(mutant or ()),
+        swarm=swarm,
+        out=out,
+        seconds=budget,
+        runs=runs,
+        processes=processes or os.cpu_count() or 1,
+        any_failure=any_failure,
+    )
+    return shrink_seed(asked, console())
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------------

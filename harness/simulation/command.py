@@ -38,17 +38,18 @@ def simulate(
     name: str,
     *,
     seeds: int,
-    first_seed: int,
+    first_seed: int | None,
     console: Console,
     mutants: tuple[str, ...] = (),
     swarm: bool = False,
     processes: int | None = None,
     keep: Path | None = None,
 ) -> int:
-    """Run the seeds; the exit status of the worst verdict."""
+    """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict."""
     scenario, said = find_scenario(name)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
-    wanted = range(first_seed, first_seed + seeds)
+    first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
+    wanted = range(first, first + seeds)
     results: list[SimResult] = []
     shown = 0
     with Progress(

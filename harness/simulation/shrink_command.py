@@ -1,0 +1,133 @@
+"""`squall shrink`: a failing seed in, the shortest schedule that fails alike out, with an account of what goes wrong.
+
+Exit status: 0 if the schedule was written and failed again in every replay, 1 if it was written and did not, 2 if there
+was nothing to shrink, 254 for bad usage.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from squall.harness.judging import shown_path
+from squall.harness.simulation.account import told_as_a_story
+from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.run import SimOptions
+from squall.harness.simulation.schedule_file import save
+from squall.harness.simulation.shrink import Budget, NothingToShrink, Sameness, Shrinker, Shrunk, Trial, Trials, record
+from squall.harness.simulation.simplify import operations_of
+from squall.harness.simulation.spacetime import drawn
+from squall.harness.simulation.traced import trace_of
+from squall.harness.suite import Scenario
+from squall.results.text import several
+
+REPLAY_HASH_SEEDS = ("0", "1", "random")
+NOTHING_EXIT_STATUS = 2
+
+
+@dataclass(frozen=True)
+class ShrinkOptions:
+    """What `squall shrink` was asked for."""
+
+    seed: int
+    suite: str
+    mutants: tuple[str, ...] = ()
+    swarm: bool = False
+    out: Path | None = None
+    seconds: float = 300.0
+    runs: int = 100_000
+    processes: int = 1
+    any_failure: bool = False
+
+
+def shrink(asked: ShrinkOptions, console: Console) -> int:
+    """Shrink one seed and write what came of it; the exit status."""
+    scenario, said = find_scenario(asked.suite)
+    began = time.monotonic()
+    try:
+        listed, trial = record(scenario, asked.seed, SimOptions(swarm=asked.swarm, mutants=asked.mutants))
+        console.print(f"{'fails':<11}seed {asked.seed}: {trial.problem.splitlines()[0]}", markup=False)
+        console.print(f"{'recorded':<11}{_events(listed)} until {trial.ended_s:.3f} s of load", markup=False)
+        shrunk, runs = _shrink(asked, listed, trial, console)
+    except NothingToShrink as nothing:
+        console.print(f"{'nothing':<11}{nothing}", markup=False)
+        return NOTHING_EXIT_STATUS
+    path = asked.out or Path(f"{listed.scenario}.yaml")
+    saved = save(shrunk.pinned(), path, _comments(asked, said, shrunk))
+    seconds = time.monotonic() - began
+    console.print(f"{'shrunk':<11}{_events(saved)}, {several(runs, 'run')}, {seconds:.0f} s", markup=False)
+    story = _account(saved, shrunk.seed, path)
+    failed = sum(_replay(path, hash_seed) == 1 for hash_seed in REPLAY_HASH_SEEDS)
+    console.print(f"{'replayed':<11}{failed} of {len(REPLAY_HASH_SEEDS)} replays fail", markup=False)
+    console.print()
+    console.print(story, markup=False, highlight=False)
+    for label, name in (
+        ("schedule", path),
+        ("account", path.with_suffix(".txt")),
+        ("picture", path.with_suffix(".svg")),
+    ):
+        console.print(f"{label:<11}{shown_path(name)}", markup=False)
+    console.print(f"{'repeat':<11}squall simulate {shown_path(path)}", markup=False)
+    return 0 if failed == len(REPLAY_HASH_SEEDS) else 1
+
+
+def _shrink(asked: ShrinkOptions, listed: Scenario, trial: Trial, console: Console) -> tuple[Shrunk, int]:
+    budget = Budget(asked.seconds, asked.runs)
+    same = Sameness(() if asked.any_failure else trial.broken)
+    with (
+        Progress(
+            TextColumn("shrink    "), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
+            console=console, disable=not console.is_terminal,
+        ) as progress,
+        Trials(budget, asked.processes) as trials,
+    ):  # fmt: skip
+        task = progress.add_task(_events(listed), total=1.0)
+
+        def tell(best: Shrunk | None) -> None:
+            spent = max(budget.used / budget.runs, (time.monotonic() - budget.began) / budget.seconds)
+            words = _events(best.scenario if best is not None else listed)
+            progress.update(task, completed=min(1.0, spent), description=f"{words}, {several(budget.used, 'run')}")
+
+        shrunk = Shrinker(trials, same, tell).shrink(listed, asked.seed, trial)
+    return shrunk, budget.used
+
+
+def _events(scenario: Scenario) -> str:
+    operations, faults = len(operations_of(scenario)), len(scenario.nemesis)
+    return f"{several(operations + faults, 'event')} ({several(operations, 'operation')}, {several(faults, 'fault')})"
+
+
+def _comments(asked: ShrinkOptions, said: str, shrunk: Shrunk) -> tuple[str, ...]:
+    """What stands above a schedule: where it comes from, what it shows, how to run it."""
+    words = f"squall shrink {asked.seed} --suite {said}" + "".join(f" --mutant {one}" for one in asked.mutants)
+    return (
+        f"{shrunk.trial.problem.splitlines()[0]}",
+        f"From {several(shrunk.events_before, 'event')} by: {words}{' --swarm' * asked.swarm}",
+        "Times count from the start of the load. The seed holds what no host obeys: latencies and election timeouts.",
+    )
+
+
+def _account(saved: Scenario, seed: int, path: Path) -> str:
+    """Run the schedule once more, watched; its story, which is written beside it with a picture."""
+    trace = trace_of(saved, seed)
+    story = told_as_a_story(trace)
+    path.with_suffix(".txt").write_text(story + "\n", encoding="utf-8")
+    path.with_suffix(".svg").write_text(drawn(trace), encoding="utf-8")
+    return story
+
+
+def _replay(path: Path, hash_seed: str) -> int:
+    """Run the saved schedule in a process of its own; its exit status."""
+    return subprocess.run(
+        [sys.executable, "-m", "squall.harness.cli", "simulate", str(path)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        check=False,
+    ).returncode
