@@ -61,6 +61,7 @@ class SimHost:
         self._disturbances: dict[str, Disturbance] = {}
         self._rules: dict[str, RpcRule] = {}
         self._losses: dict[str, int] = {}
+        self._effects: dict[str, int] = {}
         self._verbs: dict[str, Callable[[Arguments], Answer]] = {
             "proc.define": lambda arguments: {},
             "proc.start": self._start,
@@ -105,6 +106,16 @@ class SimHost:
         """Whether a fault of this verb is open here."""
         return any(entry.verb == verb for entry in self._journal.values())
 
+    def effect_of(self, identity: str) -> int:
+        """What a fault that is over has done here: calls, messages, stalls, bytes; 1 for what counts as it is."""
+        if identity in self._losses:
+            return self._losses[identity]
+        if identity in self._disturbances:
+            return self._disturbances[identity].met
+        if identity in self._rules:
+            return self._rules[identity].met
+        return self._effects.get(identity, 0)
+
     async def call(self, verb: str, **arguments: object) -> Answer:
         await asyncio.sleep(VERB_LATENCY_S)
         if verb == "probe.reach":
@@ -132,6 +143,7 @@ class SimHost:
         if isinstance(time_to_live, int | float):
             timer = self._kernel.after(round(time_to_live * MICROSECONDS), self._undo, identity)
         self._journal[identity] = _Entry(verb, detail, undo, timer)
+        self._effects[identity] = int(verb not in ("net.drop", "net.shape"))
         self._network.note(f"fault {self.name} {verb} {identity} {detail}")
 
     def _renew(self, identity: str, arguments: Arguments) -> None:
@@ -207,11 +219,11 @@ class SimHost:
         if not self.process.running:
             raise VerbFailed(self.name, verb, "not_running", "the node is not running")
         pid = self.process.incarnation
-        self._open(arguments, verb, "node", self._start_if_it_may)
+        self._open(arguments, verb, "node", self.start_if_it_may)
         self.process.crash()
         return pid
 
-    def _start_if_it_may(self) -> None:
+    def start_if_it_may(self) -> None:
         """Start the node unless another fault still keeps it down."""
         if not any(self.has_open(verb) for verb in KEEPS_DOWN):
             self.process.start()
@@ -247,8 +259,12 @@ class SimHost:
                     self._network.block(self.address, address, cause)
             else:
                 self._network.block(str(source), self.address, cause)
-        self._open(arguments, "net.drop", ",".join(map(str, sources)), lambda: self._network.unblock(cause))
+        self._open(arguments, "net.drop", ",".join(map(str, sources)), lambda: self._allow(arguments, cause))
         return {}
+
+    def _allow(self, arguments: Arguments, cause: str) -> None:
+        self._network.unblock(cause)
+        self._effects[str(arguments["id"])] = self._network.stalls_of(cause)
 
     async def _probe_reach(self, arguments: Arguments) -> Answer:
         targets = arguments["targets"]
@@ -313,8 +329,12 @@ class SimHost:
                 self._network.shape(self.address, peer, cause, shape)
             if direction in ("both", "in"):
                 self._network.shape(peer, self.address, cause, shape)
-        self._open(arguments, "net.shape", str(shape), lambda: self._network.unshape(cause))
+        self._open(arguments, "net.shape", str(shape), lambda: self._unshape(arguments, cause, shape))
         return {}
+
+    def _unshape(self, arguments: Arguments, cause: str, shape: Shape) -> None:
+        messages, retransmissions = self._network.unshape(cause)
+        self._effects[str(arguments["id"])] = retransmissions if shape.loss else messages
 
     def _addresses_of(self, peers: object) -> list[str]:
         """The addresses meant, without this host's own."""
@@ -360,7 +380,7 @@ class SimHost:
         assert isinstance(probability, int | float)
         number = errno.ENOSPC if arguments.get("errno") == "ENOSPC" else errno.EIO
         disturbance = Disturbance(_calls(arguments), error=number, probability=float(probability))
-        return self._disturb_disk(arguments, "disk.error", disturbance, self._start_if_it_may)
+        return self._disturb_disk(arguments, "disk.error", disturbance, self.start_if_it_may)
 
     def _slow_disk_down(self, arguments: Arguments) -> Answer:
         latency = arguments["latency_s"]

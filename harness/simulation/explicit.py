@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import exp, log
 
 from pydantic import TypeAdapter
 
@@ -125,31 +124,7 @@ def swarm_faults(faults: list[SwarmFault], until_s: float) -> Iterator[NemesisEn
     for fault in faults:
         if fault.at < until_s:
             timing = {"at": round(fault.at, 3), "for": max(SHORTEST_FAULT_S, round(fault.duration, 3))}
-            yield _ENTRY.validate_python(_translated(fault) | timing)
-
-
-def _translated(fault: SwarmFault) -> dict[str, object]:
-    first, second = fault.hosts[0], fault.hosts[-1]
-    match fault.kind:
-        case "power-loss-controller":
-            return {"fault": "power-loss", "target": first}
-        case "pause-broker" | "pause-controller":
-            return {"fault": "pause", "target": first}
-        case "isolate-broker" | "isolate-controller":
-            return {"fault": "isolate", "target": first}
-        case "one-way":
-            return {"fault": "one-way", "target": first, "to": second}
-        case "cut-link":
-            return {"fault": "isolate", "target": first, "from": second}
-        case "reset":
-            return {"fault": "rpc-cut", "api": "Fetch", "from": first, "to": second, "messages": 0}
-        case "slow-link":
-            latency = round(exp(fault.amount * log(300_000))) / 1e6
-            return {"fault": "slow-link", "target": first, "to": second, "direction": "out", "latency": latency}
-        case "clock":
-            return {"fault": "clock", "target": first, "offset": (fault.amount - 0.5) * 7200}
-        case _:
-            return {"fault": "kill", "target": first}
+            yield _ENTRY.validate_python(fault.written() | timing)
 
 
 def event_count(scenario: Scenario) -> int:

@@ -91,13 +91,13 @@ class SimNetwork:
         self.frames_delivered = 0
         self.resets = 0
         self.frames_lost = 0
-        self.stalls = 0
         self._kernel = kernel
         self._rng = rng
         self._listeners: dict[tuple[str, int], Acceptor] = {}
         self._blocks: dict[tuple[str, str], dict[str, None]] = {}
         self._shaped: dict[tuple[str, str], ShapedLink] = {}
         self._rules: dict[str, RpcRule] = {}
+        self._stalls: dict[str, int] = {}
         self._ends: dict[int, ConnectionEnd] = {}
         self._identities = 0
         self._digest = blake2b(digest_size=16)
@@ -217,7 +217,8 @@ class SimNetwork:
 
     def _stall(self, end: ConnectionEnd) -> None:
         if end.stalled_since is None:
-            self.stalls += 1
+            for cause in self._blocks.get((end.peer_address, end.address), ()):
+                self._stalls[cause] = self._stalls.get(cause, 0) + 1
             end.stalled_since = self._kernel.now
             timer = self._kernel.after(self.speed.user_timeout, self._stalled_too_long, end, end.stalled_since)
             end.timers.append(timer)
@@ -311,6 +312,10 @@ class SimNetwork:
             if not self._blocks[pair]:
                 del self._blocks[pair]
                 self._recover(*pair)
+
+    def stalls_of(self, cause: str) -> int:
+        """How many directions of connections a cause has stalled so far, alone or with others."""
+        return self._stalls.get(cause, 0)
 
     def _recover(self, source: str, destination: str) -> None:
         for end in list(self._ends.values()):

@@ -93,6 +93,7 @@ class SimProcess:
         self.paused = False
         self.incarnation = 0
         self.crashes = 0
+        self.crashes_in_calls = 0
         self.disk_failures = 0
         self.last_failure = ""
         self.unclean_restarts = 0
@@ -147,7 +148,7 @@ class SimProcess:
                 disk=self.disk, clock=self.clock, rng=rng, trace=self._trace, now=self._kernel.now
             )
         except CrashNow:
-            self._died()
+            self._struck()
             return
         except OSError as failure:
             self._stopped_by_its_disk(failure)
@@ -195,12 +196,18 @@ class SimProcess:
             self._stopped_cleanly = True
             self._release(self.incarnation, list(self.node.outbox))
         except CrashNow:
-            pass
+            self._struck()
+            return
         except OSError as failure:
             self._stopped_by_its_disk(failure)
             return
         finally:
             self.disk.in_use = False
+        self._died()
+
+    def _struck(self) -> None:
+        """A crash struck between two disk calls."""
+        self.crashes_in_calls += 1
         self._died()
 
     def _stopped_by_its_disk(self, failure: OSError) -> None:
@@ -311,7 +318,7 @@ class SimProcess:
             node.turn(now)
             node.flush(now)
         except CrashNow:
-            self._died()
+            self._struck()
             return
         except OSError as failure:
             self._stopped_by_its_disk(failure)

@@ -2,91 +2,230 @@
 
 Two lessons decide the shape (measured on prototypes): durations are drawn log-uniformly, half a millisecond to many
 seconds, because bugs live at all scales; and each seed uses only some kinds of fault, because a mix of everything
-hides what one of them would show. What is drawn is data, printed by a failing seed.
+hides what one of them would show. What is drawn is data, printed by a failing seed: wherever the vocabulary of suites
+has a word for it, an entry of a suite's `nemesis` list with hosts by name (`SwarmFault.written`), carried out by the
+same fault objects. Evidence is left out: the simulation itself carries the faults out, and counts what they did
+(`Swarm.effects`), so that a kind without any effect shows.
 
-Within the fault budget of docs/architecture.md: brokers crash with their page cache kept, controllers may lose what
-they had not made durable. Everything is healed before the load ends, and then progress is demanded.
+Whether a fault may happen at all is decided when it is due (budget.py). Everything is healed before the load ends, and
+then progress is demanded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import exp, log
 from random import Random
 
-from squall.harness.simulation.links import Shape
-from squall.harness.simulation.world import SimWorld
-from squall.nemesis.ports import VerbFailed
+from pydantic import TypeAdapter
 
-KINDS = (
-    "crash-broker",
-    "crash-controller",
-    "power-loss-controller",
-    "crash-in-disk-call",
-    "pause-broker",
-    "pause-controller",
-    "isolate-broker",
-    "isolate-controller",
-    "one-way",
-    "cut-link",
-    "reset",
-    "slow-link",
-    "clock",
-)
+from squall.harness.simulation.budget import FaultBudget
+from squall.harness.simulation.world import CLIENT_ADDRESS, SimWorld
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.options import AnyFault, FaultOptions
+from squall.nemesis.ports import VerbFailed
+from squall.nemesis.registry import build_fault
+
+KINDS = {
+    "crash-broker": "crashes",
+    "crash-controller": "crashes",
+    "restart-broker": "clean restarts",
+    "restart-controller": "clean restarts",
+    "power-loss-broker": "bytes lost",
+    "power-loss-controller": "bytes lost",
+    "wipe-disk": "bytes lost",
+    "crash-in-disk-call-broker": "crashes",
+    "crash-in-disk-call-controller": "crashes",
+    "disk-error-broker": "calls failed",
+    "disk-error-controller": "calls failed",
+    "disk-slow": "calls slowed",
+    "pause-broker": "pauses",
+    "pause-controller": "pauses",
+    "isolate-broker": "stalls",
+    "isolate-controller": "stalls",
+    "one-way": "stalls",
+    "cut-link": "stalls",
+    "cut-clients": "stalls",
+    "reset": "connections",
+    "slow-link": "messages",
+    "loss": "retransmissions",
+    "bandwidth": "messages",
+    "rpc-hold": "messages held",
+    "rpc-cut": "messages cut at",
+    "clock-step": "clocks",
+    "clock-drift": "clocks",
+}
+"""Every kind of fault, and in what its effect is counted."""
+
+BROKER_TO_BROKER = ("Fetch", "OffsetForLeaderEpoch")
+BROKER_TO_CONTROLLER = ("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch", "AllocateProducerIds")
+CONTROLLER_TO_CONTROLLER = ("Fetch", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
+CLIENT_TO_BROKER = ("Produce", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
+LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
+WAITING_KINDS = ("crash-in-disk-call", "disk-error", "rpc-", "bandwidth", "loss")
+"""What shows no effect until something passes by is open for longer, at least."""
+
+DISK_CALLS = ("write", "fsync", "truncate", "create", "rename", "remove", "fsync-directory")
+
+_OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 
 
 @dataclass(frozen=True)
 class SwarmFault:
-    """One fault of a swarm: `kind` at `at` seconds for `duration` seconds, on the hosts named."""
+    """One fault of a swarm: `kind` at `at` seconds for `duration` seconds, on the hosts named.
+
+    `words` is the fault as a suite would say it, without its times; empty for what suites have no word for.
+    """
 
     at: float
     kind: str
     hosts: tuple[str, ...]
     duration: float
     amount: float = 0.0
+    words: Mapping[str, object] = field(default_factory=dict)
+
+    def written(self) -> dict[str, object]:
+        """As an entry of `nemesis:`; what has no word of its own is told as its nearest relative."""
+        first, last = self.hosts[0], self.hosts[-1]
+        if self.words:
+            return dict(self.words)
+        if self.kind == "reset":
+            return {"fault": "rpc-cut", "api": "Fetch", "from": first, "to": last, "messages": 0}
+        if self.kind == "cut-clients":
+            return {"fault": "isolate", "target": first, "from": "everyone"}
+        return {"fault": "kill", "target": first}
 
     def __str__(self) -> str:
-        return f"{self.at:7.3f} s  {self.kind:22} {', '.join(self.hosts):12} for {self.duration:.3f} s"
+        more = ", ".join(f"{key} {value}" for key, value in self.words.items() if key not in ("fault", "target"))
+        told = f"{self.at:7.3f} s  {self.kind:22} {', '.join(self.hosts):12} for {self.duration:.3f} s"
+        return f"{told}  {more}" if more else told
 
 
 def draw_swarm(seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float) -> list[SwarmFault]:
     """The faults of this seed, in order of time; all over before `load` seconds have passed."""
     rng = Random(f"{seed}/swarm")
-    kinds = [kind for kind in KINDS if rng.random() < 0.5] or [rng.choice(KINDS)]
-    gap = exp(rng.uniform(log(0.3), log(8.0)))
-    longest = exp(rng.uniform(log(0.5), log(15.0)))
+    share = rng.choice((0.1, 0.25, 0.5))
+    kinds = [kind for kind in KINDS if rng.random() < share] or [rng.choice(list(KINDS))]
+    weights = [rng.random() + 0.1 for _ in kinds]
+    gap = _log_uniform(rng, 0.3, 8.0)
+    longest = _log_uniform(rng, 0.5, 15.0)
     faults = []
     at = rng.uniform(0.5, 3.0)
     while True:
         at += rng.expovariate(1 / gap)
-        duration = exp(rng.uniform(log(0.0005), log(longest)))
+        kind = rng.choices(kinds, weights)[0]
+        duration = _log_uniform(rng, 0.2 if kind.startswith(WAITING_KINDS) else 0.0005, longest)
         if at + duration >= load - 1.0:
             break
-        kind = rng.choice(kinds)
         hosts = _targets(kind, rng, brokers, controllers)
-        faults.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random()))
+        words = _words(kind, hosts, rng, brokers, controllers)
+        faults.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))
     return faults
 
 
+def _log_uniform(rng: Random, low: float, high: float) -> float:
+    return exp(rng.uniform(log(low), log(high)))
+
+
 def _targets(kind: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
-    if kind.endswith("broker"):
-        return (rng.choice(brokers),)
-    if kind.endswith("controller"):
-        return (rng.choice(controllers),)
-    if kind in ("one-way", "cut-link", "reset", "slow-link"):
+    if kind in LINK_KINDS:
         first, second = rng.sample(brokers + controllers, 2)
         return (first, second)
+    if kind.endswith("controller"):
+        return (rng.choice(controllers),)
+    if kind.endswith("broker") or kind in ("wipe-disk", "cut-clients"):
+        return (rng.choice(brokers),)
     return (rng.choice(brokers + controllers),)
 
 
-class Swarm:
-    """Carries out drawn faults on a simulated world. `counts` tells how many of each kind took place."""
+def _words(
+    kind: str, hosts: tuple[str, ...], rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]
+) -> dict[str, object]:
+    """The fault in the vocabulary of suites, with its intensity."""
+    first, last = hosts[0], hosts[-1]
+    match kind:
+        case "crash-broker" | "crash-controller":
+            return {"fault": "kill", "target": first}
+        case "power-loss-broker" | "power-loss-controller":
+            return {"fault": "power-loss", "target": first, "mode": rng.choice(("all", "torn", "torn"))}
+        case "wipe-disk":
+            return {"fault": "wipe-disk", "target": first}
+        case "disk-error-broker" | "disk-error-controller":
+            calls = sorted(rng.sample(DISK_CALLS, rng.randint(1, 3)))
+            probability = round(_log_uniform(rng, 0.01, 1.0), 3)
+            number = rng.choice(("EIO", "ENOSPC"))
+            return {"fault": "disk-error", "target": first, "errno": number, "calls": calls, "probability": probability}
+        case "disk-slow":
+            latency = round(_log_uniform(rng, 0.001, 2.0), 6)
+            return {"fault": "disk-slow", "target": first, "latency": latency, "calls": rng.choice(_SLOW_CALLS)}
+        case "pause-broker" | "pause-controller":
+            return {"fault": "pause", "target": first}
+        case "isolate-broker" | "isolate-controller":
+            return {"fault": "isolate", "target": first}
+        case "one-way":
+            return {"fault": "one-way", "target": first, "to": last}
+        case "cut-link":
+            return {"fault": "isolate", "target": first, "from": last}
+        case "slow-link":
+            latency, jitter = (round(_log_uniform(rng, 0.000_01, 0.3), 6) for _ in range(2))
+            return _link(first, last, rng, fault="slow-link", latency=latency, jitter=jitter)
+        case "loss":
+            return _link(first, last, rng, fault="slow-link", latency=0, loss=round(_log_uniform(rng, 0.01, 0.5), 3))
+        case "bandwidth":
+            return _link(first, last, rng, fault="bandwidth", rate=round(_log_uniform(rng, 2_000, 1_000_000)))
+        case "rpc-hold":
+            return {"fault": "rpc-hold", **_messages(first, rng, brokers, controllers)}
+        case "rpc-cut":
+            messages = rng.choice((0, 0, 1, 1, 2, 5))
+            return {"fault": "rpc-cut", "messages": messages, **_messages(first, rng, brokers, controllers)}
+        case "clock-step":
+            return {"fault": "clock", "target": first, "offset": round(rng.uniform(-3600, 3600), 3)}
+        case "clock-drift":
+            return {"fault": "clock", "target": first, "offset": 0, "rate": round(_log_uniform(rng, 0.5, 2.0), 4)}
+    return {}
 
-    def __init__(self, world: SimWorld, faults: list[SwarmFault]) -> None:
+
+_SLOW_CALLS = (["fsync"], ["write"], ["read"], ["write", "fsync"], ["fsync", "fsync-directory", "rename"])
+
+
+def _link(first: str, last: str, rng: Random, **shape: object) -> dict[str, object]:
+    return {"target": first, "to": last, "direction": rng.choice(("both", "out", "in")), **shape}
+
+
+def _messages(first: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> dict[str, object]:
+    """Some request that this host makes, or that everybody makes to it, or the answers."""
+    direction = rng.choice(("request", "response"))
+    if first in controllers:
+        if rng.random() < 0.5:
+            voters = ", ".join(one for one in controllers if one != first) or first
+            return {"api": rng.choice(CONTROLLER_TO_CONTROLLER), "direction": direction, "from": first, "to": voters}
+        return {"api": rng.choice(BROKER_TO_CONTROLLER), "direction": direction, "to": first}
+    chance = rng.random()
+    if chance < 0.4:
+        api = rng.choice(BROKER_TO_CONTROLLER)
+        return {"api": api, "direction": direction, "from": first, "to": ", ".join(controllers)}
+    if chance < 0.7:
+        peers = ", ".join(one for one in brokers if one != first) or first
+        return {"api": rng.choice(BROKER_TO_BROKER), "direction": direction, "from": first, "to": peers}
+    return {"api": rng.choice(CLIENT_TO_BROKER), "direction": direction, "to": first}
+
+
+class Swarm:
+    """Carries out drawn faults on a simulated world.
+
+    `counts` tells how many of each kind took place, `effects` what they did (in the units of `KINDS`), `postponed` how
+    many did not fit into the budget when they were due.
+    """
+
+    def __init__(self, world: SimWorld, faults: list[SwarmFault], min_isr: int = 1) -> None:
         self.counts: dict[str, int] = {}
+        self.effects: dict[str, int] = {}
+        self.postponed = 0
         self._world = world
         self._faults = faults
+        self._budget = FaultBudget(world, min_isr)
 
     async def run(self) -> None:
         """Until the last fault is healed."""
@@ -96,66 +235,80 @@ class Swarm:
 
     async def _in_its_time(self, index: int, fault: SwarmFault) -> None:
         await asyncio.sleep(fault.at)
-        self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
-        identity = f"swarm-{index}"
-        try:
-            await self._inject(identity, fault)
-        except VerbFailed:
+        if not self._budget.allows(fault.kind, fault.hosts[0], fault.duration):
+            self.postponed += 1
             return
+        try:
+            effect = await self._carry_out(f"swarm-{index}", fault)
+        except VerbFailed:  # a process that is down cannot be killed
+            return
+        self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
+        self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
 
-    async def _inject(self, identity: str, fault: SwarmFault) -> None:
-        world, first = self._world, fault.hosts[0]
-        host = world.hosts[first]
-        ttl = fault.duration
+    async def _carry_out(self, identity: str, fault: SwarmFault) -> int:
+        """Inject it, wait until it is over, and say what it has done."""
         match fault.kind:
-            case "crash-broker" | "crash-controller":
-                await host.call("proc.kill", id=identity, name="node", ttl=ttl)
-            case "power-loss-controller":
-                await host.call("proc.kill", id=identity, name="node", ttl=ttl, power_loss=True)
-            case "crash-in-disk-call":
-                await self._crash_in_disk_call(fault)
-            case "pause-broker" | "pause-controller":
-                await host.call("proc.pause", id=identity, name="node", ttl=ttl)
-            case "isolate-broker" | "isolate-controller":
-                await self._isolate(identity, first, ttl)
-            case "one-way":
-                await host.call("net.drop", id=identity, sources=[world.hosts[fault.hosts[1]].address], ttl=ttl)
-            case "cut-link":
-                second = world.hosts[fault.hosts[1]]
-                await host.call("net.drop", id=identity, sources=[second.address], ttl=ttl)
-                await second.call("net.drop", id=identity, sources=[host.address], ttl=ttl)
+            case "crash-in-disk-call-broker" | "crash-in-disk-call-controller":
+                return await self._crash_in_disk_call(fault)
+            case "restart-broker" | "restart-controller":
+                return await self._restart(identity, fault)
+            case "cut-clients":
+                return await self._cut_clients(identity, fault)
             case "reset":
-                self._reset(host.address, world.hosts[fault.hosts[1]].address)
-            case "slow-link":
-                await self._slow_down(fault)
-            case "clock":
-                offset = (fault.amount - 0.5) * 7200
-                await host.call("clock.set", id=identity, name="node", offset_s=offset, ttl=ttl)
-
-    async def _crash_in_disk_call(self, fault: SwarmFault) -> None:
-        """Die between two disk calls of some turn to come, and come back."""
-        process = self._world.processes[fault.hosts[0]]
-        process.disk.crash_after = int(fault.amount * 20)
-        await asyncio.sleep(fault.duration)
-        process.disk.crash_after = None
-        if not process.running and not self._world.hosts[fault.hosts[0]].has_open("proc.kill"):
-            process.start()
-
-    async def _isolate(self, identity: str, name: str, ttl: float) -> None:
+                return self._reset(fault)
         world = self._world
-        others = [host for other, host in world.hosts.items() if other != name]
-        await world.hosts[name].call("net.drop", id=identity, sources=[one.address for one in others], ttl=ttl)
-        for other in others:
-            await other.call("net.drop", id=identity, sources=[world.hosts[name].address], ttl=ttl)
-
-    def _reset(self, first: str, second: str) -> None:
-        for end in self._world.network.connections(first, second):
-            self._world.network.reset(end)
-
-    async def _slow_down(self, fault: SwarmFault) -> None:
-        network = self._world.network
-        first, second = (self._world.hosts[name].address for name in fault.hosts)
-        extra = round(exp(fault.amount * log(300_000)))
-        network.shape(first, second, str(fault), Shape(delay=extra))
+        context = FaultContext(
+            id=identity,
+            hosts=world.hosts,
+            cluster=world.cluster,
+            now_ns=world.now_ns,
+            sleep=world.sleep,
+            rng=Random(identity),
+        )
+        built = build_fault(_OPTIONS.validate_python(fault.words), context)
+        await built.aim()
+        await built.inject(fault.duration)
         await asyncio.sleep(fault.duration)
-        network.unshape(str(fault))
+        await built.heal()
+        return sum(host.effect_of(identity) for host in world.hosts.values())
+
+    async def _crash_in_disk_call(self, fault: SwarmFault) -> int:
+        """Die between two disk calls of some turn to come, and come back. Half of them die at one kind of call."""
+        process = self._world.processes[fault.hosts[0]]
+        before = process.crashes_in_calls
+        process.disk.crash_after = int(fault.amount * 20)
+        process.disk.crash_kind = ("fsync", "rename", "write", None, None, None)[int(fault.amount * 1000) % 6]
+        await asyncio.sleep(fault.duration)
+        process.disk.spare()
+        self._world.sim_hosts[fault.hosts[0]].start_if_it_may()
+        return process.crashes_in_calls - before
+
+    async def _restart(self, identity: str, fault: SwarmFault) -> int:
+        """Stop cleanly and come back."""
+        host = self._world.sim_hosts[fault.hosts[0]]
+        stopped = host.process.running and not host.process.paused
+        if stopped:
+            host.process.stop()
+        await asyncio.sleep(fault.duration)
+        host.start_if_it_may()
+        return int(stopped)
+
+    async def _cut_clients(self, identity: str, fault: SwarmFault) -> int:
+        """Clients and one node do not hear each other, or one does not hear the other."""
+        network, address = self._world.network, self._world.hosts[fault.hosts[0]].address
+        if fault.amount < 0.7:
+            network.block(CLIENT_ADDRESS, address, identity)
+        if fault.amount > 0.4:
+            network.block(address, CLIENT_ADDRESS, identity)
+        await asyncio.sleep(fault.duration)
+        network.unblock(identity)
+        return network.stalls_of(identity)
+
+    def _reset(self, fault: SwarmFault) -> int:
+        """Reset the connections between two nodes, or those of clients with the first."""
+        network, hosts = self._world.network, self._world.hosts
+        other = CLIENT_ADDRESS if fault.amount < 0.3 else hosts[fault.hosts[1]].address
+        ends = network.connections(hosts[fault.hosts[0]].address, other)
+        for end in ends:
+            network.reset(end)
+        return len(ends)

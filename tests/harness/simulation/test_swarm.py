@@ -1,11 +1,17 @@
-"""What a swarm draws: the same for the same seed, over before the load ends, different between seeds."""
+"""What a swarm draws: the same for the same seed, over before the load ends, different between seeds, and in words
+that suites know."""
 
 from __future__ import annotations
 
+import pytest
+from pydantic import TypeAdapter
+
 from squall.harness.simulation.swarm import KINDS, draw_swarm
+from squall.nemesis.options import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")
 CONTROLLERS = ("c1", "c2", "c3")
+ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
 
 def test_a_seed_draws_the_same_faults_again() -> None:
@@ -14,12 +20,31 @@ def test_a_seed_draws_the_same_faults_again() -> None:
 
 
 def test_every_fault_is_over_before_the_load_ends() -> None:
-    for seed in range(50):
+    for seed in range(200):
         assert all(fault.at + fault.duration < 60 for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60))
 
 
 def test_every_kind_is_drawn_by_some_seed_and_durations_span_four_decades() -> None:
-    faults = [fault for seed in range(100) for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60)]
+    faults = [fault for seed in range(200) for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60)]
     assert {fault.kind for fault in faults} == set(KINDS)
     assert min(fault.duration for fault in faults) < 0.002
     assert max(fault.duration for fault in faults) > 5
+
+
+def test_seeds_differ_in_which_kinds_they_use_and_how_many() -> None:
+    mixes = [frozenset(fault.kind for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60)) for seed in range(100)]
+    assert len(set(mixes)) > 80
+    assert min(map(len, mixes)) <= 3 and max(map(len, mixes)) >= 10
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_every_drawn_fault_can_be_written_as_an_entry_of_a_suite(seed: int) -> None:
+    for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60):
+        ENTRY.validate_python({**fault.written(), "at": fault.at, "for": max(0.001, fault.duration)})
+
+
+def test_what_may_lose_data_is_only_drawn_for_its_own_kind_of_host() -> None:
+    for seed in range(200):
+        for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60):
+            if fault.kind == "wipe-disk":
+                assert fault.hosts[0] in BROKERS, "a voter's disk is never emptied: it could vote twice"

@@ -1,0 +1,83 @@
+"""The fault budget: what a swarm may break without losing data being the system's right (docs/simulation.md).
+
+Kafka promises that what was acknowledged survives fewer *unclean* broker restarts than min.insync.replicas, counted
+until all replicas are in sync again, with eligible leader replicas kept (KIP-966). A controller cannot tell an unclean
+restart that lost data from one that did not, so as soon as one of them does lose data (`power-loss`, `wipe-disk`), all
+of them count:
+
+* without eligible leader replicas no broker may lose data;
+* with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
+* a crash without loss is free while no loss is outstanding;
+* failing disks of controllers are a minority at any time. What controllers had made durable is never taken away.
+
+The budget looks at the world when a fault is due: the newest committed image, and whether each crashed broker runs,
+is registered with its present incarnation, and serves. What does not fit is postponed.
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.world import SimWorld
+from squall.nodes.metadata.image import MetadataImage
+
+LOSSY = ("power-loss-broker", "wipe-disk")
+CRASHING = ("crash-broker", "crash-in-disk-call-broker", "disk-error-broker")
+
+
+class FaultBudget:
+    """What has crashed since all was whole, and what may crash next. `min_isr` is the smallest of all topics."""
+
+    def __init__(self, world: SimWorld, min_isr: int) -> None:
+        self._world = world
+        self._min_isr = min_isr
+        self._crashed: dict[str, bool] = {}
+        self._failing_controllers: dict[str, float] = {}
+
+    def allows(self, kind: str, host: str, duration: float) -> bool:
+        """Whether this fault fits now; if so it is taken into account."""
+        if kind == "disk-error-controller":
+            return self._allows_failing_controller(host, duration)
+        if kind not in LOSSY and kind not in CRASHING:
+            return True
+        image = self._newest_image()
+        if self._crashed and image is not None and self._is_whole(image):
+            self._crashed.clear()
+        crashed = self._crashed | {host: kind in LOSSY or self._crashed.get(host, False)}
+        if any(crashed.values()):
+            if image is None or not image.keeps_eligible_leaders:
+                return False
+            if len(crashed) >= self._min_isr:
+                return False
+        self._crashed = crashed
+        return True
+
+    def _allows_failing_controller(self, host: str, duration: float) -> bool:
+        now = self._world.kernel.time()
+        open_now = {name: until for name, until in self._failing_controllers.items() if until > now}
+        open_now[host] = max(open_now.get(host, 0.0), now + duration)
+        if len(open_now) > (len(self._world.cluster.controllers) - 1) // 2:
+            return False
+        self._failing_controllers = open_now
+        return True
+
+    def _newest_image(self) -> MetadataImage | None:
+        """What is committed, as the best informed running node knows it."""
+        nodes = [process.node for process in self._world.processes.values() if process.node is not None]
+        images = [node.controller.committed for node in nodes if node.controller is not None]
+        images += [node.broker.image for node in nodes if node.broker is not None]
+        return max(images, key=lambda image: image.last_offset, default=None)
+
+    def _is_whole(self, image: MetadataImage) -> bool:
+        """Whether every crashed broker is back for good and every replica in sync."""
+        return all(self._is_back(name, image) for name in self._crashed) and all(
+            set(partition.isr) == set(partition.replicas) for _, _, partition in image.all_partitions()
+        )
+
+    def _is_back(self, name: str, image: MetadataImage) -> bool:
+        """Whether it runs, is not about to crash, and is registered with the incarnation that runs."""
+        process = self._world.processes[name]
+        if process.node is None or process.node.broker is None:
+            return False
+        if process.disk.failing or process.disk.crash_after is not None:
+            return False
+        registered = image.brokers.get(process.node.config.node_id)
+        return registered is not None and registered.active and registered.epoch == process.node.broker.lifecycle.epoch
