@@ -33,6 +33,7 @@ from squall.harness.simulation.observed_log import Batch, InvariantBroken, Obser
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.promises import Promised, Promises
 from squall.nodes.broker.hosted import Hosted
+from squall.nodes.broker.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.node.node import Node
 from squall.nodes.replication.replica import TopicPartitionReplica
@@ -90,7 +91,8 @@ class Observer:
         self._processes: dict[str, SimProcess] = {}
         self._watched: dict[TopicPartitionId, _Watched] = {}
         self._touched: dict[tuple[str, int], int | None] = {}
-        self._quorum_cut: int | None = None
+        self._quorum_cuts: dict[int, int] = {}
+        self._quorum_touched = False
         self._traced: list[TraceEvent] = []
         self._turns: dict[str, int] = {}
         self._quorum_seen: dict[Place, tuple[int, int, bool, int]] = {}
@@ -115,9 +117,11 @@ class Observer:
                 self._touched[key] = cut if before is None else min(cut, before)
             elif before is None:
                 self._touched[key] = None
-        elif name == "truncate":
-            cut = int(fields["end"])  # type: ignore[call-overload]
-            self._quorum_cut = cut if self._quorum_cut is None else min(cut, self._quorum_cut)
+            return
+        self._quorum_touched = True
+        if name == "truncate":
+            node, cut = int(fields["node"]), int(fields["end"])  # type: ignore[call-overload]
+            self._quorum_cuts[node] = min(cut, self._quorum_cuts.get(node, cut))
 
     def power_lost(self, name: str) -> None:
         """This host's node has lost what was not durable: a replica of it may lack what was committed."""
@@ -136,34 +140,38 @@ class Observer:
         node = process.node
         touched, self._touched = self._touched, {}
         traced, self._traced = self._traced, []
-        cut, self._quorum_cut = self._quorum_cut, None
+        quorum_touched, self._quorum_touched = self._quorum_touched, False
         if node is None:
             return
+        turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
         self.recent.append(turn)
         try:
-            self._look(process, node, touched, cut)
+            if quorum_touched or turns % SWEEP == 0:
+                self._look_at_metadata(process, node)
+            if node.broker is not None:
+                self._look_at_topics(process, node.broker.replicas, touched, everything=turns % SWEEP == 0)
         except InvariantBroken as breach:
             breach.moment = turn.moment(node)
             raise
 
-    def _look(
-        self, process: SimProcess, node: Node, touched: dict[tuple[str, int], int | None], cut: int | None
-    ) -> None:
-        self._look_at_quorum(process, node, cut)
+    def _look_at_metadata(self, process: SimProcess, node: Node) -> None:
+        self._look_at_quorum(process, node, self._quorum_cuts.pop(node.config.node_id, None))
         if node.controller is not None:
             self._look_at_image(process, "controller", node.controller.committed)
-        if node.broker is None:
-            return
-        self._look_at_image(process, "broker", node.broker.image)
-        turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
-        if turns % SWEEP == 0:
-            for hosted in node.broker.replicas.all():
+        if node.broker is not None:
+            self._look_at_image(process, "broker", node.broker.image)
+
+    def _look_at_topics(
+        self, process: SimProcess, replicas: Replicas, touched: dict[tuple[str, int], int | None], *, everything: bool
+    ) -> None:
+        if everything:
+            for hosted in replicas.all():
                 touched.setdefault(hosted.name, None)
-        for (topic, partition), truncated in touched.items():
-            hosted_now = node.broker.replicas.by_name(topic, partition)
-            if hosted_now is not None:
-                self._look_at_replica(process, hosted_now.replica, truncated)
+        for (topic, partition), cut in touched.items():
+            found = replicas.by_name(topic, partition)
+            if found is not None:
+                self._look_at_replica(process, found.replica, cut)
 
     # -- the quorum -----------------------------------------------------------------------------------------------
 

@@ -70,6 +70,8 @@ class _Link:
     connect_deadline: int = NEVER
     rest_until: int = 0
     backoff: int = BACKOFF_MIN
+    due: int = 0
+    """When `tick` must look at it; 0 while that is not known, because something has changed."""
     waiting: deque[_Waiting] = field(default_factory=deque)
 
 
@@ -117,6 +119,7 @@ class Links:
 
     def _advance(self, now: int, link: _Link) -> None:
         """Send what waits, or see to it that there is a connection to send it on."""
+        link.due = 0
         if link.established:
             while link.waiting:
                 self._send(now, link, link.waiting.popleft())
@@ -175,6 +178,7 @@ class Links:
         if link is None:
             return
         link.backoff = BACKOFF_MIN
+        link.due = 0
         try:
             link.session.received(now, frame)
         except ProtocolError:
@@ -194,6 +198,7 @@ class Links:
 
     def _lost(self, now: int, link: _Link) -> None:
         link.connection = 0
+        link.due = 0
         link.established = False
         link.connect_deadline = NEVER
         self._rest(now, link)
@@ -220,7 +225,8 @@ class Links:
 
     def tick(self, now: int) -> None:
         for link in list(self._links.values()):
-            self._tick_link(now, link)
+            if link.due <= now:
+                self._tick_link(now, link)
         if self._look_again <= now:
             self._look_again = NEVER
             again, self._for_controller = self._for_controller, []
@@ -243,13 +249,20 @@ class Links:
     def deadline(self) -> int:
         nearest = self._look_again
         for link in self._links.values():
-            if len(link.session):
-                nearest = min(nearest, link.session.deadline())
-            elif link.waiting:
-                nearest = min(nearest, min(waiting.deadline for waiting in link.waiting))
-            if link.connection:
-                nearest = min(nearest, link.connect_deadline)
-            elif link.waiting:
+            if link.due == 0:
+                link.due = self._due(link)
+            if link.due < nearest:
+                nearest = link.due
+        return nearest
+
+    @staticmethod
+    def _due(link: _Link) -> int:
+        nearest = link.connect_deadline if link.connection else NEVER
+        if len(link.session):
+            nearest = min(nearest, link.session.deadline())
+        if link.waiting:
+            nearest = min(nearest, min(waiting.deadline for waiting in link.waiting))
+            if not link.connection:
                 nearest = min(nearest, link.rest_until)
         return nearest
 
