@@ -27,7 +27,7 @@ from squall.harness.faults import FaultLog
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.harness.simulation.invariants import InvariantBroken, Observer
-from squall.harness.simulation.swarm import Swarm, draw_swarm
+from squall.harness.simulation.swarm import KINDS, Swarm, draw_swarm
 from squall.harness.simulation.witness import Witness
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.harness.suite import Scenario, TopicOptions
@@ -138,6 +138,8 @@ class Simulation:
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
+        self.fault_effects: dict[str, int] = {}
+        self.postponed = 0
         self.digest = ""
         self.crashes = 0
         self.final_read = ""
@@ -246,9 +248,11 @@ class Simulation:
             view = self.world.cluster
             faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.load)
             self.faults = [str(fault) for fault in faults]
-            swarm = Swarm(self.world, faults)
+            lowest = min(topic.min_insync_replicas for topic in self.scenario.cluster.topics.values())
+            swarm = Swarm(self.world, faults, lowest)
             await swarm.run()
-            self.fault_counts = swarm.counts
+            self.fault_counts, self.postponed = swarm.counts, swarm.postponed
+            self.fault_effects = {f"{kind}: {KINDS[kind]}": effect for kind, effect in swarm.effects.items()}
             return
         runner = NemesisRunner(
             self.schedule,
@@ -324,7 +328,9 @@ class Simulation:
             "resets": self.world.network.resets,
             "frames": self.world.network.frames_delivered,
             "events": self.world.kernel.events_run,
+            "faults postponed": self.postponed,
             **{f"fault {kind}": number for kind, number in self.fault_counts.items()},
+            **{f"effect {kind}": number for kind, number in self.fault_effects.items()},
         }
 
 
