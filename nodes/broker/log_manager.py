@@ -33,7 +33,7 @@ from squall.nodes.protocol.topic_partition import METADATA_PARTITION, format_id,
 from squall.nodes.storage import checkpoints
 from squall.nodes.storage.checkpoints import OffsetCheckpoint, TopicPartition
 from squall.nodes.storage.config import LONG_MAX, LogConfig
-from squall.nodes.storage.errors import on_disk
+from squall.nodes.storage.errors import CorruptFile, on_disk
 from squall.nodes.storage.log import Log
 
 PARTITION_METADATA = "partition.metadata"
@@ -103,8 +103,14 @@ class LogManager:
             self._unclaimed[name] = topic_id
 
     def _stored_id(self, directory: str) -> bytes | None:
-        stored = checkpoints.read_properties(self._disk, checkpoints.join(directory, PARTITION_METADATA))
-        return None if stored is None or "topic_id" not in stored else parse_id(stored["topic_id"])
+        path = checkpoints.join(directory, PARTITION_METADATA)
+        stored = checkpoints.read_properties(self._disk, path)
+        if stored is None or "topic_id" not in stored:
+            return None
+        try:
+            return parse_id(stored["topic_id"])
+        except ValueError as trouble:
+            raise CorruptFile(f"{path}: topic_id: {trouble}; restore the file, or remove the directory") from None
 
     def _open(self, name: TopicPartition, config: LogConfig, *, clean: bool) -> Log:
         log = self._logs[name] = Log.open(

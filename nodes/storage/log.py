@@ -475,19 +475,23 @@ class Log:
         self.durable_offset = min(self.durable_offset, self.end_offset)
         if self._truncation_rebuilds_producers:
             self._rebuild_producers()
-        # Segments and snapshots that came back after a power loss would be taken for what follows the new records.
-        self._segments.names_dirty = True
-        self._segments.sync_names()
+        self._sync_removals()
         return self.end_offset
 
     def restart_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once."""
-        self._keeper.before_cut(offset)
-        self._segments.restart(offset)
-        self.start_offset = offset
-        self.epochs.clear()
+        self._keeper.before_cut(min(offset, self.start_offset))
+        # In this order, so that a crash in between leaves a shorter log of which all can be found out by scanning it.
         self.producers.forget_all()
+        self.epochs.clear()
+        self._sync_removals()
+        self._segments.restart(offset)
+        self._sync_removals()
+        self.start_offset = offset
         self.durable_offset = min(self.durable_offset, offset)
+
+    def _sync_removals(self) -> None:
+        """Segments and snapshots that came back after a power loss would be taken for what goes with new records."""
         self._segments.names_dirty = True
         self._segments.sync_names()
 
