@@ -11,8 +11,6 @@ that was delivered, in order: equal for equal (scenario, seed), on any machine a
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import tempfile
 import time
 import traceback
@@ -26,6 +24,7 @@ from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
 from squall.harness.faults import FaultLog
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
+from squall.harness.simulation.collector import without_collector
 from squall.harness.simulation.invariants import InvariantBroken, Observer
 from squall.harness.simulation.swarm import KINDS, Swarm, draw_swarm
 from squall.harness.simulation.witness import Witness
@@ -357,6 +356,11 @@ def simulate(
 
     What is kept can be judged again (`squall check`), also after a breach that no client could have seen.
     """
+    with without_collector():
+        return _simulate(scenario, seed, options, witness)
+
+
+def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witness | None) -> SimResult:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="squall-simulation-") as scratch:
         directory = options.keep / f"seed-{seed}" if options.keep is not None else Path(scratch)
@@ -384,26 +388,10 @@ def simulate(
         )
 
 
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """A run leaves few cycles behind; looking for them all the time costs a tenth of it, so once before it will do."""
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-        gc.unfreeze()
-
-
 def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
     """Carry it out; the invariant that broke and how, or nothing."""
     try:
-        with _without_collector():
-            simulation.run()
+        simulation.run()
     except InvariantBroken as breach:
         return (breach.name,), str(breach)
     except ClusterNotReady as trouble:
