@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 
 import pytest
@@ -191,6 +192,20 @@ def test_a_malformed_frame_closes_its_connection_only(host: Host, port: int) -> 
     host.iterate()
     assert Close(1) in host.effects
     assert host.answered(2) == [asked]
+
+
+@pytest.mark.parametrize("api_key", [4, 5, 6, 7], ids=["LeaderAndIsr", "StopReplica", "UpdateMetadata", "Shutdown"])
+@pytest.mark.parametrize("port", [CLIENT, CONTROL])
+def test_orders_of_a_controller_of_the_zookeeper_era_are_refused(host: Host, port: int, api_key: int) -> None:
+    """DP-12: what a replica is, it learns from committed metadata; nobody can tell it over a connection."""
+    assert host.node.broker is not None
+    image = host.node.broker.image.fingerprint()
+    host.open(1, port)
+    header = struct.pack(">hhih", api_key, 0, 1, -1)
+    host.node.received(host.now, 1, bytearray(header + bytes(200)))
+    host.iterate()
+    assert Close(1) in host.effects
+    assert host.node.broker.image.fingerprint() == image
 
 
 def test_metadata_is_durable_before_anybody_hears_of_it(host: Host) -> None:

@@ -1,0 +1,86 @@
+"""A consumer that names its rack reads from the replica in it (KIP-392, rule 18), as librdkafka does it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from squall.nodes.config import RACK_AWARE_SELECTOR
+from tests.clusters import Cluster
+from tests.interop.clients import ConfluentKafka
+from tests.interop.records import Record
+
+DEADLINE_S = 20.0
+TOPIC = "racked"
+
+
+@pytest.fixture(scope="module")
+def racked() -> Iterator[Cluster]:
+    """Three brokers; broker n stands in rack n."""
+    with Cluster(brokers=3, controllers=1, start=False) as cluster:
+        for broker in cluster.brokers:
+            with broker.config_path.open("a") as config:
+                config.write(f"broker.rack=rack-{broker.node_id}\nreplica.selector.class={RACK_AWARE_SELECTOR}\n")
+        cluster.start()
+        cluster.wait_until_ready()
+        yield cluster
+
+
+class RackedConsumer:
+    """A consumer with `client.rack`; where it fetches from is in librdkafka's statistics."""
+
+    def __init__(self, bootstrap: str, rack: str) -> None:
+        self._fetches_from = -1
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "none",
+                "client.rack": rack,
+                "enable.auto.commit": False,
+                "statistics.interval.ms": 100,
+                "stats_cb": self._note,
+                "auto.offset.reset": "error",
+            }
+        )
+        self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+        self.values: list[bytes] = []
+
+    def _note(self, text: str) -> None:
+        statistics: dict[str, Any] = json.loads(text)
+        partition = statistics["topics"].get(TOPIC, {}).get("partitions", {}).get("0")
+        if partition is not None:
+            self._fetches_from = partition["broker"]
+
+    def read_until(self, count: int, broker: int) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while len(self.values) < count or self._fetches_from != broker:
+            assert time.monotonic() < deadline, f"{len(self.values)} records, fetches from {self._fetches_from}"
+            for message in self._consumer.consume(100, 0.1):
+                assert message.error() is None, message.error()
+                self.values.append(message.value())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def test_librdkafka_reads_from_the_replica_in_its_rack_and_sees_everything(racked: Cluster) -> None:
+    client = ConfluentKafka(racked.bootstrap)
+    client.create_topic(TOPIC, 1)
+    first = [Record(None, b"%d" % number) for number in range(100)]
+    second = [Record(None, b"%d" % number) for number in range(100, 150)]
+    client.produce(TOPIC, 0, first)
+    leader = client.partitions(TOPIC)[0].leader
+    follower = next(broker for broker in (1, 2, 3) if broker != leader)
+    consumer = RackedConsumer(racked.bootstrap, f"rack-{follower}")
+    try:
+        consumer.read_until(100, follower)
+        client.produce(TOPIC, 0, second)
+        consumer.read_until(150, follower)
+    finally:
+        consumer.close()
+    assert consumer.values == [record.value for record in first + second]
