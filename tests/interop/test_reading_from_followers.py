@@ -48,7 +48,7 @@ class RackedConsumer:
             }
         )
         self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
-        self.values: list[bytes] = []
+        self.values: list[bytes | None] = []
 
     def _note(self, text: str) -> None:
         statistics: dict[str, Any] = json.loads(text)

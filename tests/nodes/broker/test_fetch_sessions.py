@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from squall.nodes.protocol.messages.fetch import (
     ReplicaState,
 )
 from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.replication.replica import TopicPartitionReplica
 from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, topic_id
 
 IDLE = 120 * SECOND
@@ -59,8 +61,8 @@ class Fetcher:
         self.epoch += 1
         return self.world.ask(message, self.version)
 
-    def begin(self, offsets: dict[int, int], **options: int) -> FetchResponse:
-        response = answer(self.fetch(offsets, **options))
+    def begin(self, offsets: dict[int, int], *, epoch: int = -1, max_bytes: int = 1 << 20) -> FetchResponse:
+        response = answer(self.fetch(offsets, epoch=epoch, max_bytes=max_bytes))
         self.id = response.session_id
         return response
 
@@ -166,12 +168,14 @@ def test_a_parked_fetch_looks_only_at_what_has_changed(led: World, monkeypatch: 
     parked = consumer.fetch({}, max_wait_ms=500)
     looked = []
     for hosted in led.broker.replicas.all():
-        original = hosted.replica.consumer_fetch
-        monkeypatch.setattr(
-            hosted.replica,
-            "consumer_fetch",
-            lambda *given, at=hosted.partition, call=original, **named: (looked.append(at), call(*given, **named))[1],
-        )
+
+        def noting(
+            *given: int, at: int = hosted.partition, original: Any = hosted.replica.consumer_fetch, **named: bool
+        ) -> Any:
+            looked.append(at)
+            return original(*given, **named)
+
+        monkeypatch.setattr(hosted.replica, "consumer_fetch", noting)
     commit(led, 2)
     assert told(answer(parked)) == [2]
     assert looked == [2]
@@ -297,7 +301,7 @@ class TestSlots:
 class TestFollowers:
     """A follower is heard of through topic-partitions that its fetches do not name (rules 10 and 19)."""
 
-    def replica(self, world: World, number: int = 0):  # type: ignore[no-untyped-def]
+    def replica(self, world: World, number: int = 0) -> TopicPartitionReplica:
         hosted = world.broker.replicas.by_name("t", number)
         assert hosted is not None
         return hosted.replica
