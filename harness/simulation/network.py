@@ -200,10 +200,10 @@ class SimNetwork:
             if rule is not None and not self._let_through(end, rule):
                 return
             arrivals.popleft()
-            self._deliver(end, frame)
-            if rule is not None and rule.cuts_after():
+            if rule is not None and rule.cuts_after():  # first, so that an answer given at once is lost too
                 rule.met += 1
                 self.reset(end)
+            self._deliver(end, frame)
 
     def _deliver(self, end: ConnectionEnd, frame: bytes | None) -> None:
         if frame is None:
