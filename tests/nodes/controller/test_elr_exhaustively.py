@@ -98,20 +98,20 @@ def test_an_edit_that_moves_no_partition_epoch_lets_a_leader_commit_alone_by_the
     )
 
 
+LARGER = {
+    "one lossy restart": Setting(lossy=1),
+    "two lossy restarts": Setting(lossy=2),
+    "one lossy restart, last known leader": Setting(lossy=1, last_known_leader=True),
+    "one lossy restart, two kills": Setting(records=1, fencings=3, lossy=1, kills=2),
+    "three kills, last known leader": Setting(records=1, fencings=3, lossy=0, kills=3, last_known_leader=True),
+    "min ISR 2, 1, 2": Setting(lossy=0, edits=(1, 2)),
+    "min ISR 1, 2, one lossy restart": Setting(lossy=1, min_isr=1, edits=(2,)),
+}
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "setting",
-    [
-        Setting(lossy=1),
-        Setting(lossy=2),
-        Setting(lossy=1, last_known_leader=True),
-        Setting(records=1, fencings=3, lossy=1, kills=2),
-        Setting(records=1, fencings=3, lossy=0, kills=3, last_known_leader=True),
-        Setting(lossy=0, edits=(1, 2)),
-        Setting(lossy=1, min_isr=1, edits=(2,)),
-    ],
-    ids=str,
-)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("setting", LARGER.values(), ids=LARGER.keys())
 def test_in_the_larger_space_there_is_no_incomplete_leader(setting: Setting) -> None:
     assert explore(setting).trace is None
 
