@@ -163,6 +163,7 @@ def simulate(
     swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="how many seeds at once; all cores unless given")] = None,
     keep: Annotated[Path | None, typer.Option(help="keep the history of each seed in this directory")] = None,
+    until_failure: Annotated[bool, typer.Option("--until-failure", help="stop at the first that is not valid")] = False,
 ) -> int:
     """Run a scenario in simulation: virtual time, the same nodes and faults, a seed repeats bit for bit."""
     from squall.harness.simulation.command import simulate as simulate_scenario
@@ -176,6 +177,7 @@ def simulate(
         swarm=swarm,
         processes=processes,
         keep=keep,
+        until_failure=until_failure,
     )
 
 

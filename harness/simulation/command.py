@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.run import SimOptions, SimResult, simulate_many
+from squall.harness.simulation.many import simulate_many
+from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult
 from squall.harness.suite import Scenario, load_suite
 from squall.harness.yaml_source import suggestion
 
@@ -44,8 +47,12 @@ def simulate(
     swarm: bool = False,
     processes: int | None = None,
     keep: Path | None = None,
+    until_failure: bool = False,
 ) -> int:
-    """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict."""
+    """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict.
+
+    All of them, or `until_failure` to the first that is not valid.
+    """
     scenario, said = find_scenario(name)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
@@ -57,12 +64,16 @@ def simulate(
         console=console, disable=not console.is_terminal,
     ) as progress:  # fmt: skip
         task = progress.add_task("simulate", total=len(wanted))
-        for result in simulate_many(scenario, wanted, options, processes=processes or os.cpu_count() or 1):
-            results.append(result)
-            progress.advance(task)
-            if result.verdict != "valid" and shown < SHOWN_FAILURES:
-                shown += 1
-                console.print(told(result, said, options), markup=False, highlight=False)
+        running = simulate_many(scenario, wanted, options, processes=processes or os.cpu_count() or 1)
+        with contextlib.closing(running):
+            for result in running:
+                results.append(result)
+                progress.advance(task)
+                if result.verdict != "valid" and shown < SHOWN_FAILURES:
+                    shown += 1
+                    console.print(told(result, said, options), markup=False, highlight=False)
+                if result.verdict != "valid" and until_failure:
+                    break
     console.print(summary(results), markup=False, highlight=False)
     return max((EXIT[result.verdict] for result in results), key=lambda status: (status == 1, status))
 
@@ -84,17 +95,26 @@ def summary(results: list[SimResult]) -> str:
     for result in results:
         totals.update(result.counts)
     simulated = sum(result.simulated_s for result in results)
-    wall = sum(result.wall_s for result in results)
+    wall = max(sum(result.wall_s for result in results), 1e-9)
+    unknown = verdicts["unknown"] / len(results)
+    acknowledged = [result.counts.get(ACKNOWLEDGED, 0) for result in results]
     lines = [
-        f"seeds      {len(results)}: " + ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items())),
-        f"time       {simulated:,.0f} simulated seconds, {simulated / max(wall, 1e-9):.1f} per second and core",
+        f"seeds      {len(results)}: "
+        + ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items()))
+        + (f" ({unknown:.1%} unknown)" if unknown else ""),
+        f"time       {simulated:,.0f} simulated seconds, {simulated / wall:.1f} per second and core",
+        f"clients    {sum(acknowledged):,} sends acknowledged, median {median(acknowledged):,.0f} a seed; "
+        f"{totals[OPERATIONS] / max(simulated, 1e-9):.1f} operations per simulated second",
     ]
     if broken:
         lines.append("broken     " + ", ".join(f"{name} in {number}" for name, number in broken.most_common()))
-    for key in sorted(key for key in totals if not key.startswith("fault ")):
-        lines.append(f"{'':<11}{totals[key]:>12,} {key}")
-    for key in sorted(key for key in totals if key.startswith("fault ")):
-        lines.append(f"{'':<11}{totals[key]:>12,} {key}")
+    for group in ("", "fault ", "effect "):
+        for key in sorted(key for key in totals if _group(key) == group):
+            lines.append(f"{'':<11}{totals[key]:>12,} {key}")
     if len(results) == 1:
         lines.append(f"trace      {results[0].digest}")
     return "\n".join(lines)
+
+
+def _group(key: str) -> str:
+    return next((group for group in ("fault ", "effect ") if key.startswith(group)), "")

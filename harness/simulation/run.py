@@ -14,10 +14,7 @@ import asyncio
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 
 from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
@@ -26,7 +23,7 @@ from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.harness.simulation.collector import without_collector
 from squall.harness.simulation.invariants import InvariantBroken, Observer
-from squall.harness.simulation.swarm import KINDS, Swarm, draw_swarm
+from squall.harness.simulation.swarm import KINDS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.witness import Witness
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.harness.suite import Scenario, TopicOptions
@@ -47,6 +44,7 @@ from squall.workloads.operation import Event
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
 MIN_ACKNOWLEDGED = 100
+ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
 RUN_ID = "00000000-0000-4000-8000-{:012d}"
 
 
@@ -139,8 +137,11 @@ class Simulation:
         self.fault_counts: dict[str, int] = {}
         self.fault_effects: dict[str, int] = {}
         self.postponed = 0
+        self.begun: list[SwarmFault] = []
+        """Those faults of a swarm that were carried out."""
         self.digest = ""
         self.crashes = 0
+        self.operations = 0
         self.final_read = ""
         self.load_started: int | None = None
         self.load_ended: int | None = None
@@ -249,6 +250,7 @@ class Simulation:
             self.faults = [str(fault) for fault in faults]
             lowest = min(topic.min_insync_replicas for topic in self.scenario.cluster.topics.values())
             swarm = Swarm(self.world, faults, lowest)
+            self.begun = swarm.begun
             await swarm.run()
             self.fault_counts, self.postponed = swarm.counts, swarm.postponed
             self.fault_effects = {f"{kind}: {KINDS[kind]}": effect for kind, effect in swarm.effects.items()}
@@ -308,13 +310,15 @@ class Simulation:
     def _record(self, event: Event) -> None:
         self.recorder.record(event)
         self.witness.operation(event)
+        self.operations += event.completion is not None
         self.observer.client_event(event, self.world.kernel.events_run, self.world.kernel.now)
 
     def counts(self) -> dict[str, int]:
         """What happened, in numbers, for the summary of many seeds."""
         sightings = self.observer.sightings
         return {
-            "acknowledged": sightings.acknowledged,
+            ACKNOWLEDGED: sightings.acknowledged,
+            OPERATIONS: self.operations,
             "elections": sightings.quorum_leaders,
             "leader changes": sightings.partition_leaders,
             "ISR changes": sightings.isr_changes,
@@ -406,16 +410,3 @@ def judged(simulation: Simulation, *, report: bool = False) -> tuple[str, tuple[
     verdict = check_run(simulation.save_manifest(), InProcess(), report=report)
     problem = "; ".join((*verdict.reasons, *(witness.title for witness in verdict.witnesses[:1])))
     return verdict.verdict, tuple(one.name for one in verdict.anomalies), problem
-
-
-def simulate_many(
-    scenario: Scenario, seeds: Sequence[int], options: SimOptions = SimOptions(), *, processes: int = 1
-) -> Iterator[SimResult]:
-    """Run many seeds over some processes; results come as they are ready."""
-    if processes <= 1 or len(seeds) == 1:
-        yield from (simulate(scenario, seed, options) for seed in seeds)
-        return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        pending = {pool.submit(simulate, scenario, seed, options): seed for seed in seeds}
-        for future in as_completed(pending):
-            yield future.result()

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from squall.harness.simulation.command import find_scenario, told
-from squall.harness.simulation.run import SimOptions, SimResult, simulate, simulate_many
+from squall.harness.simulation.many import simulate_many
+from squall.harness.simulation.run import SimOptions, SimResult, simulate
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 

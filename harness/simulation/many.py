@@ -1,0 +1,53 @@
+"""Many seeds over some processes: results as they come, memory that stays where it is.
+
+Worker processes are replaced after `SEEDS_PER_WORKER` seeds each, so that what Python never gives back cannot add up
+over thousands of them. No more work is handed out than keeps the workers busy: whoever stops asking for results,
+because a failure was enough, waits for a few seeds and not for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+
+from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.suite import Scenario
+
+SEEDS_PER_WORKER = 100
+HANDED_OUT_PER_WORKER = 2
+AS_IT_IS = SimOptions()
+"""The scenario, nothing added."""
+
+
+def simulate_many(
+    scenario: Scenario, seeds: Sequence[int], options: SimOptions = AS_IT_IS, *, processes: int = 1
+) -> Generator[SimResult, None, None]:
+    """Run many seeds; results come as they are ready. Closing the iterator leaves the rest undone."""
+    if processes <= 1 or len(seeds) == 1:
+        yield from (simulate(scenario, seed, options) for seed in seeds)
+        return
+    size = processes * SEEDS_PER_WORKER
+    for begin in range(0, len(seeds), size):
+        yield from _generation(scenario, seeds[begin : begin + size], options, processes)
+
+
+def _generation(scenario: Scenario, seeds: Sequence[int], options: SimOptions, processes: int) -> Iterator[SimResult]:
+    """As many seeds as one set of workers does. Spawned workers start from nothing, as a single seed does."""
+    workers = min(processes, len(seeds))
+    pending: set[Future[SimResult]] = set()
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        try:
+            for seed in seeds:
+                pending.add(pool.submit(simulate, scenario, seed, options))
+                if len(pending) >= workers * HANDED_OUT_PER_WORKER:
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    yield from _by_seed(done)
+            yield from _by_seed(wait(pending).done)
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def _by_seed(done: set[Future[SimResult]]) -> list[SimResult]:
+    return sorted((future.result() for future in done), key=lambda result: result.seed)
