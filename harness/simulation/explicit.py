@@ -119,12 +119,11 @@ def _resolved(fault: ScheduledFault, started: NemesisEvent, started_s: float) ->
     return _ENTRY.validate_python(data)
 
 
-def swarm_faults(faults: list[SwarmFault], until_s: float) -> Iterator[NemesisEntry]:
-    """What a swarm drew and had begun by then, in the nemesis's words."""
-    for fault in faults:
-        if fault.at < until_s:
-            timing = {"at": round(fault.at, 3), "for": max(SHORTEST_FAULT_S, round(fault.duration, 3))}
-            yield _ENTRY.validate_python(fault.written() | timing)
+def swarm_faults(begun: list[SwarmFault]) -> Iterator[NemesisEntry]:
+    """What a swarm carried out, in the nemesis's words and in order of time."""
+    for fault in sorted(begun, key=lambda one: one.at):
+        timing = {"at": round(fault.at, 3), "for": max(SHORTEST_FAULT_S, round(fault.duration, 3))}
+        yield _ENTRY.validate_python(fault.written() | timing)
 
 
 def event_count(scenario: Scenario) -> int:

@@ -26,12 +26,22 @@ from types import TracebackType
 from typing import Any
 
 from squall.harness.simulation import simplify
+from squall.harness.simulation.budget import FaultBudget
 from squall.harness.simulation.ddmin import ddmin
 from squall.harness.simulation.explicit import Recording, event_count, explicit, scheduled_faults, swarm_faults
 from squall.harness.simulation.run import SimOptions, Simulation, judged, simulate, what_broke
 from squall.harness.simulation.schedule_file import reread
-from squall.harness.simulation.swarm import draw_swarm
+from squall.harness.simulation.witness import Witness
+from squall.harness.simulation.world import SimWorld
 from squall.harness.suite import Scenario
+from squall.nemesis.runner import NemesisEvent
+from squall.nemesis.schedule import build_schedule
+
+BUDGETED = {
+    "kill": "crash", "leader-kill-lagging": "crash", "power-loss": "power-loss", "wipe-disk": "wipe-disk",
+    "disk-error": "disk-error",
+}  # fmt: skip
+"""Faults of suites by the names that swarms have for them, without the role of the host."""
 
 MORE_SEEDS = 3
 FEW_EVENTS = 40
@@ -61,14 +71,41 @@ class Sameness:
         return bool(trial.broken) and (not self.names or bool(set(self.names) & set(trial.broken)))
 
 
-def try_out(scenario: Scenario, seed: int) -> Trial:
-    """Run one candidate. One that cannot be run at all (a fault without the one it refers to) has not failed."""
+def try_out(scenario: Scenario, seed: int, within_budget: bool = False) -> Trial:
+    """Run one candidate.
+
+    One that cannot be run at all (a fault without the one it refers to) has not failed, nor has one with more faults at
+    a time than a system must survive, if it is to keep within the budget of swarms (`budget.py`).
+    """
     try:
-        result = simulate(scenario, seed)
+        spending = Spending(scenario, seed) if within_budget else None
+        result = simulate(scenario, seed, witness=spending)
     except ValueError:
         return Trial((), "", -1.0)
-    broken = result.broken if result.verdict == "invalid" else ()
-    return Trial(broken, result.problem, result.ended_s)
+    failed = result.verdict == "invalid" and not (spending is not None and spending.exceeded)
+    return Trial(result.broken if failed else (), result.problem, result.ended_s)
+
+
+class Spending(Witness):
+    """Keeps account of faults against the budget of a swarm."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self.exceeded = False
+        schedule = build_schedule(scenario.nemesis, scenario.time.load, seed)
+        self._lengths = {fault.id: fault.for_s for fault in schedule.faults}
+        self._min_isr = min(topic.min_insync_replicas for topic in scenario.cluster.topics.values())
+        self._budget: FaultBudget
+
+    def watch(self, world: SimWorld) -> None:
+        self._budget = FaultBudget(world, self._min_isr)
+        self._roles = {place.name: place.role for place in world.places}
+
+    def fault(self, event: NemesisEvent) -> None:
+        kind = BUDGETED.get(event.kind)
+        if event.phase == "started" and kind is not None:
+            for host in event.targets:
+                named = kind if kind == "wipe-disk" else f"{kind}-{self._roles[host]}"
+                self.exceeded |= not self._budget.allows(named, host, self._lengths[event.id])
 
 
 @dataclass
@@ -88,9 +125,11 @@ class Budget:
 class Trials:
     """Runs candidates, some at a time, and remembers those that it ran. Use as a context."""
 
-    def __init__(self, budget: Budget, processes: int) -> None:
+    def __init__(self, budget: Budget, processes: int, *, swarming: bool = False) -> None:
+        """`swarming`: candidates have to keep within the budget of swarms."""
         self.budget = budget
         self.processes = processes
+        self.swarming = swarming
         self._known: dict[tuple[str, int], Trial] = {}
         self._pool: ProcessPoolExecutor | None = None
 
@@ -131,8 +170,8 @@ class Trials:
     def _begin(self, scenario: Scenario, seed: int) -> Trial | Future[Trial]:
         self.budget.used += 1
         if self._pool is None:
-            return try_out(scenario, seed)
-        return self._pool.submit(try_out, scenario, seed)
+            return try_out(scenario, seed, self.swarming)
+        return self._pool.submit(try_out, scenario, seed, self.swarming)
 
 
 @dataclass
@@ -167,9 +206,7 @@ def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario
     if simulation.load_started is None:
         raise NothingToShrink(f"seed {seed} fails before its load begins, so that no schedule can say less: {problem}")
     if simulation.swarming:
-        view = simulation.world.cluster
-        drawn = draw_swarm(seed, view.brokers, view.controllers, scenario.time.load)
-        faults = swarm_faults(drawn, ended_s)
+        faults = swarm_faults(simulation.begun)
     else:
         faults = scheduled_faults(simulation.schedule, recording, simulation.load_started)
     listed = explicit(scenario, seed, options.mutants, recording, faults, simulation.load_started)

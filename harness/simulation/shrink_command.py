@@ -55,7 +55,7 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
         listed, trial = record(scenario, asked.seed, SimOptions(swarm=asked.swarm, mutants=asked.mutants))
         console.print(f"{'fails':<11}seed {asked.seed}: {trial.problem.splitlines()[0]}", markup=False)
         console.print(f"{'recorded':<11}{_events(listed)} until {trial.ended_s:.3f} s of load", markup=False)
-        shrunk, runs = _shrink(asked, listed, trial, console)
+        shrunk, runs = _shrink(asked, listed, trial, asked.swarm or scenario.swarm, console)
     except NothingToShrink as nothing:
         console.print(f"{'nothing':<11}{nothing}", markup=False)
         return NOTHING_EXIT_STATUS
@@ -78,7 +78,9 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
     return 0 if failed == len(REPLAY_HASH_SEEDS) else 1
 
 
-def _shrink(asked: ShrinkOptions, listed: Scenario, trial: Trial, console: Console) -> tuple[Shrunk, int]:
+def _shrink(
+    asked: ShrinkOptions, listed: Scenario, trial: Trial, swarming: bool, console: Console
+) -> tuple[Shrunk, int]:
     budget = Budget(asked.seconds, asked.runs)
     same = Sameness(() if asked.any_failure else trial.broken)
     with (
@@ -86,7 +88,7 @@ def _shrink(asked: ShrinkOptions, listed: Scenario, trial: Trial, console: Conso
             TextColumn("shrink    "), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
             console=console, disable=not console.is_terminal,
         ) as progress,
-        Trials(budget, asked.processes) as trials,
+        Trials(budget, asked.processes, swarming=swarming) as trials,
     ):  # fmt: skip
         task = progress.add_task(_events(listed), total=1.0)
 

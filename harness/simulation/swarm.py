@@ -216,13 +216,14 @@ class Swarm:
     """Carries out drawn faults on a simulated world.
 
     `counts` tells how many of each kind took place, `effects` what they did (in the units of `KINDS`), `postponed` how
-    many did not fit into the budget when they were due.
+    many did not fit into the budget when they were due, `begun` are those that did.
     """
 
     def __init__(self, world: SimWorld, faults: list[SwarmFault], min_isr: int = 1) -> None:
         self.counts: dict[str, int] = {}
         self.effects: dict[str, int] = {}
         self.postponed = 0
+        self.begun: list[SwarmFault] = []
         self._world = world
         self._faults = faults
         self._budget = FaultBudget(world, min_isr)
@@ -238,6 +239,7 @@ class Swarm:
         if not self._budget.allows(fault.kind, fault.hosts[0], fault.duration):
             self.postponed += 1
             return
+        self.begun.append(fault)
         try:
             effect = await self._carry_out(f"swarm-{index}", fault)
         except VerbFailed:  # a process that is down cannot be killed
