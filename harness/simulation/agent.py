@@ -106,6 +106,10 @@ class SimHost:
         """Whether a fault of this verb is open here."""
         return any(entry.verb == verb for entry in self._journal.values())
 
+    def offers(self, verb: str) -> bool:
+        """Whether this host can carry it out."""
+        return verb in self._verbs
+
     def effect_of(self, identity: str) -> int:
         """What a fault that is over has done here: calls, messages, stalls, bytes; 1 for what counts as it is."""
         if identity in self._losses:

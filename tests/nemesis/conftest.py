@@ -161,6 +161,9 @@ class FakeWorld:
     async def in_sync(self, topic: str, partition: int) -> list[str]:
         return ["b1", "b2", "b3"]
 
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        return ["b1", "b2", "b3", "b4", "b5"]
+
     def port_of(self, target: str) -> str:
         address = target.rpartition(":")[0]
         host = next(host for host in self.hosts.values() if host.address == address)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from squall.nemesis.durations import DurationRange
-from squall.nemesis.options import FAULT_NAMES, Isolate, NemesisEntry, Sequence, nearest_fault
+from squall.nemesis.options import FAULT_NAMES, Bandwidth, Isolate, NemesisEntry, Sequence, nearest_fault, targets_of
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
@@ -72,6 +72,17 @@ def test_dumped_it_reads_again() -> None:
         ({"fault": "pause", "target": "b1", "for": 1, "repeat": {"every": 9, "for": 1}}, "given twice"),
         ({"fault": "clock", "target": "b1", "at": 1, "offset": 0}, "leaves the clock as it is"),
         ({"fault": "leader-kill-lagging", "target": "b1", "at": 1}, "is not a topic-partition"),
+        ({"fault": "rpc-hold", "api": "AlterPartitions", "at": 1}, "did you mean AlterPartition?"),
+        ({"fault": "rpc-cut", "api": "Fetch", "direction": "answer", "at": 1}, "'request' or 'response'"),
+        ({"fault": "rpc-cut", "api": "Fetch", "messages": -1, "at": 1}, "greater than or equal to 0"),
+        ({"fault": "disk-error", "target": "b1", "calls": ["fsnyc"], "at": 1}, "'fsync'"),
+        ({"fault": "disk-error", "target": "b1", "probability": 0, "at": 1}, "greater than 0"),
+        ({"fault": "power-loss", "target": "b1", "mode": "half", "at": 1}, "'all', 'torn' or 'none'"),
+        ({"fault": "bandwidth", "target": "b1", "rate": "64 furlongs", "at": 1}, "write 64KiB/s"),
+        ({"fault": "bandwidth", "target": "b1", "rate": 0, "at": 1}, "at least 1 byte per second"),
+        ({"fault": "slow-link", "target": "b1", "latency": 0, "at": 1}, "stays as it is"),
+        ({"fault": "isolate", "target": "b1", "from": "the boss", "at": 1}, "neither peers nor everyone"),
+        ({"fault": "kill", "target": "b1", "as": "two words", "at": 1}, "pattern"),
         ({"at": 1, "sequence": []}, "at least 1"),
         ({"at": 1, "for": 3, "sequence": [{"fault": "kill", "target": "b1"}]}, "as long as its steps"),
         ({"at": 1, "sequence": [{"fault": "kill", "target": "b1", "at": 3}]}, "no `at` or `repeat` of its own"),
@@ -86,6 +97,25 @@ def test_a_wrong_entry_is_told_what_is_wrong(written: dict[str, Any], told: str)
 )
 def test_a_misspelt_fault_finds_the_nearest(wrong: str, right: str | None) -> None:
     assert nearest_fault(wrong) == right
+
+
+@pytest.mark.parametrize(
+    ("written", "rate"),
+    [("64KiB/s", 65_536), ("1MB/s", 1_000_000), ("1.5kB", 1_500), (2048, 2048), ("1GiB/s", 2**30)],
+)
+def test_rates_are_written_with_units_or_as_bytes_per_second(written: str | int, rate: int) -> None:
+    entry = ENTRY.validate_python({"fault": "bandwidth", "target": "b1", "rate": written, "at": 1})
+    assert isinstance(entry, Bandwidth) and entry.rate == rate
+    assert ENTRY.validate_python(entry.model_dump(mode="json", by_alias=True)) == entry
+
+
+def test_every_selector_of_a_fault_is_told_by_its_name_in_the_suite() -> None:
+    hold = {"fault": "rpc-hold", "api": "Fetch", "from": "b1", "to": "all controllers", "at": 1}
+    assert targets_of(ENTRY.validate_python(hold)) == {"from": "b1", "to": "all controllers"}
+    slow = {"fault": "slow-link", "target": "b1", "to": "b2", "at": 1}
+    assert targets_of(ENTRY.validate_python(slow)) == {"target": "b1", "to": "b2"}
+    cut = {"fault": "isolate", "target": "b1", "from": "everyone", "at": 1}
+    assert targets_of(ENTRY.validate_python(cut)) == {"target": "b1"}
 
 
 def test_every_fault_name_is_known_to_the_schema() -> None:

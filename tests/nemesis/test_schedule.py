@@ -42,6 +42,15 @@ def test_the_lag_of_a_lagging_leader_kill_counts() -> None:
     assert windows(built) == [(1, 14)]
 
 
+def test_a_fault_may_only_refer_to_one_that_is_named() -> None:
+    named = {"fault": "kill", "target": "b1", "as": "first", "at": 1, "for": 1}
+    assert len(schedule(named, {"fault": "kill", "target": "same as first", "at": 9, "for": 1}).faults) == 2
+    with pytest.raises(ValueError, match=r"nemesis\[1\].target: .*no fault is called second; known are first"):
+        schedule(named, {"fault": "kill", "target": "all brokers but same as second", "at": 9, "for": 1})
+    with pytest.raises(ValueError, match="give one `as: second`"):
+        schedule({"fault": "kill", "target": "same as second", "at": 9, "for": 1})
+
+
 def test_steps_of_a_sequence_follow_one_another() -> None:
     steps = [
         {"fault": "pause", "target": "b1", "for": 1},

@@ -11,9 +11,12 @@ from squall.nemesis.selector import (
     NoTarget,
     Target,
     how_many,
+    labels_in,
+    named_hosts,
     parse_selector,
     parse_topic_partition,
     resolve,
+    topic_partitions_in,
 )
 
 
@@ -32,6 +35,10 @@ def resolved(world: Any, drive: Any, text: str, seed: int = 1) -> Target:
         ("all controllers", ("c1", "c2", "c3"), "all controllers"),
         ("b4", ("b4",), "by name"),
         ("b4, c1", ("b4", "c1"), "by name"),
+        ("replicas of events/1 out of sync", ("b4", "b5"), "replicas of events/1 out of sync"),
+        ("all brokers but b2", ("b1", "b3", "b4", "b5"), "all brokers but b2"),
+        ("all brokers but followers of events/1", ("b3", "b4", "b5"), "all brokers but b1, b2"),
+        ("all brokers but leader of events/1 but b1, b4", ("b2", "b5"), "all brokers but b3 but b1, b4"),
     ],
 )
 def test_it_says_who_that_is_now(world: Any, drive: Any, text: str, hosts: tuple[str, ...], role: str) -> None:
@@ -54,6 +61,42 @@ def test_some_of_a_group_are_drawn_from_the_seed(world: Any, drive: Any, text: s
     assert all(len(hosts) == count and all(name[0] == prefix for name in hosts) for hosts in draws)
     assert len(draws) > 1
     assert resolved(world, drive, text, seed=7) == resolved(world, drive, text, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "candidates"),
+    [("one follower of events/1", {"b1", "b2"}), ("one replica of events/1 out of sync", {"b4", "b5"})],
+)
+def test_one_of_several_replicas_is_drawn_from_the_seed(
+    world: Any, drive: Any, text: str, candidates: set[str]
+) -> None:
+    draws = [resolved(world, drive, text, seed) for seed in range(30)]
+    assert {draw.hosts for draw in draws} == {(name,) for name in candidates}
+    assert all(draw.role == text for draw in draws)
+
+
+def test_the_same_as_another_fault_are_those_it_was_aimed_at(world: Any, drive: Any) -> None:
+    def again(text: str) -> Target:
+        hit = {"outsider": ("b4",)}
+        return drive(resolve(parse_selector(text), world, random.Random(1), hit.get))
+
+    assert again("same as outsider") == Target(("b4",), "same as outsider")
+    assert again("all brokers but same as outsider").hosts == ("b1", "b2", "b3", "b5")
+    with pytest.raises(NoTarget, match="nobody yet"):
+        again("same as stranger")
+
+
+def test_nobody_is_left_if_those_are_all_of_these(world: Any, drive: Any) -> None:
+    with pytest.raises(NoTarget, match="nobody is left"):
+        resolved(world, drive, "b1, b2 but all brokers")
+
+
+def test_what_a_target_is_about_is_known_before_there_is_a_cluster() -> None:
+    text = "followers of events/1 but leader of other/2 but same as outsider but b7"
+    assert [str(pattern) for pattern in topic_partitions_in(text)] == ["events/1", "other/2"]
+    assert labels_in(text) == ("outsider",)
+    assert named_hosts(text) == ("b7",)
+    assert [str(pattern) for pattern in topic_partitions_in("events/3")] == ["events/3"]
 
 
 def test_any_topic_partition_means_one_that_has_a_leader(world: Any, drive: Any) -> None:

@@ -1,0 +1,56 @@
+"""The registry knows every fault, the verbs each needs, and which of them hosts and simulation offer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import TypeAdapter
+
+from squall.harness.simulation.world import ClusterShape, SimWorld
+from squall.nemesis.apis import API_KEYS, known_api
+from squall.nemesis.options import FaultOptions, NemesisEntry
+from squall.nemesis.registry import FAULT_VERBS, FAULTS, ON_HOSTS, missing_verbs
+from squall.nodes.protocol.messages import ApiKey
+
+ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
+AGENT = Path(__file__).resolve().parents[2] / "nemesis" / "agent"
+
+
+def test_every_fault_of_the_vocabulary_can_be_built() -> None:
+    assert set(FAULTS) == set(get_args(FaultOptions))
+
+
+def test_simulated_hosts_offer_every_verb() -> None:
+    world = SimWorld(ClusterShape(1, 1), 1, topics={})
+    assert all(host.offers(verb) for host in world.hosts.values() for verb in FAULT_VERBS)
+
+
+@pytest.mark.parametrize("verb", FAULT_VERBS)
+def test_the_agent_on_hosts_offers_what_the_registry_says(verb: str) -> None:
+    sources = "".join(file.read_text() for file in sorted(AGENT.glob("*.py")))
+    assert (verb in ON_HOSTS) == bool(re.search(rf'"{re.escape(verb)}"', sources))
+
+
+def test_a_fault_is_refused_by_the_verb_that_hosts_lack() -> None:
+    hold = ENTRY.validate_python({"fault": "rpc-hold", "api": "Fetch", "at": 1})
+    kill = ENTRY.validate_python({"fault": "kill", "target": "b1", "at": 1})
+    assert missing_verbs(hold) == ("rpc.hold",)  # type: ignore[arg-type]
+    assert missing_verbs(kill) == ()  # type: ignore[arg-type]
+
+
+def test_the_names_of_requests_are_those_of_the_protocol() -> None:
+    for name, key in API_KEYS.items():
+        spelt = re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
+        if spelt in ApiKey.__members__:
+            assert ApiKey[spelt] == key
+    missing = {int(key) for key in ApiKey} - set(API_KEYS.values())
+    assert not missing, "a request that our nodes know and no fault can pick out"
+
+
+def test_an_unknown_request_finds_the_nearest() -> None:
+    assert known_api("Fetch") == "Fetch"
+    with pytest.raises(ValueError, match="did you mean BrokerHeartbeat"):
+        known_api("BrokerHeartbeats")
