@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.broker.fetch_sessions import FetchContext, FetchSessions, Watch
-from squall.nodes.broker.hosted import Deadlines, Parked, Progress
+from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
 from squall.nodes.broker.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.ports import Rng
@@ -96,38 +96,41 @@ class Fetch(Parked):
 
     def arrive(self, now: int, progress: Progress, replicas: Replicas) -> bool:
         """Take a follower's news, then answer if that is possible at once; whether it was."""
+        found: dict[Watch, FetchBounds] = {}
         if self._context.is_follower:
             for watch in self._context.news:
-                self._note_arrival(now, watch, progress, replicas)
+                if watch.hosted is not None and not watch.hosted.removed:
+                    found[watch] = self._note_arrival(now, watch, watch.hosted, progress, replicas)
         urgent = self._body.max_wait_ms <= 0 or self._body.min_bytes <= 0 or not self._context.watches
-        return self._answer(now, urgent=urgent)
+        return self._answer(now, found, urgent=urgent)
 
-    def _note_arrival(self, now: int, watch: Watch, progress: Progress, replicas: Replicas) -> None:
-        hosted = watch.hosted
-        if hosted is None or hosted.removed:
-            return
-        if self._bounds(now, watch, arrived=True).advanced:
+    def _note_arrival(
+        self, now: int, watch: Watch, hosted: Hosted, progress: Progress, replicas: Replicas
+    ) -> FetchBounds:
+        bounds = self._bounds(now, watch, arrived=True)
+        if bounds.advanced:
             progress.advanced(hosted)
         if hosted.deletions:
             progress.low_watermark_moved(hosted)
         if hosted.replica.proposal is not None:
             replicas.isr_changed(hosted)
+        return bounds
 
     def look(self, now: int) -> None:
-        if self._request.closed or self._answer(now, urgent=False):
+        if self._request.closed or self._answer(now, {}, urgent=False):
             self._leave()
 
     def expire(self, now: int) -> None:
         if not self._request.closed:
-            self._answer(now, urgent=True)
+            self._answer(now, {}, urgent=True)
         self._leave()
 
-    def _answer(self, now: int, *, urgent: bool) -> bool:
-        """Respond if there is enough, or anything that must not wait, or it is urgent."""
+    def _answer(self, now: int, known: dict[Watch, FetchBounds], *, urgent: bool) -> bool:
+        """Respond if there is enough, or anything that must not wait, or it is urgent. `known` is known."""
         size = 0
         findings: list[tuple[Watch, _Finding]] = []
         for watch in self._context.news:
-            finding = self._find(now, watch, self._limit - size, first=size == 0)
+            finding = self._find(now, watch, known.get(watch), self._limit - size, first=size == 0)
             findings.append((watch, finding))
             urgent = urgent or finding.must_tell
             if finding.part is not None:
@@ -162,14 +165,15 @@ class Fetch(Parked):
 
     # -- one topic-partition --------------------------------------------------------------------------------------
 
-    def _find(self, now: int, watch: Watch, limit: int, *, first: bool) -> _Finding:
+    def _find(self, now: int, watch: Watch, bounds: FetchBounds | None, limit: int, *, first: bool) -> _Finding:
         number = watch.wanted.partition
         hosted = watch.hosted
         if hosted is None:
             return _failure(_refused(number, watch.absence))
         if hosted.removed:
             return _failure(_refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        bounds = self._bounds(now, watch, arrived=False)
+        if bounds is None:
+            bounds = self._bounds(now, watch, arrived=False)
         if bounds.error:
             return _failure(self._refusal(number, bounds))
         records: memoryview | bytes = b""

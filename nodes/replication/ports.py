@@ -5,13 +5,14 @@ another kind of controller may make it from something else; a replica cannot tel
 may know of other brokers. Everything else here is an answer: the replica returns facts and never calls upwards, the
 broker turns them into responses and requests.
 
-Errors are Kafka's error codes (`protocol.errors`), 0 meaning none.
+Errors are Kafka's error codes (`protocol.errors`), 0 meaning none. What is made for every request is a named tuple,
+which costs a third of a frozen dataclass.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,7 @@ class Applied:
     high_watermark_advanced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AppendAnswer:
+class AppendAnswer(NamedTuple):
     """The answer to a produced batch.
 
     acks=all is complete once `produce_status(leader_epoch, required_offset)` says so; a duplicate waits just the same
@@ -100,8 +100,7 @@ class AppendAnswer:
         return self.last_offset + 1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchBounds:
+class FetchBounds(NamedTuple):
     """What a fetch at `offset` may have: records in [offset, upper), or a divergence, or an error.
 
     `diverging` is (epoch, end offset) for a fetcher whose log is not a prefix of this one (rule 13); such a fetch
@@ -170,8 +169,7 @@ class ProposalAnswer:
     isr: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPosition:
+class FetchPosition(NamedTuple):
     """What a follower asks its leader for next. `last_fetched_epoch` is -1 for an empty log."""
 
     offset: int
