@@ -147,7 +147,7 @@ def weaker(scenario: Scenario) -> Iterator[Scenario]:
         length = fault.length()
         assert not isinstance(length, DurationRange)
         for shorter in (*(one for one in SHORTER_S if one < length), round(length / 2, 3)):
-            if 0.001 <= shorter < length:
+            if SHORTER_S[0] <= shorter < length:
                 yield _with_one(scenario, count + index, fault.model_copy(update={"duration": shorter}))
         for name in STRENGTHS:
             strength = getattr(fault, name, None)
