@@ -59,15 +59,19 @@ KINDS = {
 }
 """Every kind of fault, and in what its effect is counted."""
 
-BROKER_TO_BROKER = ("Fetch", "OffsetForLeaderEpoch")
-BROKER_TO_CONTROLLER = ("AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch", "AllocateProducerIds")
-CONTROLLER_TO_CONTROLLER = ("Fetch", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
-CLIENT_TO_BROKER = ("Produce", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
-LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
-WAITING_KINDS = ("crash-in-disk-call", "disk-error", "rpc-", "bandwidth", "loss")
-"""What shows no effect until something passes by is open for longer, at least."""
+BROKER_TO_BROKER = ("Fetch", "Fetch", "Fetch", "OffsetForLeaderEpoch")
+BROKER_TO_CONTROLLER = ("AlterPartition", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch")
+CONTROLLER_TO_CONTROLLER = ("Fetch", "Fetch", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
+CLIENT_TO_BROKER = ("Produce", "Produce", "Fetch", "Fetch", "Metadata", "InitProducerId", "ListOffsets")
+"""Who asks whom what, the usual more often than the rare."""
 
-DISK_CALLS = ("write", "fsync", "truncate", "create", "rename", "remove", "fsync-directory")
+LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
+WAITING_KINDS = ("crash-in-disk-call", "disk-", "rpc-", "bandwidth", "loss")
+WAITING_SECONDS = (0.2, 5.0)
+"""What shows no effect until something passes by is open for longer: the shortest, and a longest that is possible."""
+
+COMMON_DISK_CALLS = ("write", "fsync", "write", "fsync", "rename")
+DISK_CALLS = ("read", "write", "fsync", "truncate", "create", "rename", "remove", "fsync-directory")
 
 _OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
 
@@ -116,7 +120,8 @@ def draw_swarm(seed: object, brokers: tuple[str, ...], controllers: tuple[str, .
     while True:
         at += rng.expovariate(1 / gap)
         kind = rng.choices(kinds, weights)[0]
-        duration = _log_uniform(rng, 0.2 if kind.startswith(WAITING_KINDS) else 0.0005, longest)
+        shortest, possible = WAITING_SECONDS if kind.startswith(WAITING_KINDS) else (0.0005, 0.0)
+        duration = _log_uniform(rng, shortest, max(longest, possible))
         if at + duration >= load - 1.0:
             break
         hosts = _targets(kind, rng, brokers, controllers)
@@ -153,8 +158,8 @@ def _words(
         case "wipe-disk":
             return {"fault": "wipe-disk", "target": first}
         case "disk-error-broker" | "disk-error-controller":
-            calls = sorted(rng.sample(DISK_CALLS, rng.randint(1, 3)))
-            probability = round(_log_uniform(rng, 0.01, 1.0), 3)
+            calls = sorted({rng.choice(COMMON_DISK_CALLS), *rng.sample(DISK_CALLS, rng.randint(0, 2))})
+            probability = round(_log_uniform(rng, 0.02, 1.0), 3)
             number = rng.choice(("EIO", "ENOSPC"))
             return {"fault": "disk-error", "target": first, "errno": number, "calls": calls, "probability": probability}
         case "disk-slow":
@@ -187,7 +192,7 @@ def _words(
     return {}
 
 
-_SLOW_CALLS = (["fsync"], ["write"], ["read"], ["write", "fsync"], ["fsync", "fsync-directory", "rename"])
+_SLOW_CALLS = (["write"], ["read", "write"], ["write", "fsync"], ["fsync", "fsync-directory", "rename"])
 
 
 def _link(first: str, last: str, rng: Random, **shape: object) -> dict[str, object]:
@@ -201,7 +206,7 @@ def _messages(first: str, rng: Random, brokers: tuple[str, ...], controllers: tu
         if rng.random() < 0.5:
             voters = ", ".join(one for one in controllers if one != first) or first
             return {"api": rng.choice(CONTROLLER_TO_CONTROLLER), "direction": direction, "from": first, "to": voters}
-        return {"api": rng.choice(BROKER_TO_CONTROLLER), "direction": direction, "to": first}
+        return {"api": rng.choice(BROKER_TO_CONTROLLER), "direction": direction, "to": ", ".join(controllers)}
     chance = rng.random()
     if chance < 0.4:
         api = rng.choice(BROKER_TO_CONTROLLER)
