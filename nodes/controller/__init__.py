@@ -1,6 +1,7 @@
 """The control plane: registration, liveness, topics, ISR changes, leader elections. Pure.
 
-`controller.QuorumController` is the door and the event loop. `brokers`, `isr` and `topics` decide over what their names
-say and return records; `elections` makes change records, `liveness` keeps sessions, `placement` places replicas.
-Reassignment (RA), eligible leader replicas (EL) and controlled shutdown in steps (CS) will be further modules here.
+`controller.QuorumController` is the door and the event loop. `brokers`, `isr`, `topics`, `configs`, `features` and
+`leader_elections` decide over what their names say and return records. `elections` is the rule of who leads, who is in
+sync and who is eligible; `changes` makes its records. `liveness` keeps sessions, `placement` places replicas.
+Reassignment (RA) and controlled shutdown in steps (CS) will be further modules here.
 """
