@@ -60,7 +60,7 @@ from squall.nodes.storage.errors import LogError, on_disk
 from squall.nodes.storage.producers import ProducedBatch, ProducerStates
 from squall.nodes.storage.recovery import Recovery
 from squall.nodes.storage.retention import retention_start
-from squall.nodes.storage.segment import HEADER_SIZE
+from squall.nodes.storage.segment import HEADER_SIZE, Segment
 from squall.nodes.storage.segments import Segments
 
 __all__ = ["Appended", "Keeper", "Log", "LogConfig"]
@@ -332,29 +332,30 @@ class Log:
         """Write consecutive batches, in one call per segment they fall into; how many bytes they are."""
         begin = end = 0
         waiting: list[BatchHeader] = []
+        segment = self._segments.active
         for header in headers:
             size = header.size
-            if (waiting or self._segments.active.size) and self._is_full(end - begin + size, header):
+            if (waiting or segment.size) and self._is_full(segment, end - begin + size, header):
                 self._write(waiting, memoryview(batches)[begin:end], know_producers)
                 self._roll()
+                segment = self._segments.active
                 begin, waiting = end, []
             waiting.append(header)
             end += size
         whole = batches if begin == 0 and end == len(batches) else memoryview(batches)[begin:end]
         self._write(waiting, whole, know_producers)
-        if self._segments.active.next_offset - self.durable_offset >= self.config.flush_messages:
+        if segment.next_offset - self.durable_offset >= self.config.flush_messages:
             self.flush()
         return end
 
-    def _is_full(self, more: int, header: BatchHeader) -> bool:
+    def _is_full(self, segment: Segment, more: int, header: BatchHeader) -> bool:
         """Whether a batch must begin another segment: by size, by what an index can hold, by age."""
-        segment = self._segments.active
-        if segment.size + more > self.config.segment_bytes:
-            return True
-        if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
-            return True
-        first = segment.first_timestamp()
-        return first >= 0 and header.max_timestamp - first > self.config.segment_ms
+        config = self.config
+        return (
+            segment.size + more > config.segment_bytes
+            or header.base_offset + header.last_offset_delta - segment.base_offset > _RELATIVE_OFFSET_MAX
+            or header.max_timestamp > segment.first_timestamp + config.segment_ms
+        )
 
     def _write(
         self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview, know_producers: bool = True

@@ -37,6 +37,7 @@ _TIME_ENTRY = struct.Struct(">qI")
 _WALK_BLOCK = 1 << 16
 _DENSE_MAX = 8192
 _NO_TIMESTAMP = -1
+_NEVER = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,6 @@ class Segment:
         self._disk = disk
         self._directory = directory
         self._path = join(directory, log_name(base_offset))
-        self._first_timestamp: int | None = None
         self._index_interval = index_interval
         self._sparse_offsets = array("q")
         self._sparse_positions = array("q")
@@ -89,6 +89,8 @@ class Segment:
             self.file: File = disk.open(self._path, create=create)
         self.size = self.file.size()
         self.next_offset = base_offset
+        self.first_timestamp = _NEVER
+        """The largest timestamp of the first batch, which `segment.ms` is measured from."""
         self.dirty = create
 
     # -- growing and shrinking ------------------------------------------------------------------------------------
@@ -115,8 +117,8 @@ class Segment:
         self.next_offset = last_offset + 1
         if self._max_timestamp is not None and max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
-        if not position:
-            self._first_timestamp = max_timestamp
+        if not position and max_timestamp >= 0:
+            self.first_timestamp = max_timestamp
         self.dirty = True
 
     def _add_sparse(self, base_offset: int, position: int, size: int) -> None:
@@ -137,7 +139,7 @@ class Segment:
             del values[:]
         self._indexed_to = 0
         self._max_timestamp = _NO_TIMESTAMP
-        self._first_timestamp = None
+        self.first_timestamp = _NEVER
         self.size = 0
         self.next_offset = self.base_offset
 
@@ -155,6 +157,8 @@ class Segment:
         self.size = place.position
         self.next_offset = place.base_offset
         self._max_timestamp = None if self.size else _NO_TIMESTAMP
+        if not self.size:
+            self.first_timestamp = _NEVER
         self.sync()
 
     def cut(self, size: int) -> None:
@@ -255,14 +259,6 @@ class Segment:
             )
         return self._max_timestamp
 
-    def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, -1 if there is none; what `segment.ms` is measured from."""
-        if self._first_timestamp is None:
-            if not self.size:
-                return _NO_TIMESTAMP
-            self._first_timestamp = _MAX_TIMESTAMP.unpack(self.read(0, _MAX_TIMESTAMP.size))[0]
-        return self._first_timestamp
-
     # -- files ----------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
@@ -272,6 +268,9 @@ class Segment:
                 self._add_sparse(place.base_offset, place.position, place.end - place.position)
             self.next_offset = place.last_offset + 1
         self._max_timestamp = self._load_max_timestamp() if self.size else _NO_TIMESTAMP
+        if self.size:
+            first = int(_MAX_TIMESTAMP.unpack(self.read(0, _MAX_TIMESTAMP.size))[0])
+            self.first_timestamp = first if first >= 0 else _NEVER
         self.dirty = False
 
     def _load_index(self) -> int:

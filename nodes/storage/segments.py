@@ -90,17 +90,24 @@ class Segments:
         self.active.truncate(offset)
 
     def keep_first(self, count: int) -> None:
-        """Remove all but the first `count`, the last first. Of zero, one must be begun at once: `restart`."""
+        """Remove all but the first `count`, which is at least one, the last first."""
         while len(self._all) > count:
             self._all.pop().delete()
             self.names_dirty = True
-        if self._all:
-            self.active = self._all[-1]
+        self.active = self._all[-1]
 
     def restart(self, offset: int) -> None:
-        """Remove everything and begin at an offset."""
-        self.keep_first(0)
-        self._add(offset, create=True)
+        """Hold nothing and begin at an offset. At no time is there no segment: it would say where the log begins."""
+        old = [segment for segment in self._all if segment.base_offset != offset]
+        if len(old) == len(self._all):
+            self._add(offset, create=True)
+        else:
+            [self.active] = [segment for segment in self._all if segment.base_offset == offset]
+            self.active.truncate(offset)
+        self._all = [self.active]
+        for segment in reversed(old):
+            segment.delete()
+            self.names_dirty = True
 
     def remove_below(self, offset: int) -> bool:
         """Remove the segments that end at or below an offset, but the active one; whether there were any."""
