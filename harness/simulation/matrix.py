@@ -68,9 +68,27 @@ def control(name: str, requirement: str, scenario: str, twin: str, *expected: st
 
 
 TRIALS: tuple[Trial, ...] = (
-    mutant("ack-before-replication", "DP-08", "leader-kill-lagging", "ACK", "lost_write"),
+    mutant("fetch-epoch-unfenced", "EP-03", "metadata-starved-follower", "LM", "ISR", "ELECT", "ACK"),
+    mutant("alter-partition-unfenced", "IS-07", "late-proposal", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("hw-before-isr-ack", "DP-06", "leader-kill-loop", "ISR", "ACK", "PREFIX"),
+    mutant("ack-before-replication", "DP-08", "leader-kill-lagging", "ACK", "lost_write"),
     mutant("truncate-to-hw", "DP-13", "two-hop-failover", "ISR", "ELECT", "ACK", "UNIQ", "lost_write"),
+    mutant("isr-shrink-uncommitted", "IS-04", "isr-limbo-shrink", "ISR", "ELECT", "ACK"),
+    mutant("isr-expand-ignored", "IS-05", "isr-limbo-expand", "ISR", "ELECT", "ACK"),
+    mutant("broker-epoch-unchecked", "IS-08", "wiped-disk-fast-rejoin", "ISR", "ELECT", "ACK"),
+    mutant("unclean-restart-stays-eligible", "EL-05", "lossy-return", "ISR", "ELECT", "ACK", "lost_write"),
+    mutant("hw-advances-under-min-isr", "EL-03", "frozen-high-watermark", "ISR", "ELECT", "ACK"),
+    mutant("dedup-lost-on-failover", "DP-05", "retry-after-failover", "UNIQ", "duplicate"),
+    mutant("dedup-wrong-offset", "DP-05", "lost-response", "ACK", "UNIQ", "lost_write", "inconsistent_offset"),
+    mutant("producer-state-survives-truncation", "DP-05", "truncated-retry", "ACK", "UNIQ", "lost_write"),
+    mutant("torn-tail-accepted", "FD-03", "torn-tail", "LM", "UNIQ", "phantom"),
+    mutant("log-start-past-hw", "DP-07", "retention-behind", "DP-07"),
+    mutant("hw-restored-too-high", "DP-14", "leader-kill-lagging", "LM", "ISR", "ELECT", "PREFIX"),
+    mutant("divergent-suffix-kept", "DP-13", "leader-kill-lagging", "LM"),
+    mutant("stale-fetch-appended", "EP-04", "late-fetch-answer", "EP-04"),
+    mutant("end-offset-unguarded", "DP-14", "end-offsets-after-failover", "stale_read", "hw_regress"),
+    mutant("epoch-cache-not-truncated", "DP-13", "barren-epoch", "DP-13", "LIVENESS"),
+    control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 
 
