@@ -23,7 +23,7 @@ A new leader epoch ends every rest: that of the topic-partition, and that of the
 the leader that was elected was alive a moment ago.
 
 An answer counts only for what was asked: if a replica has been removed, added anew or has moved meanwhile, its part of
-the answer is dropped (mutant `stale-fetch-appended` looks at the offset alone, whoever leads by now). The broker calls
+the answer is dropped (mutant `stale-fetch-appended` appends of it what lies beyond the log's end). The broker calls
 `add` on every new leader epoch, even of the same leader (rule 9).
 """
 
@@ -49,8 +49,10 @@ from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from squall.nodes.protocol.records import iterate_batches
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ToBroker
+from squall.nodes.protocol.wire import Buffer
 from squall.nodes.replication.fetch_session import FetchSession
 from squall.nodes.replication.ports import FetchPosition, ReplicationConfig
 from squall.nodes.replication.replica import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartitionReplica
@@ -292,7 +294,7 @@ class ReplicaFetcher:
         """Whether the topic-partition is still followed, and still where it was when it was asked for."""
         replica, asked = one.followed.replica, one.position
         if self._takes_stale_answers:
-            return replica.end_offset == asked.offset
+            return replica.end_offset >= asked.offset
         if self._followed.get(key) is not one.followed or key in self._unwanted:
             return False
         here = replica.fetch_position()
@@ -323,6 +325,8 @@ class ReplicaFetcher:
     def _append(self, now: int, key: _Key, one: _Asked, data: PartitionData) -> None:
         replica = one.followed.replica
         records = data.records if data.records is not None else b""
+        if self._takes_stale_answers:
+            records = _beyond(records, replica.end_offset)
         high_watermark = replica.high_watermark
         try:
             replica.append_fetched(now, records, data.high_watermark, data.log_start_offset)
@@ -372,6 +376,16 @@ class ReplicaFetcher:
             self._rest(key, now)
         else:
             self._list_offset(key, one, EARLIEST_TIMESTAMP)
+
+
+def _beyond(records: Buffer, end_offset: int) -> Buffer:
+    """The batches that begin at `end_offset` or later."""
+    size = 0
+    for header, batch in iterate_batches(records, torn_tail=True):
+        if header.base_offset >= end_offset:
+            break
+        size += len(batch)
+    return memoryview(records)[size:]
 
 
 def _listed_offset(response: Message | None) -> int | None:

@@ -401,19 +401,22 @@ class TestSession:
 
 
 def test_mutant_stale_fetch_appended_takes_what_an_older_epoch_sent(world_with: Any) -> None:
-    """EP-04; its twin is above: the answer to what is no longer asked is dropped."""
+    """EP-04, rule 9: behind a record of the new epoch come two of the old one, which nobody else has there."""
     taken = {}
     for names in (frozenset[str](), frozenset({"stale-fetch-appended"})):
-        world = world_with()
+        world = world_with(Mutants(names))
         world.lead(1)
         fetcher = ReplicaFetcher(2, 1, ReplicationConfig(), broker_epoch=lambda: 102, mutants=Mutants(names))
         fetcher.add(world.now, world.replica(2))
-        world.produce(1, 3, acks=1)
+        for _ in range(3):
+            world.produce(1, 1, acks=1)
         fetcher.tick(world.now)
         request = asked(fetcher)
         answer = serve(world, request)
         world.lead(3)
         fetcher.remove(TOPIC_ID, 0)
+        world.produce(3, 1, acks=1)
+        world.catch_up(2, 3)
         request.complete(world.now, answer)
-        taken[bool(names)] = world.replica(2).end_offset
-    assert taken == {False: 0, True: 3}
+        taken[bool(names)] = [epoch for _, epoch, _ in world.content(2)]
+    assert taken == {False: [2], True: [2, 1, 1]}
