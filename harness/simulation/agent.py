@@ -17,14 +17,11 @@ from squall.harness.simulation.disk import Disturbance, LossMode
 from squall.harness.simulation.kernel import MICROSECONDS, Kernel, Scheduled
 from squall.harness.simulation.links import RpcRule, Shape
 from squall.harness.simulation.network import SimNetwork
+from squall.harness.simulation.probes import Answer, Arguments, Probes
 from squall.harness.simulation.process import SimProcess
 from squall.nemesis.ports import EVERYONE, VerbFailed
 
-Arguments = Mapping[str, object]
-Answer = dict[str, object]
-
 VERB_LATENCY_S = 0.002
-PROBE_LATENCY_S = 0.001
 SHARED = ("proc.pause", "clock.set")
 """Verbs that set one state of the host: it ends with the last of them. All others undo what is theirs alone."""
 
@@ -56,8 +53,7 @@ class SimHost:
         self._network = network
         self._addresses = addresses
         self._journal: dict[str, _Entry] = {}
-        self._heard: dict[str, dict[str, int]] = {}
-        self._peers: dict[str, SimHost] = {}
+        self._probes = Probes(process, network)
         self._disturbances: dict[str, Disturbance] = {}
         self._rules: dict[str, RpcRule] = {}
         self._losses: dict[str, int] = {}
@@ -84,7 +80,7 @@ class SimHost:
             "probe.disk": self._probe_disk,
             "probe.rpc": self._probe_rpc,
             "probe.clock": self._probe_clock,
-            "probe.heard": self._probe_heard,
+            "probe.heard": self._probes.heard,
             "heal": self._heal,
             "journal": self._list_journal,
             "info": self._info,
@@ -100,7 +96,7 @@ class SimHost:
 
     def meet(self, peers: Mapping[str, SimHost]) -> None:
         """Learn of the other hosts, once all exist."""
-        self._peers = dict(peers)
+        self._probes.meet({name: peer._probes for name, peer in peers.items()})
 
     def has_open(self, verb: str) -> bool:
         """Whether a fault of this verb is open here."""
@@ -122,14 +118,8 @@ class SimHost:
 
     async def call(self, verb: str, **arguments: object) -> Answer:
         await asyncio.sleep(VERB_LATENCY_S)
-        if verb == "probe.reach":
-            return await self._probe_reach(arguments)
-        if verb == "probe.send":
-            return await self._probe_send(arguments)
-        if verb == "probe.port":
-            return await self._probe_port(arguments)
-        if verb == "probe.latency":
-            return await self._probe_latency(arguments)
+        if verb in self._probes.taking_time:
+            return await self._probes.taking_time[verb](arguments)
         handler = self._verbs.get(verb)
         if handler is None:
             raise VerbFailed(self.name, verb, "unknown_verb", f"no verb {verb!r}")
@@ -269,57 +259,6 @@ class SimHost:
     def _allow(self, arguments: Arguments, cause: str) -> None:
         self._network.unblock(cause)
         self._effects[str(arguments["id"])] = self._network.stalls_of(cause)
-
-    async def _probe_reach(self, arguments: Arguments) -> Answer:
-        targets = arguments["targets"]
-        assert isinstance(targets, Mapping)
-        await asyncio.sleep(PROBE_LATENCY_S)
-        return {
-            str(name): not (
-                self._network.blocked(self.address, address) or self._network.blocked(address, self.address)
-            )
-            for name, address in targets.items()
-        }
-
-    async def _probe_send(self, arguments: Arguments) -> Answer:
-        targets = arguments["targets"]
-        assert isinstance(targets, Mapping)
-        await asyncio.sleep(PROBE_LATENCY_S)
-        for name, address in targets.items():
-            peer = self._peers.get(str(name))
-            if peer is not None and not self._network.blocked(self.address, str(address)):
-                counts = peer._heard.setdefault(str(arguments["nonce"]), {})
-                source = str(arguments.get("source", self.name))
-                counts[source] = counts.get(source, 0) + 1
-        return {}
-
-    def _probe_heard(self, arguments: Arguments) -> Answer:
-        return {"heard": dict(self._heard.get(str(arguments["nonce"]), {}))}
-
-    async def _probe_port(self, arguments: Arguments) -> Answer:
-        targets = arguments["targets"]
-        assert isinstance(targets, Mapping)
-        await asyncio.sleep(PROBE_LATENCY_S)
-        return {str(name): self._port_state(str(name), str(where)) for name, where in targets.items()}
-
-    def _port_state(self, name: str, where: str) -> str:
-        address = where.rpartition(":")[0]
-        if self._network.blocked(self.address, address) or self._network.blocked(address, self.address):
-            return "silent"
-        peer = self._peers.get(name)
-        return "open" if peer is not None and peer.process.running else "refused"
-
-    async def _probe_latency(self, arguments: Arguments) -> Answer:
-        """Round trips of datagrams of `size` bytes each way; the simulation's time passes as it would."""
-        targets, size = arguments["targets"], arguments.get("size", 64)
-        assert isinstance(targets, Mapping) and isinstance(size, int)
-        found: Answer = {}
-        for name, address in targets.items():
-            there = self._network.probe(self.address, str(address), size)
-            back = self._network.probe(str(address), self.address, size)
-            found[str(name)] = None if there is None or back is None else (there + back) / MICROSECONDS
-        await asyncio.sleep(PROBE_LATENCY_S)
-        return found
 
     def _shape(self, arguments: Arguments) -> Answer:
         delay, jitter, loss, rate = (arguments.get(key, 0) for key in ("delay_s", "jitter_s", "loss", "rate"))
