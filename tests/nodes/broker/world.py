@@ -231,15 +231,21 @@ class World:
         return self._fetch(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes), offset, epoch, -1)
 
     def follow(
-        self, broker: int, offset: int, *, epoch: int = 0, last_epoch: int = 0, partitions: int = 1
+        self, broker: int, offset: int, *, epoch: int = 0, last_epoch: int = 0, partitions: int = 1, log_start: int = -1
     ) -> ServerRequest:
         """A follower's fetch."""
         registration = self.broker.image.brokers[broker]
         message = FetchRequest(replica_state=ReplicaState(broker, registration.epoch), max_wait_ms=500, min_bytes=1)
-        return self._fetch(message, offset, epoch, last_epoch if offset else -1, partitions)
+        return self._fetch(message, offset, epoch, last_epoch if offset else -1, partitions, log_start)
 
     def _fetch(
-        self, message: FetchRequest, offset: int, epoch: int, last_epoch: int, partitions: int = 1
+        self,
+        message: FetchRequest,
+        offset: int,
+        epoch: int,
+        last_epoch: int,
+        partitions: int = 1,
+        log_start: int = -1,
     ) -> ServerRequest:
         message.topics = [
             FetchTopic(
@@ -250,6 +256,7 @@ class World:
                         fetch_offset=offset,
                         current_leader_epoch=epoch,
                         last_fetched_epoch=last_epoch,
+                        log_start_offset=log_start,
                         partition_max_bytes=1 << 20,
                     )
                     for number in range(partitions)
