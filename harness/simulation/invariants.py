@@ -12,7 +12,8 @@ are told when they are told. All eleven invariants are asserted:
 * ACK, UNIQ, RT, PREFIX, PHANTOM
                    what clients are told is what is committed                                     (`promises.py`)
 
-and DP-07 besides: log start ≤ high watermark ≤ log end.
+and besides DP-07, log start ≤ high watermark ≤ log end, and what followers do to their logs: EP-04 and DP-13
+(`observed_followers.py`).
 
 It is driven by change. The nodes' own trace names the topic-partitions that a turn has touched, and only those are
 looked at; every `SWEEP`-th turn of a node all of its replicas are, in case that something moved without a word. Logs
@@ -28,8 +29,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from squall.harness.simulation.moments import Moment, TraceEvent, Turn
+from squall.harness.simulation.observed_followers import check_append, check_truncation
 from squall.harness.simulation.observed_images import Changed, ObservedImages
-from squall.harness.simulation.observed_log import Batch, InvariantBroken, ObservedLog, batches_of
+from squall.harness.simulation.observed_log import Batch, InvariantBroken, ObservedLog, SeenReplica, batches_of
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.promises import Promised, Promises
 from squall.nodes.broker.hosted import Hosted
@@ -91,6 +93,7 @@ class Observer:
         self._processes: dict[str, SimProcess] = {}
         self._watched: dict[TopicPartitionId, _Watched] = {}
         self._touched: dict[tuple[str, int], int | None] = {}
+        self._cut: dict[tuple[str, int], None] = {}
         self._quorum_cuts: dict[int, int] = {}
         self._quorum_touched = False
         self._traced: list[TraceEvent] = []
@@ -113,9 +116,13 @@ class Observer:
             before = self._touched.get(key)
             if name == "truncate":
                 cut = int(fields["to"])  # type: ignore[call-overload]
-                self.sightings.truncations += 1
+                self.sightings.truncations += int(fields.get("end", cut)) > cut  # type: ignore[call-overload]
                 self._touched[key] = cut if before is None else min(cut, before)
-            elif before is None:
+                self._cut[key] = None
+                return
+            if name == "leader":
+                self._cut.pop(key, None)
+            if before is None:
                 self._touched[key] = None
             return
         self._quorum_touched = True
@@ -139,6 +146,7 @@ class Observer:
         """Check everything that this process's last turn may have broken. Raises InvariantBroken."""
         node = process.node
         touched, self._touched = self._touched, {}
+        cut, self._cut = self._cut, {}
         traced, self._traced = self._traced, []
         quorum_touched, self._quorum_touched = self._quorum_touched, False
         if node is None:
@@ -151,6 +159,8 @@ class Observer:
                 self._look_at_metadata(process, node)
             if node.broker is not None:
                 self._look_at_topics(process, node.broker.replicas, touched, everything=turns % SWEEP == 0)
+                for topic, partition in cut:
+                    self._look_at_cut(process, node.broker.replicas, topic, partition)
         except InvariantBroken as breach:
             breach.moment = turn.moment(node)
             raise
@@ -172,6 +182,11 @@ class Observer:
             found = replicas.by_name(topic, partition)
             if found is not None:
                 self._look_at_replica(process, found.replica, cut)
+
+    def _look_at_cut(self, process: SimProcess, replicas: Replicas, topic: str, partition: int) -> None:
+        found = replicas.by_name(topic, partition)
+        if found is not None:
+            check_truncation(f"{topic}-{partition}", process.name, found.replica)
 
     # -- the quorum -----------------------------------------------------------------------------------------------
 
@@ -254,7 +269,12 @@ class Observer:
             log.cut(place, cut)
         if start > log.seen(place, start).examined:
             log.forget(place)
+        seen = log.seen(place, start)
+        before = seen.examined
         log.examine(place, lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True), start, end)
+        if seen.examined > before:
+            self._look_at_append(process, watched, replica, seen)
+        seen.leader_epoch = replica.leader_epoch
         if replica.is_leader:
             watched.min_isr = replica.min_isr
             if log.one_leader(replica.leader_epoch, process.name):
@@ -271,6 +291,14 @@ class Observer:
             self._check_eligible(key, watched)
         else:
             self._check_eligible_one(process.name, replica, key, watched)
+
+    def _look_at_append(
+        self, process: SimProcess, watched: _Watched, replica: TopicPartitionReplica, seen: SeenReplica
+    ) -> None:
+        name = watched.log.leaders.get(replica.leader_epoch)
+        if name is not None and name != process.name:
+            leader = self._replica_of(name, (replica.topic_id, replica.partition))
+            check_append(watched.log.name, process.name, replica, seen, leader)
 
     def _committed(self, watched: _Watched, replica: TopicPartitionReplica, batch: Batch) -> None:
         self.sightings.committed_batches += 1
