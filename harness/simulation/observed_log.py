@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from squall.nodes.protocol.records import iterate_batches
+from squall.nodes.protocol.records import crc_ok, iterate_batches
 
 READ_BYTES = 1 << 20
 
@@ -64,6 +64,7 @@ class SeenReplica:
     tail: deque[Batch] = field(default_factory=deque)
     previous: tuple[int, int] | None = None
     high_watermark: int = 0
+    leader_epoch: int = -1
 
 
 def batches_of(read: Read, start: int, end: int) -> Iterator[tuple[Batch, memoryview]]:
@@ -126,13 +127,17 @@ class ObservedLog:
         seen = self.seen(place, start)
         if end < seen.examined:
             self.cut(place, end)
-        for batch, _ in batches_of(read, max(seen.examined, start), end):
+        for batch, content in batches_of(read, max(seen.examined, start), end):
             key = (batch.base, batch.epoch)
             known = self._matching.get(key)
             if known is None:
                 self._matching[key] = (batch, seen.previous)
             else:
                 self._match(place[0], batch, seen.previous, *known)
+                if not crc_ok(content):
+                    raise InvariantBroken(
+                        "LM", f"{self.name}: {place[0]} has batch {batch}, and its content has another sum"
+                    )
             seen.tail.append(batch)
             seen.previous = key
             seen.examined = batch.last + 1

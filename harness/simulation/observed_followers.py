@@ -1,0 +1,47 @@
+"""What a follower does to its log, held to the leader that it follows (EP-04, DP-13, rules 9 and 14).
+
+Most of what goes wrong between a follower and its leader shows sooner or later as two logs that differ. Two things do
+not, because the next fetch puts them right, or because nothing ever happens again:
+
+* EP-04   a follower appends what the leader of its epoch has. An answer to a fetch of an older epoch may fit the log's
+          end and hold records that this leader never had.
+* DP-13   a log that was cut claims no epoch beyond its end. The last epoch known is what a follower says it has
+          fetched; one without records has each of its fetches answered with the same truncation, for ever.
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.observed_log import InvariantBroken, SeenReplica
+from squall.nodes.replication.replica import TopicPartitionReplica
+
+
+def check_append(
+    log: str, name: str, replica: TopicPartitionReplica, seen: SeenReplica, leader: TopicPartitionReplica | None
+) -> None:
+    """`seen` has just grown. Nothing is said of a first look, of a change of epochs in between, or of no leader."""
+    epoch, newest = replica.leader_epoch, seen.previous
+    if newest is None or replica.is_leader or seen.leader_epoch != epoch or newest[1] >= epoch:
+        return
+    if leader is None or not leader.is_leader or leader.leader_epoch != epoch:
+        return
+    base, batch_epoch = newest
+    if base < leader.log.start_offset:
+        return
+    if base >= leader.end_offset or leader.log.epochs.epoch_of(base) != batch_epoch:
+        raise InvariantBroken(
+            "EP-04",
+            f"{log}: {name} follows in leader epoch {epoch} and has appended a batch at offset {base} of epoch "
+            f"{batch_epoch}, which its leader does not have",
+        )
+
+
+def check_truncation(log: str, name: str, replica: TopicPartitionReplica) -> None:
+    """`replica` was cut in this turn and has not become a leader since."""
+    entries = replica.log.epochs.entries
+    if not entries or entries[-1][1] < max(replica.end_offset, replica.log.start_offset + 1):
+        return
+    epoch, start = entries[-1]
+    raise InvariantBroken(
+        "DP-13",
+        f"{log}: {name} has cut its log to {replica.end_offset} and still claims epoch {epoch}, which began at {start}",
+    )
