@@ -105,3 +105,49 @@ def test_snapshots_above_the_log_end_are_deleted() -> None:
 def test_without_a_snapshot_nothing_is_known() -> None:
     made = fed(SIX)
     assert made.restore(60) is None and len(made) == 0
+
+
+class TestExpiry:
+    """`producer.id.expiration.ms`: by time as far as both the records and the host have it."""
+
+    DAY = 86_400_000
+
+    def both(self) -> ProducerStates:
+        """One producer silent since time 0, one that wrote a little more than a day later."""
+        made = states()
+        made.update(1, 0, 0, 0, 0, 0)
+        made.update(2, 0, 0, 1, 1, self.DAY + 1)
+        return made
+
+    def test_a_producer_silent_for_longer_is_forgotten(self) -> None:
+        made = self.both()
+        assert made.expire(self.DAY + 1, self.DAY) == [1]
+        assert made.state_of(1) is None and made.state_of(2) is not None
+
+    def test_a_host_clock_set_forward_forgets_nobody(self) -> None:
+        made = states()
+        made.update(1, 0, 0, 0, 0, 0)
+        assert made.expire(1 << 50, self.DAY) == []
+
+    def test_a_record_from_the_future_forgets_nobody(self) -> None:
+        made = self.both()
+        made.update(3, 0, 0, 2, 2, 1 << 50)
+        assert made.expire(self.DAY, self.DAY) == []
+
+    def test_the_time_of_the_records_survives_in_snapshots(self) -> None:
+        disk = SimDisk(Random(1))
+        made = states(disk)
+        made.update(1, 0, 0, 0, 0, 0)
+        made.update(2, 0, 0, 1, 1, self.DAY + 1)
+        made.take_snapshot(2)
+        again = states(disk)
+        again.restore(2)
+        assert again.expire(1 << 50, self.DAY) == [1]
+
+
+def test_snapshots_nobody_would_start_from_are_removed_but_the_newest_two_stay() -> None:
+    made = fed(SIX)
+    for offset in (10, 20, 30, 40, 50):
+        made.take_snapshot(offset)
+    made.prune([20])
+    assert made.snapshots() == [20, 40, 50]
