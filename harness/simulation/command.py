@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from squall.harness.errors import UsageError
 from squall.harness.simulation.many import simulate_many
 from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult
+from squall.harness.simulation.spacetime import save_picture
+from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario, load_suite
 from squall.harness.yaml_source import suggestion
 
@@ -48,11 +50,14 @@ def simulate(
     processes: int | None = None,
     keep: Path | None = None,
     until_failure: bool = False,
+    picture: Path | None = None,
 ) -> int:
     """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict.
 
-    All of them, or `until_failure` to the first that is not valid.
+    All of them, or `until_failure` to the first that is not valid. `picture` is where to draw what one seed does.
     """
+    if picture is not None and seeds > 1:
+        raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
     scenario, said = find_scenario(name)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
@@ -75,6 +80,9 @@ def simulate(
                 if result.verdict != "valid" and until_failure:
                     break
     console.print(summary(results), markup=False, highlight=False)
+    if picture is not None:
+        save_picture(trace_of(scenario, first, options), picture)
+        console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
     return max((EXIT[result.verdict] for result in results), key=lambda status: (status == 1, status))
 
 
@@ -83,6 +91,8 @@ def told(result: SimResult, name: str, options: SimOptions) -> str:
     words = [f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}", f"  {result.problem}"]
     words += [f"    {fault}" for fault in result.faults[-12:]]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
+    if result.verdict == "invalid":
+        words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
     words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}")
     return "\n".join(words)
 
@@ -96,13 +106,15 @@ def summary(results: list[SimResult]) -> str:
         totals.update(result.counts)
     simulated = sum(result.simulated_s for result in results)
     wall = max(sum(result.wall_s for result in results), 1e-9)
+    worked = max(sum(result.processor_s for result in results), 1e-9)
     unknown = verdicts["unknown"] / len(results)
     acknowledged = [result.counts.get(ACKNOWLEDGED, 0) for result in results]
     lines = [
         f"seeds      {len(results)}: "
         + ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items()))
         + (f" ({unknown:.1%} unknown)" if unknown else ""),
-        f"time       {simulated:,.0f} simulated seconds, {simulated / wall:.1f} per second and core",
+        f"time       {simulated:,.0f} simulated seconds, {simulated / wall:.1f} per second and core "
+        f"({simulated / worked:.1f} per second of processor time)",
         f"clients    {sum(acknowledged):,} sends acknowledged, median {median(acknowledged):,.0f} a seed; "
         f"{totals[OPERATIONS] / max(simulated, 1e-9):.1f} operations per simulated second",
     ]

@@ -72,6 +72,7 @@ class SimResult:
     faults: tuple[str, ...] = ()
     simulated_s: float = 0.0
     wall_s: float = 0.0
+    processor_s: float = 0.0
     ended_s: float = 0.0
     """When the run ended, in seconds since the load began; negative if it never did."""
 
@@ -145,12 +146,14 @@ class Simulation:
         self.final_read = ""
         self.load_started: int | None = None
         self.load_ended: int | None = None
+        self.ended_at = 0
 
     def run(self) -> None:
         """To the end of the final reads. Raises InvariantBroken, ClusterNotReady."""
         try:
             self.world.kernel.run_until_complete(self._run())
         finally:
+            self.ended_at = self.clock.now_ns()
             self.digest = self.world.network.digest
             self.crashes = sum(process.crashes for process in self.world.processes.values())
             self.world.switch_off()
@@ -163,8 +166,8 @@ class Simulation:
         return self.options.swarm or self.scenario.swarm
 
     def ended_s(self) -> float:
-        """How far the run has come, in seconds since the load began; negative if it has not."""
-        return -1.0 if self.load_started is None else (self.clock.now_ns() - self.load_started) / 1e9
+        """When the run ended, in seconds since the load began; negative if it never did."""
+        return -1.0 if self.load_started is None else (self.ended_at - self.load_started) / 1e9
 
     def save_manifest(self, trouble: str = "") -> Path:
         """Write what the checker must know; the run's directory. `trouble` is what ended the run early.
@@ -365,7 +368,7 @@ def simulate(
 
 
 def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witness | None) -> SimResult:
-    started = time.monotonic()
+    started, worked = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="squall-simulation-") as scratch:
         directory = options.keep / f"seed-{seed}" if options.keep is not None else Path(scratch)
         directory.mkdir(parents=True, exist_ok=True)
@@ -388,6 +391,7 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
             faults=tuple(simulation.faults),
             simulated_s=simulation.world.kernel.now / 1e6,
             wall_s=time.monotonic() - started,
+            processor_s=time.process_time() - worked,
             ended_s=ended_s,
         )
 

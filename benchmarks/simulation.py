@@ -1,0 +1,61 @@
+"""Simulated seconds per second and core, on the data-plane cluster under its swarm (bar: 20, stretch 100).
+
+What `squall simulate data-plane` does with one seed, all of it: three controllers, three brokers, 32 topic-partitions,
+four producers, four consumers, real frames through real codecs, a hash over every delivery, the observer, the history
+and its checks. Each seed draws other faults and so costs something else; the median over several seeds counts. The
+first seed only warms up: imports and codecs are made once per process, not once per seed.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from squall.benchmarks.measurement import Measurement
+from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.run import OPERATIONS, SimResult, simulate
+from squall.harness.suite import Scenario
+
+SUITES = Path(__file__).resolve().parents[1] / "suites"
+SEEDS = tuple(range(1, 10))
+
+
+def run() -> list[Measurement]:
+    """Measure. Raises UsageError without the suites of a checkout."""
+    scenario, _ = find_scenario("data-plane", SUITES)
+    simulate(scenario, SEEDS[0])
+    return measured([simulate(scenario, seed) for seed in SEEDS])
+
+
+def measured(results: Sequence[SimResult]) -> list[Measurement]:
+    """The figures of some seeds. A seed that is not valid has not done all the work, and measures nothing.
+
+    Held to the bar is the processor's time: a simulation waits for nothing, so on an idle machine both are the same,
+    and on a busy one the wall clock measures the others.
+    """
+    wrong = [f"seed {one.seed}: {one.verdict} {one.problem}" for one in results if one.verdict != "valid"]
+    assert not wrong, "\n".join(wrong)
+    per_core = tuple(one.simulated_s / one.processor_s for one in results)
+    per_wall = tuple(one.simulated_s / one.wall_s for one in results)
+    events = tuple(one.counts["events"] / one.processor_s for one in results)
+    frames = tuple(one.counts["frames"] / one.processor_s for one in results)
+    operations = tuple(one.counts[OPERATIONS] / one.simulated_s for one in results)
+    return [
+        figure("simulated time per second of a core", per_core, "s/s", must=20, stretch=100),
+        figure("the same by the clock on the wall", per_wall, "s/s"),
+        figure("events per second of a core", events, "events/s"),
+        figure("frames per second of a core", frames, "frames/s"),
+        figure("client operations per simulated second", operations, "operations/s", must=20),
+    ]
+
+
+def figure(
+    name: str, samples: tuple[float, ...], unit: str, *, must: float | None = None, stretch: float | None = None
+) -> Measurement:
+    return Measurement(name, statistics.median(samples), unit, must=must, stretch=stretch, samples=samples)
+
+
+def smallest(scenario: Scenario, load_s: float) -> Scenario:
+    """The same scenario with a load of so many seconds, for a quick look."""
+    return scenario.model_copy(update={"time": scenario.time.model_copy(update={"load": load_s})})

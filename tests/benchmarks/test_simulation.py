@@ -1,0 +1,26 @@
+"""The simulation benchmark counts what a whole, valid seed has done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from squall.benchmarks.simulation import SUITES, measured, smallest
+from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.run import simulate
+
+
+def test_figures_are_those_of_the_seeds_and_a_failing_seed_is_no_measurement() -> None:
+    scenario, _ = find_scenario("data-plane", SUITES)
+    result = replace(simulate(smallest(scenario, 8.0), 1), verdict="valid", wall_s=8.0, processor_s=2.0)
+    others = [replace(result, processor_s=4.0), replace(result, processor_s=1.0)]
+    speed, by_the_wall, events, frames, operations = measured([result, *others])
+    assert speed.measured == pytest.approx(result.simulated_s / 2)
+    assert by_the_wall.measured == pytest.approx(result.simulated_s / 8)
+    assert (speed.must, speed.stretch) == (20, 100)
+    assert events.measured == pytest.approx(result.counts["events"] / 2)
+    assert frames.measured == pytest.approx(result.counts["frames"] / 2)
+    assert operations.measured >= 20, "the cluster of issue 3 asks for 20 client operations per simulated second"
+    with pytest.raises(AssertionError, match="seed 1: invalid"):
+        measured([replace(result, verdict="invalid")])
