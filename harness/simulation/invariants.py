@@ -296,9 +296,8 @@ class Observer:
         self, process: SimProcess, watched: _Watched, replica: TopicPartitionReplica, seen: SeenReplica
     ) -> None:
         name = watched.log.leaders.get(replica.leader_epoch)
-        if name is not None and name != process.name:
-            leader = self._replica_of(name, (replica.topic_id, replica.partition))
-            check_append(watched.log.name, process.name, replica, seen, leader)
+        leader = None if name is None else self._replica_of(name, (replica.topic_id, replica.partition))
+        check_append(watched.log.name, process.name, replica, seen, leader)
 
     def _committed(self, watched: _Watched, replica: TopicPartitionReplica, batch: Batch) -> None:
         self.sightings.committed_batches += 1

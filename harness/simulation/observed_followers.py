@@ -3,8 +3,8 @@
 Most of what goes wrong between a follower and its leader shows sooner or later as two logs that differ. Two things do
 not, because the next fetch puts them right, or because nothing ever happens again:
 
-* EP-04   a follower appends what the leader of its epoch has. An answer to a fetch of an older epoch may fit the log's
-          end and hold records that this leader never had.
+* EP-04   a follower appends what the leader of its epoch has, and a leader nothing of another epoch. An answer to a
+          fetch of an older epoch may fit the log's end and hold records that this leader never had.
 * DP-13   a log that was cut claims no epoch beyond its end. The last epoch known is what a follower says it has
           fetched; one without records has each of its fetches answered with the same truncation, for ever.
 """
@@ -20,19 +20,24 @@ def check_append(
 ) -> None:
     """`seen` has just grown. Nothing is said of a first look, of a change of epochs in between, or of no leader."""
     epoch, newest = replica.leader_epoch, seen.previous
-    if newest is None or replica.is_leader or seen.leader_epoch != epoch or newest[1] >= epoch:
-        return
-    if leader is None or not leader.is_leader or leader.leader_epoch != epoch:
+    if newest is None or seen.leader_epoch != epoch or newest[1] >= epoch:
         return
     base, batch_epoch = newest
-    if base < leader.log.start_offset:
+    if not replica.is_leader and not _lacks(leader, epoch, base, batch_epoch):
         return
-    if base >= leader.end_offset or leader.log.epochs.epoch_of(base) != batch_epoch:
-        raise InvariantBroken(
-            "EP-04",
-            f"{log}: {name} follows in leader epoch {epoch} and has appended a batch at offset {base} of epoch "
-            f"{batch_epoch}, which its leader does not have",
-        )
+    whose = "though it leads" if replica.is_leader else "which its leader does not have"
+    raise InvariantBroken(
+        "EP-04",
+        f"{log}: {name} is in leader epoch {epoch} and has appended a batch at offset {base} of epoch {batch_epoch}, "
+        f"{whose}",
+    )
+
+
+def _lacks(leader: TopicPartitionReplica | None, epoch: int, base: int, batch_epoch: int) -> bool:
+    """Whether a leader of `epoch`, if there is one now, has no batch of `batch_epoch` at `base`."""
+    if leader is None or not leader.is_leader or leader.leader_epoch != epoch or base < leader.log.start_offset:
+        return False
+    return base >= leader.end_offset or leader.log.epochs.epoch_of(base) != batch_epoch
 
 
 def check_truncation(log: str, name: str, replica: TopicPartitionReplica) -> None:

@@ -37,12 +37,32 @@ def sealed(base: int, epoch: int, *contents: bytes) -> bytes:
     return bytes(made)
 
 
+class HandMadeEpochs:
+    """The epochs of a hand-made log: those of its batches, and one that `claimed` says it has."""
+
+    def __init__(self, log: HandMadeLog) -> None:
+        self.log = log
+        self.claimed: tuple[int, int] | None = None
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        starts: dict[int, int] = {}
+        for header in self.log.headers():
+            starts.setdefault(header.leader_epoch, header.base_offset)
+        return [*starts.items(), *([] if self.claimed is None else [self.claimed])]
+
+    def epoch_of(self, offset: int) -> int | None:
+        found = [epoch for epoch, start in self.entries if start <= offset]
+        return found[-1] if found else None
+
+
 class HandMadeLog:
     """The batches of one replica, readable as the observer reads."""
 
     def __init__(self, *batches: bytes) -> None:
         self.batches = list(batches)
         self.start_offset = 0
+        self.epochs = HandMadeEpochs(self)
 
     @property
     def end_offset(self) -> int:
