@@ -82,6 +82,8 @@ def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterS
     if place.role == "broker":
         properties["advertised.listeners"] = properties["listeners"]
         properties["inter.broker.listener.name"] = "PLAINTEXT"
+        # Records are judged by what is still there, and their timestamps need not be times of day.
+        properties["log.retention.ms"] = "-1"
     return properties | dict(shape.config)
 
 
