@@ -163,6 +163,9 @@ def simulate(
     swarm: Annotated[bool, typer.Option("--swarm", help="draw the faults by seed, whatever the scenario says")] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="how many seeds at once; all cores unless given")] = None,
     keep: Annotated[Path | None, typer.Option(help="keep the history of each seed in this directory")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="draw what one seed did to the log that broke, as an SVG")
+    ] = None,
     until_failure: Annotated[bool, typer.Option("--until-failure", help="stop at the first that is not valid")] = False,
 ) -> int:
     """Run a scenario in simulation: virtual time, the same nodes and faults, a seed repeats bit for bit."""
@@ -177,6 +180,7 @@ def simulate(
         swarm=swarm,
         processes=processes,
         keep=keep,
+        picture=picture,
         until_failure=until_failure,
     )
 

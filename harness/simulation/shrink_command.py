@@ -17,13 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from squall.harness.judging import shown_path
-from squall.harness.simulation.account import told_as_a_story
 from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import SimOptions
 from squall.harness.simulation.schedule_file import save
 from squall.harness.simulation.shrink import Budget, NothingToShrink, Sameness, Shrinker, Shrunk, Trial, Trials, record
 from squall.harness.simulation.simplify import operations_of
-from squall.harness.simulation.spacetime import drawn
+from squall.harness.simulation.spacetime import save_picture
 from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario
 from squall.results.text import several
@@ -63,7 +62,7 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
     saved = save(shrunk.pinned(), path, _comments(asked, said, shrunk))
     seconds = time.monotonic() - began
     console.print(f"{'shrunk':<11}{_events(saved)}, {several(runs, 'run')}, {seconds:.0f} s", markup=False)
-    story = _account(saved, shrunk.seed, path)
+    story = save_picture(trace_of(saved, shrunk.seed), path)
     failed = sum(_replay(path, hash_seed) == 1 for hash_seed in REPLAY_HASH_SEEDS)
     console.print(f"{'replayed':<11}{failed} of {len(REPLAY_HASH_SEEDS)} replays fail", markup=False)
     console.print()
@@ -114,15 +113,6 @@ def _comments(asked: ShrinkOptions, said: str, shrunk: Shrunk) -> tuple[str, ...
         f"From {several(shrunk.events_before, 'event')} by: {words}{' --swarm' * asked.swarm}",
         "Times count from the start of the load. The seed holds what no host obeys: latencies and election timeouts.",
     )
-
-
-def _account(saved: Scenario, seed: int, path: Path) -> str:
-    """Run the schedule once more, watched; its story, which is written beside it with a picture."""
-    trace = trace_of(saved, seed)
-    story = told_as_a_story(trace)
-    path.with_suffix(".txt").write_text(story + "\n", encoding="utf-8")
-    path.with_suffix(".svg").write_text(drawn(trace), encoding="utf-8")
-    return story
 
 
 def _replay(path: Path, hash_seed: str) -> int:

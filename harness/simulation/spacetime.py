@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from squall.harness.simulation.account import is_lost
+from squall.harness.simulation.account import is_lost, told_as_a_story
 from squall.harness.simulation.traced import CLIENTS, FaultWindow, Happening, RunTrace, Sent
 
 LANE = 200
@@ -52,6 +53,15 @@ class _Row:
     what: Sent | Happening | FaultWindow
 
 
+def save_picture(trace: RunTrace, path: Path) -> str:
+    """Write the picture, and the account in words beside it; the account."""
+    story = told_as_a_story(trace)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".txt").write_text(story + "\n", encoding="utf-8")
+    path.with_suffix(".svg").write_text(drawn(trace), encoding="utf-8")
+    return story
+
+
 def drawn(trace: RunTrace) -> str:
     """The whole picture as the text of an SVG file."""
     return _Picture(trace).text()
@@ -85,6 +95,7 @@ class _Picture:
         self._heading()
         self._faults()
         self._lifelines()
+        self._boxes = self._add("g")  # under the arrows: what they cross stays whole
         for row in self.rows:
             if isinstance(row.what, Sent):
                 self._arrow(row.what, row.y)
@@ -269,9 +280,12 @@ class _Picture:
     def _boxed(self, left: float, y: float, text: str, colour: str, *, bold: bool = False) -> None:
         width = _length(text)
         left = min(max(left, LEFT), self.width - 6 - width)
-        self._add("rect", x=left, y=y - 8, width=width, height=16, rx=3, fill="white", fill_opacity=0.9)
+        self._add("rect", self._boxes, x=left, y=y - 8, width=width, height=16, rx=3, fill="white", fill_opacity=0.9)
         middle, weight = left + width / 2, "bold" if bold else None
-        self._write(middle, y + 4, text, text_anchor="middle", fill=colour, font_weight=weight)
+        self._write(
+            middle, y + 4, text, text_anchor="middle", fill=colour, font_weight=weight, paint_order="stroke",
+            stroke="white", stroke_width=3, stroke_linejoin="round",
+        )  # fmt: skip
 
     def _quiet_times(self) -> None:
         for y, seconds in self.quiet:

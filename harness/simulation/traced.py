@@ -30,6 +30,7 @@ from squall.nodes.ports import Trace
 from squall.workloads.operation import SEND, Event, value_name
 
 CLIENTS = "clients"
+DEFAULT_OPTIONS = SimOptions()
 METADATA_LOG = ("__cluster_metadata", 0)
 _LOG_IN_PROBLEM = re.compile(r"([A-Za-z0-9._-]+)-(\d+):")
 _HISTORY = ("append", "truncate", "high_watermark", "leader", "follower", "isr", "isr_proposed", "recovery_cut")
@@ -245,12 +246,12 @@ def log_of(scenario: Scenario, problem: str) -> tuple[str, int]:
     return METADATA_LOG
 
 
-def trace_of(scenario: Scenario, seed: int) -> RunTrace:
+def trace_of(scenario: Scenario, seed: int, options: SimOptions = DEFAULT_OPTIONS) -> RunTrace:
     """Run it, to learn which log is concerned, and again with an eye on that log."""
-    _, _, problem, _ = _run(scenario, seed, Witness())
+    _, _, problem, _ = _run(scenario, seed, options, Witness())
     log = log_of(scenario, problem)
     tracer = Tracer(log)
-    simulation, broken, problem, ended = _run(scenario, seed, tracer)
+    simulation, broken, problem, ended = _run(scenario, seed, options, tracer)
     started = (simulation.load_started or 0) // 1000
     names = [place.name for place in simulation.world.places]
     trace = RunTrace(
@@ -259,14 +260,19 @@ def trace_of(scenario: Scenario, seed: int) -> RunTrace:
     trace.breach_lane = next((name for name in names if re.search(rf"\b{name}\b", problem)), "")
     since = _before_the_first_event(tracer, started)
     for message in tracer.messages:
-        if message.at >= since:
+        if since <= message.at <= ended:
             message.at -= started
-            message.arrived = None if message.arrived is None else message.arrived - started
+            in_time = message.arrived is not None and message.arrived <= ended
+            message.arrived = message.arrived - started if in_time and message.arrived is not None else None
             trace.messages.append(message)
     trace.happenings = [
         Happening(one.at - started, one.lane, one.kind, one.text)
         for one in tracer.happenings
-        if one.at >= since and (one.kind != "death" or one.at < ended)  # at its end a run switches everything off
+        if since <= one.at <= ended and (one.kind != "death" or one.at < ended)  # in the end all is switched off
+    ]
+    trace.faults = [
+        FaultWindow(one.kind, one.hosts, round(one.at * 1e6), round((one.at + one.duration) * 1e6))
+        for one in simulation.begun
     ]
     for window in tracer.faults.values():
         window.begin -= started
@@ -280,11 +286,13 @@ def _before_the_first_event(tracer: Tracer, started: int) -> int:
     return started if any(one.at >= started for one in tracer.happenings) else 0
 
 
-def _run(scenario: Scenario, seed: int, witness: Witness) -> tuple[Simulation, tuple[str, ...], str, int]:
+def _run(
+    scenario: Scenario, seed: int, options: SimOptions, witness: Witness
+) -> tuple[Simulation, tuple[str, ...], str, int]:
     with TemporaryDirectory(prefix="squall-trace-") as directory:
-        simulation = Simulation(scenario, seed, SimOptions(), Path(directory), witness)
+        simulation = Simulation(scenario, seed, options, Path(directory), witness)
         broken, problem = what_broke(simulation)
-        ended = simulation.clock.now_ns() // 1000
+        ended = simulation.ended_at // 1000
         if not broken:
             _, broken, problem = judged(simulation)
         return simulation, broken, problem, ended
