@@ -84,7 +84,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("torn-tail-accepted", "FD-03", "torn-tail", "LM", "UNIQ", "phantom"),
     mutant("log-start-past-hw", "DP-07", "retention-behind", "DP-07"),
     mutant("hw-restored-too-high", "DP-14", "leader-kill-lagging", "LM", "ISR", "ELECT", "PREFIX"),
-    mutant("divergent-suffix-kept", "DP-13", "leader-kill-lagging", "LM"),
+    mutant("divergent-suffix-kept", "DP-13", "divergent-suffix", "LM"),
     mutant("stale-fetch-appended", "EP-04", "late-fetch-answer", "EP-04"),
     mutant("end-offset-unguarded", "DP-14", "end-offsets-after-failover", "stale_read", "hw_regress"),
     mutant("epoch-cache-not-truncated", "DP-13", "barren-epoch", "DP-13", "LIVENESS"),
