@@ -379,7 +379,8 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
         if not broken:
             verdict, broken, problem = judged(simulation, report=options.keep is not None)
         elif options.keep is not None:
-            simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {problem}")
+            seen = problem.partition("\n")[0]
+            simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {seen}")
             check_run(directory, InProcess())
         return SimResult(
             seed=seed,

@@ -17,6 +17,8 @@ from squall.harness.simulation.simplify import operations_of
 from squall.harness.simulation.swarm import KINDS, draw_swarm
 from squall.harness.suite import Scenario, read_suite
 from squall.harness.yaml_source import parse_yaml
+from squall.results.check import check_run
+from squall.results.checks.engines import InProcess
 from squall.workloads.log import LogWorkload
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
@@ -177,3 +179,23 @@ def test_targets_are_named_as_they_were_hit() -> None:
     (hit,) = listed.nemesis
     assert hit.target in ("b1", "b2", "b3")
     assert (hit.at, hit.length()) == (5.0, 7.0)
+
+
+def test_what_is_kept_of_a_run_that_broke_can_be_judged_again(tmp_path: Path) -> None:
+    """The observer saw what no client did: the history alone allows no verdict, and the manifest says why."""
+    scenario, _ = find_scenario(str(SUITES / "schedules" / "one-kill.yaml"), SUITES)
+    broken = simulate(scenario, 1, SimOptions(keep=tmp_path))
+    assert broken.verdict == "invalid"
+    verdict = check_run(tmp_path / "seed-1", InProcess())
+    assert verdict.verdict == "unknown"
+    assert any("a breach that its observer saw" in reason for reason in verdict.reasons)
+    assert (tmp_path / "seed-1" / "report.html").exists()
+
+
+def test_a_kept_schedule_fails_with_its_mutant_and_is_valid_without() -> None:
+    """N06 in two events (suites/schedules): the twin without the mutant survives it."""
+    scenario, _ = find_scenario(str(SUITES / "schedules" / "one-kill.yaml"), SUITES)
+    for seed in (1, 2, 3):
+        assert simulate(scenario, seed).verdict == "invalid", f"seed {seed}"
+    healthy = simulate(simplify.with_cluster(scenario, mutants=()), 1)
+    assert healthy.verdict == "valid", healthy.problem
