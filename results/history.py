@@ -161,6 +161,11 @@ class History:
     def topic_partitions(self) -> list[tuple[str, int]]:
         return [(topic, partition) for topic, partition, _, _ in _slices(self.table)]
 
+    def parts(self) -> Iterator[tuple[str, int, pa.Table]]:
+        """The operations of each topic-partition, sorted by invocation."""
+        for topic, partition, start, stop in _slices(self.table):
+            yield topic, partition, self.table.slice(start, stop - start)
+
     def of(self, topic: str, partition: int) -> pa.Table:
         """The operations of one topic-partition, sorted by invocation; empty if there are none."""
         for name, number, start, stop in _slices(self.table):

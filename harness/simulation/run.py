@@ -31,7 +31,7 @@ from squall.nemesis.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
 from squall.nemesis.schedule import build_schedule
 from squall.nodes.mutants import Mutants
-from squall.results.check import check_run
+from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.manifest import Manifest, TopicFacts
 from squall.results.segments import EventWriter
@@ -412,6 +412,7 @@ def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
 
 def judged(simulation: Simulation, *, report: bool = False) -> tuple[str, tuple[str, ...], str]:
     """The checker's verdict of a run that went to its end, its anomalies by name, and what there is to say."""
-    verdict = check_run(simulation.save_manifest(), InProcess(), report=report)
+    directory = simulation.save_manifest()
+    verdict = check_run(directory, InProcess()) if report else verdict_of(directory)
     problem = "; ".join((*verdict.reasons, *(witness.title for witness in verdict.witnesses[:1])))
     return verdict.verdict, tuple(one.name for one in verdict.anomalies), problem

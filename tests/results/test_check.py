@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.results.check import check_run, check_runs
+from squall.results.check import check_run, check_runs, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.checks.spark import NoJava, SparkEngine, require_java
 from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy
@@ -188,6 +188,28 @@ def test_a_run_is_checked_again_from_its_parquet_file_alone(tmp_path: Path) -> N
     first = check_run(run_dir, InProcess(), report=False)
     shutil.rmtree(run_dir / "history")
     assert check_run(run_dir, InProcess(), report=False).coverage.records == first.coverage.records
+
+
+@pytest.mark.parametrize("injection", [None, *sorted(INJECTIONS)])
+def test_a_verdict_in_memory_is_the_one_that_files_give(injection: str | None, tmp_path: Path) -> None:
+    operations = healthy(1)
+    if injection is not None:
+        _, inject = INJECTIONS[injection]
+        operations = inject(operations, random.Random(1))
+    run_dir = forge_run(tmp_path, operations, faults=(FAULT,))
+    written = sorted(path.name for path in run_dir.rglob("*"))
+    quick = verdict_of(run_dir)
+    assert sorted(path.name for path in run_dir.rglob("*")) == written, "nothing is written"
+    full = check_run(run_dir, InProcess(), report=False)
+    for name in ("verdict", "exit_code", "reasons", "anomalies", "witnesses", "statements", "coverage"):
+        assert getattr(quick, name) == getattr(full, name), name
+
+
+def test_what_cannot_be_read_is_unknown_in_memory_too(tmp_path: Path) -> None:
+    run_dir = forge_run(tmp_path, healthy(1))
+    segment_path(run_dir, 0).write_text("{}\n{}\n")
+    assert verdict_of(run_dir).verdict == "unknown"
+    assert verdict_of(tmp_path / "nowhere").verdict == "unknown"
 
 
 def test_the_verdict_is_kept_for_machines(tmp_path: Path) -> None:
