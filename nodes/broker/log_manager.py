@@ -125,6 +125,8 @@ class LogManager:
             mutants=self._mutants,
             keeper=_Kept(self, name),
         )
+        # A power loss may have left less than was promised; what is appended in its place has been promised to nobody.
+        self.take_back(name, log.end_offset)
         return log
 
     def claim(self, topic: Topic, number: int, config: LogConfig) -> tuple[Log, int]:

@@ -99,6 +99,22 @@ def test_a_truncation_takes_back_what_was_promised_of_more(disk: SimDisk) -> Non
     assert checkpoints.read_offsets(disk, checkpoints.HIGH_WATERMARKS) == {NAME: 4}
 
 
+def test_a_power_loss_takes_back_the_high_watermark_of_what_it_took(disk: SimDisk) -> None:
+    """Found by the model: the next crash would have made committed what had only been appended there since."""
+    logs = manager(disk)
+    log, _ = logs.claim(TOPIC, 0, SMALL)
+    append(log, 4)
+    log.flush()
+    append(log, 4)
+    logs.checkpoint_high_watermarks({NAME: 7})
+    disk.lose_power("all")
+    log, _ = manager(disk).claim(TOPIC, 0, SMALL)
+    assert log.end_offset == 4
+    append(log, 5)
+    log, high_watermark = manager(disk).claim(TOPIC, 0, SMALL)
+    assert (log.end_offset, high_watermark) == (9, 4)
+
+
 def test_a_topic_created_anew_inherits_no_promise(disk: SimDisk) -> None:
     """The old one's high watermark would make committed what the new one has only appended."""
     logs = manager(disk)
