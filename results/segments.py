@@ -34,7 +34,17 @@ SEGMENTS_FOLDER: Final = "history"
 FAULTS_FILE: Final = "faults.jsonl"
 CLUSTER_FILE: Final = "cluster.jsonl"
 
-FUNCTIONS: Final[dict[str, int]] = {"send": 0, "poll": 1, "list_offsets": 2, "marker": 3, "final_poll": 4}
+FUNCTIONS: Final[dict[str, int]] = {
+    "send": 0,
+    "poll": 1,
+    "list_offsets": 2,
+    "marker": 3,
+    "final_poll": 4,
+    "delete_records": 5,
+    "create_topic": 6,
+    "create_partitions": 7,
+    "delete_topic": 8,
+}
 """Codes of `f`. Codes are never reused: stored histories keep their meaning."""
 
 TYPES: Final[dict[str, int]] = {"ok": 0, "fail": 1, "info": 2}

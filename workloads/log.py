@@ -11,8 +11,11 @@ topic-partition until one is acknowledged, then a fresh consumer reads from the 
 marker. Whatever was acknowledged and is not there is lost; without a complete final read nothing of the kind
 can be said, so completeness is part of the history.
 
-Threads are numbered once for the whole run: producers, consumers, then the final ones. Worker *w* of *n*
-gets every n-th producer and consumer; the first worker does the final reads.
+Of what consumers do, a share may be to ask for the log's end (KIP-207: it never goes back) or to delete what they have
+read; and an admin client may make topics come and go beside the load (admin_load.py).
+
+Threads are numbered once for the whole run: producers, consumers, the final ones, then the admin one. Worker *w* of
+*n* gets every n-th producer and consumer; the first worker does the final reads, and is the admin client.
 
 With `operations` nothing is drawn: what is listed is done, and `rate` means nothing (`scripted.py`).
 """
@@ -26,7 +29,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from squall.workloads.admin_load import TopicChurn, with_share
 from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.kits import Library
 from squall.workloads.generator import (
     WAIT,
     Answer,
@@ -40,7 +45,17 @@ from squall.workloads.generator import (
     Writes,
     threads_mask,
 )
-from squall.workloads.operation import FINAL_POLL, MARKER, OK, POLL, SEND, Event, Operation
+from squall.workloads.operation import (
+    DELETE_RECORDS,
+    FINAL_POLL,
+    LIST_OFFSETS,
+    MARKER,
+    OK,
+    POLL,
+    SEND,
+    Event,
+    Operation,
+)
 from squall.workloads.scripted import ScriptedOperation, scripted
 
 
@@ -56,6 +71,8 @@ def _rate(value: Any) -> Any:
 
 
 PerSecond = Annotated[float, BeforeValidator(_rate), Field(gt=0, le=1_000_000)]
+MaybePerSecond = Annotated[float, BeforeValidator(_rate), Field(ge=0, le=1000)]
+Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
 class LogOptions(BaseModel):
@@ -64,6 +81,10 @@ class LogOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Literal["log"] = "log"
+    client: Library = Field(
+        default="confluent",
+        description="the library of the clients on hosts; mixed: every other client. Simulated clients are our own",
+    )
     producers: int = Field(default=4, ge=1, le=64, description="producing clients")
     consumers: int = Field(default=4, ge=0, le=64, description="consuming clients; each reads every topic-partition")
     rate: PerSecond = Field(default=1000.0, description="sends per second over all producers, e.g. 2000/s")
@@ -72,6 +93,9 @@ class LogOptions(BaseModel):
     record_size: int = Field(default=100, ge=16, le=900_000, description="bytes of a record's value")
     in_flight: int = Field(default=8, ge=1, le=1000, description="processes of one producer per topic-partition")
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
+    list_offsets: Share = Field(default=0.0, description="share of consumers' operations that ask for the log's end")
+    delete_records: Share = Field(default=0.0, description="share that lets the log begin later, behind the consumer")
+    admin: MaybePerSecond = Field(default=0.0, description="side topics made, enlarged and deleted: steps per second")
     operations: tuple[ScriptedOperation, ...] | None = Field(
         default=None, description="do exactly this, instead of sends at a rate and polls without end"
     )
@@ -162,6 +186,10 @@ class LogWorkload:
     @property
     def total_threads(self) -> int:
         """Threads of the whole run, the final ones included: the step between process numbers of one thread."""
+        return self._admin_thread + (self.options.admin > 0)
+
+    @property
+    def _admin_thread(self) -> int:
         return self._final_threads_start + 2 * len(self.topic_partitions)
 
     @property
@@ -189,7 +217,11 @@ class LogWorkload:
         if self.options.operations is not None:
             threads = frozenset(thread for plan in plans for thread in plan.threads)
             return Shard(tuple(plans), scripted(self.options.operations, threads))
-        return Shard(tuple(plans), Reserve(tuple(self._shares(producers, consumers))))
+        shares = list(self._shares(producers, consumers))
+        if self.options.admin and worker == 0:
+            plans.append(self._admin())
+            shares.append((threads_mask((self._admin_thread,)), Rate(self.options.admin, TopicChurn())))
+        return Shard(tuple(plans), Reserve(tuple(shares)))
 
     def thread_place(self, thread: int) -> ThreadPlace | None:
         """What a thread of the load is for; None for a number that no such thread has."""
@@ -278,6 +310,16 @@ class LogWorkload:
             topic_partitions=self.topic_partitions,
         )
 
+    def _admin(self) -> ClientPlan:
+        after_final = self.options.producers + self.options.consumers + 2
+        return ClientPlan(after_final, "admin", (self._admin_thread,), self.topic_partitions)
+
+    def _reads(self, topic: str, partition: int) -> Generator:
+        """Polls, with whatever share of other operations."""
+        options = self.options
+        reads = with_share(options.list_offsets, Reads(topic, partition, LIST_OFFSETS), Reads(topic, partition))
+        return with_share(options.delete_records, Reads(topic, partition, DELETE_RECORDS), reads)
+
     def _shares(self, producers: range, consumers: range) -> Iterator[tuple[int, Generator]]:
         count = len(self.topic_partitions)
         rate = self.options.rate * len(producers) / self.options.producers / count
@@ -287,7 +329,7 @@ class LogWorkload:
                 yield threads_mask(writers), Rate(rate, Writes(topic, partition))
             readers = [self._consumer_thread(consumer, index) for consumer in consumers]
             if readers:
-                yield threads_mask(readers), Reads(topic, partition)
+                yield threads_mask(readers), self._reads(topic, partition)
 
 
 def final_states(generator: Generator) -> tuple[FinalState, ...]:

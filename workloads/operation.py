@@ -30,9 +30,13 @@ POLL: Final = "poll"
 LIST_OFFSETS: Final = "list_offsets"
 MARKER: Final = "marker"
 FINAL_POLL: Final = "final_poll"
+DELETE_RECORDS: Final = "delete_records"
+CREATE_TOPIC: Final = "create_topic"
+CREATE_PARTITIONS: Final = "create_partitions"
+DELETE_TOPIC: Final = "delete_topic"
 
-Function = Literal["send", "poll", "list_offsets", "marker", "final_poll"]
-FUNCTIONS: Final[tuple[str, ...]] = (SEND, POLL, LIST_OFFSETS, MARKER, FINAL_POLL)
+ADMIN: Final = (CREATE_TOPIC, CREATE_PARTITIONS, DELETE_TOPIC)
+FUNCTIONS: Final[tuple[str, ...]] = (SEND, POLL, LIST_OFFSETS, MARKER, FINAL_POLL, DELETE_RECORDS, *ADMIN)
 
 OK: Final = "ok"
 FAIL: Final = "fail"

@@ -1,4 +1,4 @@
-"""The native admin client: what is the cluster's state, and topics made. It serves both worlds.
+"""The native admin client: what is the cluster's state; topics made, enlarged, deleted. It serves both worlds.
 
 Every broker and every controller is asked, side by side, because each may be cut off and tell an old story. Of
 their answers the one with the highest epoch counts; between equal epochs the gloomier one, so that a cluster is only
@@ -9,16 +9,22 @@ brokers only forward.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from squall.nodes.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from squall.nodes.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -33,6 +39,8 @@ from squall.workloads.ports import Connector
 
 METADATA_VERSION = 9
 CREATE_TOPICS_VERSION = 5
+CREATE_PARTITIONS_VERSION = 2
+DELETE_TOPICS_VERSION = 6
 DESCRIBE_QUORUM_VERSION = 1
 METADATA_TOPIC = "__cluster_metadata"
 ASK_SECONDS = 1.5
@@ -76,21 +84,49 @@ class NativeAdmin:
     async def create_topics(self, topics: Sequence[Topic]) -> None:
         """Create them; one that is there already is no error. Raises OSError, AdminError."""
         request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=4000)
+
+        async def ask(address: Address) -> list[_Refusal]:
+            answer = await self._ask(address, request, CREATE_TOPICS_VERSION, CreateTopicsResponse, CREATE_SECONDS)
+            return [(one.name, one.error_code, one.error_message) for one in answer.topics]
+
+        await self._until_done(ask, _CREATED)
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        """Give a topic so many topic-partitions in all. Raises OSError, AdminError."""
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=4000)
+
+        async def ask(address: Address) -> list[_Refusal]:
+            answer = await self._ask(
+                address, request, CREATE_PARTITIONS_VERSION, CreatePartitionsResponse, CREATE_SECONDS
+            )
+            return [(one.name, one.error_code, one.error_message) for one in answer.results]
+
+        await self._until_done(ask, _DONE)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic; one that is not there is no error. Raises OSError, AdminError."""
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=4000)
+
+        async def ask(address: Address) -> list[_Refusal]:
+            answer = await self._ask(address, request, DELETE_TOPICS_VERSION, DeleteTopicsResponse, CREATE_SECONDS)
+            return [(one.name or topic, one.error_code, one.error_message) for one in answer.responses]
+
+        await self._until_done(ask, _DELETED)
+
+    async def _until_done(self, ask: Callable[[Address], Awaitable[list[_Refusal]]], good: tuple[int, ...]) -> None:
+        """Ask one broker after the other until one says that it is done. Raises the last one's trouble."""
         trouble: OSError = ConnectionError("there is no broker to ask")
         for address in self.brokers:
             try:
-                response = await self._ask(
-                    address, request, CREATE_TOPICS_VERSION, CreateTopicsResponse, CREATE_SECONDS
-                )
+                refused = [one for one in await ask(address) if one[1] not in good]
             except OSError as failed:
                 trouble = failed
                 continue
-            refused = [one for one in response.topics if one.error_code not in _CREATED]
             if not refused:
                 return
-            first = refused[0]
-            why = first.error_message or error_name(first.error_code)
-            trouble = AdminError(f"topic {first.name}: {why}")
+            name, code, message = refused[0]
+            trouble = AdminError(f"topic {name}: {message or error_name(code)}")
         raise trouble
 
     async def close(self) -> None:
@@ -152,7 +188,12 @@ class NativeAdmin:
         return await connection.request(message, version, answer, seconds)
 
 
+_Refusal = tuple[str, int, str | None]
+"""Topic, error code (0 is none), message."""
+
+_DONE = (0,)
 _CREATED = (0, int(ErrorCode.TOPIC_ALREADY_EXISTS))
+_DELETED = (0, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
 
 def _creatable(topic: Topic) -> CreatableTopic:

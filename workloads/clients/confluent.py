@@ -40,7 +40,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
 from squall.workloads.clients.payload import decode_value, encode_value
-from squall.workloads.operation import LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
 
 GENERATION_STRIDE = 10_000
 POLL_SECONDS = 1.0
@@ -298,6 +298,8 @@ class ConfluentConsumer:
         topic_partition = (operation.topic, operation.partition)
         if operation.f == LIST_OFFSETS:
             return await self._list_offsets(topic_partition)
+        if operation.f == DELETE_RECORDS:
+            return errors.refused("not_offered")
         inbox = self.inboxes[topic_partition]
         if not inbox.offsets and inbox.error is None:
             await self._arrival(inbox)

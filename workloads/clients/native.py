@@ -26,12 +26,14 @@ from squall.nodes.protocol.messages.produce import (
     TopicProduceData,
 )
 from squall.nodes.protocol.records import Record, build_batch
+from squall.workloads.admin_load import SIDE_PARTITIONS
 from squall.workloads.clients import errors
-from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
+from squall.workloads.clients.admin import NativeAdmin
+from squall.workloads.clients.client import Client, ClientPlan, Topic, TopicPartition
 from squall.workloads.clients.leaders import Address, Leaders
 from squall.workloads.clients.native_consumer import NativeConsumer, short
 from squall.workloads.clients.payload import encode_value
-from squall.workloads.operation import OK, Completion, Operation
+from squall.workloads.operation import CREATE_PARTITIONS, CREATE_TOPIC, OK, Completion, Operation
 from squall.workloads.ports import Clock, Connector
 
 PRODUCE_VERSION = 9
@@ -43,6 +45,8 @@ BROKER_TIMEOUT_MS = 2000
 DELIVERY_SECONDS = 10.0
 RETRY_SECONDS = 0.1
 LARGEST_BATCH = 500
+DEFAULT_REPLICATION_FACTOR = -1
+"""As many replicas as the brokers' `default.replication.factor` says."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class NativeKit:
         leaders = Leaders(self.connector, self.bootstrap, f"squall-{plan.role}-{plan.client}")
         if plan.role == "consumer":
             return NativeConsumer(plan, leaders, self.clock)
+        if plan.role == "admin":
+            return TopicAdmin(NativeAdmin(self.connector, self.bootstrap))
         if plan.idempotent:
             return IdempotentProducer(plan, leaders, self.clock)
         return SingleAttemptProducer(plan, leaders, self.clock)
@@ -81,6 +87,38 @@ class _NativeClient:
 
     async def close(self) -> None:
         self.leaders.close()
+
+
+class TopicAdmin:
+    """Makes, enlarges and deletes topics. Whatever goes wrong, nobody can tell whether it was done."""
+
+    def __init__(self, admin: NativeAdmin) -> None:
+        self.admin = admin
+
+    async def open(self) -> None:
+        return None
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None
+        try:
+            if operation.f == CREATE_TOPIC:
+                await self.admin.create_topics([Topic(operation.topic, 1, DEFAULT_REPLICATION_FACTOR)])
+            elif operation.f == CREATE_PARTITIONS:
+                await self.admin.create_partitions(operation.topic, SIDE_PARTITIONS)
+            else:
+                await self.admin.delete_topic(operation.topic)
+        except OSError as trouble:
+            return errors.lost(operation.f, short(trouble))
+        return Completion(OK)
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        await self.admin.close()
 
 
 # --- producers -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from squall.nodes.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -39,11 +45,12 @@ from squall.workloads.clients import errors
 from squall.workloads.clients.client import ClientPlan, TopicPartition
 from squall.workloads.clients.leaders import Address, Leaders
 from squall.workloads.clients.payload import decode_value
-from squall.workloads.operation import LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
 from squall.workloads.ports import Clock
 
 FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 6
+DELETE_RECORDS_VERSION = 2
 EARLIEST, LATEST = -2, -1
 
 REQUEST_SECONDS = 3.0
@@ -52,6 +59,9 @@ FETCH_WAIT_MS = 500
 FETCH_BYTES = 1 << 20
 LINGER_SECONDS = 0.1
 POLL_SECONDS = 5.0
+DELETE_TIMEOUT_MS = 2000
+KEPT_RECORDS = 50
+"""How many records behind its own position a consumer leaves alone when it deletes."""
 
 _SESSION_ENDED = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
@@ -111,6 +121,8 @@ class NativeConsumer:
         if operation.f == LIST_OFFSETS:
             return await self._list_offsets(operation.f, where, address, epoch, LATEST)
         cursor = self.cursors[where]
+        if operation.f == DELETE_RECORDS:
+            return await self._delete_records(operation.f, where, address, cursor)
         if cursor.position is None:
             start = EARLIEST if self.plan.from_beginning else LATEST
             found = await self._list_offsets(operation.f, where, address, epoch, start)
@@ -159,6 +171,31 @@ class NativeConsumer:
         if timestamp == LATEST:
             return Completion(OK, high_watermark=found[0].offset, leader_epoch=epoch, node=node)
         return Completion(OK, log_start=found[0].offset, leader_epoch=epoch, node=node)
+
+    async def _delete_records(self, f: str, where: TopicPartition, address: Address, cursor: _Cursor) -> Completion:
+        """Let the log begin a little behind the cursor; the answer tells where it begins everywhere."""
+        offset = (cursor.position or 0) - KEPT_RECORDS
+        if offset <= 0:
+            return errors.refused("nothing_to_delete")
+        wanted = DeleteRecordsPartition(partition_index=where[1], offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=where[0], partitions=[wanted])], timeout_ms=DELETE_TIMEOUT_MS
+        )
+        try:
+            response = await self.leaders.ask(
+                address, "deletions", request, DELETE_RECORDS_VERSION, DeleteRecordsResponse, REQUEST_SECONDS
+            )
+        except OSError as trouble:
+            self.leaders.forget(where)
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.lost(f, short(trouble))
+        found = [part for topic in response.topics for part in topic.partitions]
+        code = found[0].error_code if found else int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if code != 0:
+            self.leaders.forget(where)
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.single_attempt(f, code)
+        return Completion(OK, log_start=found[0].low_watermark, node=self.leaders.node(where))
 
 
 class _Lane:

@@ -1,0 +1,80 @@
+"""What clients do besides producing and reading: shares of other operations, and topics that come and go.
+
+`EveryNth` lets every n-th operation of a thread be of another kind, so that a consumer now and then asks where its log
+ends, or lets it begin later. `TopicChurn` is the life of side topics: made, given a second topic-partition, deleted,
+then the next. Nobody produces to them; what they load is the controller and every broker that must follow.
+
+Both are pure values, as all generators are (generator.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from squall.workloads.generator import WAIT, Answer, Context, Generator
+from squall.workloads.operation import ADMIN, Event, Operation
+
+SIDE_TOPIC: Final = "side"
+SIDE_PARTITIONS: Final = 2
+"""How many a side topic has in the end; it begins with one."""
+
+
+def period_of(share: float) -> int:
+    """Every how many operations one is of a kind that has this share: 0.1 is every tenth; 0 is never."""
+    return round(1 / share) if share > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNth:
+    """The operations of `often`, and in place of every `period`-th one of `seldom`."""
+
+    period: int
+    seldom: Generator
+    often: Generator
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        due = (self.count + 1) % self.period == 0
+        answer, after = (self.seldom if due else self.often).op(context)
+        count = self.count + isinstance(answer, Operation)
+        if due:
+            return answer, EveryNth(self.period, after, self.often, count)
+        return answer, EveryNth(self.period, self.seldom, after, count)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        seldom, often = self.seldom.update(context, event), self.often.update(context, event)
+        if seldom is self.seldom and often is self.often:
+            return self
+        return EveryNth(self.period, seldom, often, self.count)
+
+
+def with_share(share: float, seldom: Generator, often: Generator) -> Generator:
+    """`often`, with this share of `seldom` among it."""
+    period = period_of(share)
+    return EveryNth(period, seldom, often) if period else often
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChurn:
+    """One side topic after the other: created, given more partitions, deleted."""
+
+    step: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        thread = context.free_thread()
+        if thread is None:
+            return WAIT, self
+        turn, part = divmod(self.step, len(ADMIN))
+        operation = Operation(
+            ADMIN[part],
+            thread,
+            context.processes[thread],
+            context.clients[thread],
+            context.meant(),
+            f"{SIDE_TOPIC}-{turn}",
+        )
+        return operation, TopicChurn(self.step + 1)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return self
