@@ -195,6 +195,7 @@ class FrameReader:
             return ""
         said = [] if record.leader == NO_LEADER_CHANGE else [f"leader {self._named([record.leader])}"]
         said += [] if record.isr is None else [f"ISR {self._named(record.isr)}"]
+        said += [f"ELR {self._named(record.eligible_leader_replicas)}"] if record.eligible_leader_replicas else []
         return " · ".join(said)
 
     def _quorum_words(self, body: Any, is_answer: bool) -> str:
