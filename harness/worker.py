@@ -40,7 +40,7 @@ from typing import Any
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.workloads.clients.client import Client, ClientKit, ClientPlan
-from squall.workloads.clients.confluent import ConfluentKit
+from squall.workloads.clients.kits import kit_of
 from squall.workloads.log import LogOptions, LogWorkload, Shard, final_states
 from squall.workloads.operation import OK, SEND, Event
 
@@ -269,7 +269,8 @@ async def serve(report: Callable[..., None] = report_on_stdout, silence: float |
                 continue
             if asked["do"] == "open":
                 spec = WorkerSpec.from_json(asked["spec"])
-                worker = LoadWorker(spec, ConfluentKit(tuple(spec.bootstrap)), report)
+                library = LogOptions.model_validate(spec.workload).client
+                worker = LoadWorker(spec, kit_of(library, tuple(spec.bootstrap)), report)
             if worker is None:
                 raise RuntimeError(f"{asked['do']} before open")
             await _interruptible(getattr(worker, asked["do"])(), gone)

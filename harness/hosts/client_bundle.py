@@ -2,7 +2,7 @@
 
     client-5d0c3b1f9a8e7766/
       lib/squall/harness/worker.py …     only what the worker imports, so that nothing else has to fit the host
-      lib/confluent_kafka/ …             the Kafka client with librdkafka inside, msgspec, pydantic
+      lib/confluent_kafka/ …             the Kafka client with librdkafka inside, kafka-python, msgspec, pydantic
 
 Bundles of nodes (`deploy.py`) go the same way and are named the same way, by the hash of their content. A host that
 runs the same kind of interpreter as the control node gets the control node's own libraries. For others, libraries
@@ -49,6 +49,7 @@ WORKER_MODULES = (
 WORKER_PACKAGES = ("workloads",)
 LIBRARIES = (
     "confluent-kafka",
+    "kafka-python",
     "msgspec",
     "pydantic",
     "pydantic-core",

@@ -1,0 +1,299 @@
+"""kafka-python: a second real client, in plain Python, that shares no code with librdkafka.
+
+Two clients that agree about a broker are worth more than one: their producers number, batch, retry and give up
+differently (kafka-python keeps one request of a topic-partition in flight and fails what was under way when it takes a
+new producer epoch). Adapters, and what is recorded of them, are as in `confluent.py`: a producer is one client that
+serves many processes, its send sequence is recorded, a dead instance is replaced under a new client number, and what
+was under way when a record failed is outside the promise of idempotence.
+
+The library blocks: at construction until a broker answers, in `send` until it knows the topic-partition. So every
+instance has one thread that constructs it and hands it records in the order of `sequence`; delivery is reported from
+the library's own threads and reaches the event loop in batches (`Mailbox`).
+
+It retries by itself, so each of its errors is `info`; only what it was never given, or refused at its door, is `fail`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka import errors as kafka_errors
+
+from squall.workloads.clients import errors
+from squall.workloads.clients.client import Client, ClientPlan
+from squall.workloads.clients.payload import encode_value
+from squall.workloads.operation import FAIL, INFO, OK, Completion, Operation
+
+GENERATION_STRIDE = 10_000
+DELIVERY_SECONDS = 10.0
+CLOSE_SECONDS = 2.0
+AGAIN_SECONDS = 0.1
+
+LOG = logging.getLogger("squall.kafka-python")
+
+COMMON: Mapping[str, Any] = {
+    "bootstrap_timeout_ms": 5000,
+    "metadata_max_age_ms": 2000,
+    "retry_backoff_ms": 50,
+    "reconnect_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 500,
+    "allow_auto_create_topics": False,
+    "metrics_enabled": False,
+}
+
+RECOVERED: tuple[type[Exception], ...] = (
+    kafka_errors.RetriableError,
+    kafka_errors.OutOfOrderSequenceNumberError,
+    kafka_errors.UnknownProducerIdError,
+    kafka_errors.InvalidProducerEpochError,
+)
+"""Errors after which a producer goes on by itself, with a new epoch if need be."""
+
+
+@dataclass(frozen=True)
+class KafkaPythonKit:
+    """Makes kafka-python clients for one cluster. `settings` are added to every client's configuration."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "kafka-python"
+
+    def client(self, plan: ClientPlan) -> Client:
+        from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer
+
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # faults are what these clients live in
+        configuration = {
+            **COMMON,
+            "bootstrap_servers": [f"{host}:{port}" for host, port in self.bootstrap],
+            "client_id": f"squall-{plan.role}-{plan.client}",
+            **self.settings,
+        }
+        if plan.role == "producer":
+            return KafkaPythonProducer(plan, configuration)
+        return KafkaPythonConsumer(plan, configuration)
+
+
+def error_name(error: BaseException) -> str:
+    """`NotEnoughReplicasError` as `not_enough_replicas`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+
+
+class Mailbox:
+    """Calls from the library's threads, carried out by the event loop in their order, many at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: deque[Callable[[], None]] = deque()
+        self._expected = False
+
+    def post(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        if not self._expected:
+            self._expected = True
+            with contextlib.suppress(RuntimeError):  # the event loop has ended and needs no news
+                self._loop.call_soon_threadsafe(self._carry_out)
+
+    def _carry_out(self) -> None:
+        self._expected = False  # first, so that a call posted from here on is either seen below or announced anew
+        while self._calls:
+            self._calls.popleft()()
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of a record: its offset, or an error, and whether the library was ever given it."""
+
+    offset: int | None = None
+    error: str | None = None
+    refused: bool = False
+
+
+class KafkaPythonProducer:
+    """One kafka-python producer shared by many processes."""
+
+    def __init__(self, plan: ClientPlan, configuration: Mapping[str, Any]) -> None:
+        self.plan = plan
+        self.configuration = {
+            **configuration,
+            "acks": "all" if plan.acks == "all" else int(plan.acks),
+            "enable_idempotence": plan.idempotent,
+            "linger_ms": 10,
+            "request_timeout_ms": 2000,
+            "delivery_timeout_ms": int(DELIVERY_SECONDS * 1000),
+            "max_block_ms": 2000,
+        }
+        self.generation = 0
+        self.sequence = 0
+        self.instance: ProducerInstance | None = None
+
+    async def open(self) -> None:
+        self.instance = ProducerInstance(self.configuration, asyncio.get_running_loop())
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert self.instance is not None, "open comes before invoke"
+        assert operation.topic is not None and operation.partition is not None and operation.value is not None
+        if self.instance.dead:
+            self._replace()
+        instance = self.instance
+        client = self.plan.client + self.generation * GENERATION_STRIDE
+        self.sequence += 1
+        sequence = self.sequence
+        payload = encode_value(operation.value, self.plan.record_size)
+        delivered = await instance.send(operation.topic, operation.partition, payload)
+        if delivered.error is not None and delivered.refused:
+            return errors.refused(delivered.error)
+        if delivered.error is not None:
+            instance.in_doubt_to = self.sequence if instance is self.instance else sequence
+        promised = None if sequence > instance.in_doubt_to else False
+        if delivered.error is not None:
+            return Completion(INFO, error=delivered.error, client=client, sequence=sequence, idempotent=promised)
+        return Completion(OK, offset=delivered.offset, client=client, sequence=sequence, idempotent=promised)
+
+    def _replace(self) -> None:
+        """Start a new instance for a dead one, whose open deliveries still get their reports."""
+        assert self.instance is not None
+        self.instance.retire()
+        self.generation += 1
+        self.sequence = 0
+        self.instance = ProducerInstance(self.configuration, asyncio.get_running_loop())
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        if self.instance is not None:
+            self.instance.retire()
+            await asyncio.get_running_loop().run_in_executor(None, self.instance.thread.join)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A record on its way to the library; `late` is the monotonic second after which it is not handed over any more."""
+
+    topic: str
+    partition: int
+    payload: bytes
+    report: asyncio.Future[Delivered]
+    late: float
+
+
+class ProducerInstance:
+    """A `KafkaProducer` and the thread that constructs it and hands it records.
+
+    `in_doubt_to` is the last send sequence that was under way when some record failed: the library may go on under
+    another producer epoch, and a broker cannot know what it sends again from new records.
+    """
+
+    def __init__(self, configuration: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.dead = False
+        self.in_doubt_to = 0
+        self._configuration = configuration
+        self._loop = loop
+        self._mailbox = Mailbox(loop)
+        self._open: set[asyncio.Future[Delivered]] = set()
+        self._records: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
+        self._retired = threading.Event()
+        self.thread = threading.Thread(target=self._serve, name="kafka-python-producer", daemon=True)
+        self.thread.start()
+
+    async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
+        """Hand a record over, in the order of calls, and wait for its delivery report."""
+        report: asyncio.Future[Delivered] = self._loop.create_future()
+        if self._retired.is_set():
+            return Delivered(error="closed", refused=True)
+        self._open.add(report)
+        report.add_done_callback(self._open.discard)
+        self._records.put(_Record(topic, partition, payload, report, time.monotonic() + DELIVERY_SECONDS))
+        return await report
+
+    def retire(self) -> None:
+        """Take no more records; what is under way is reported, one way or another, and the thread ends."""
+        if not self._retired.is_set():
+            self._retired.set()
+            self._records.put(None)
+
+    def _serve(self) -> None:
+        producer = self._constructed()
+        while producer is not None and (record := self._records.get()) is not None:
+            self._hand_over(producer, record)
+        if producer is not None:
+            with contextlib.suppress(kafka_errors.KafkaError):
+                producer.close(timeout=CLOSE_SECONDS)
+        self._mailbox.post(self._settle_open)
+
+    def _constructed(self) -> KafkaProducer | None:
+        """A producer, once a broker answers; None if we were retired first."""
+        while not self._retired.is_set():
+            try:
+                return KafkaProducer(**self._configuration)
+            except (kafka_errors.KafkaError, OSError) as trouble:
+                LOG.debug("no producer yet: %s", trouble)
+            self._refuse_late(error_name(kafka_errors.NoBrokersAvailable()))
+            self._retired.wait(AGAIN_SECONDS)
+        self._refuse_late("closed", all_of_them=True)
+        return None
+
+    def _refuse_late(self, reason: str, *, all_of_them: bool = False) -> None:
+        """Records that have waited too long for a producer were never transmitted, and will not be."""
+        kept: list[_Record | None] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                record = self._records.get_nowait()
+                if record is not None and (all_of_them or record.late < time.monotonic()):
+                    self._report(record.report, Delivered(error=reason, refused=True))
+                else:
+                    kept.append(record)
+        for record in kept:
+            self._records.put(record)
+
+    def _hand_over(self, producer: KafkaProducer, record: _Record) -> None:
+        if record.late < time.monotonic():
+            self._report(record.report, Delivered(error="too_late_to_send", refused=True))
+            return
+        try:
+            future = producer.send(record.topic, record.payload, partition=record.partition)
+        except (kafka_errors.KafkaError, AssertionError) as refusal:  # raised before the record is in a batch
+            self.dead = self.dead or not isinstance(refusal, RECOVERED)
+            self._report(record.report, Delivered(error=error_name(refusal), refused=True))
+            return
+        future.add_callback(lambda metadata: self._acknowledged(record.report, metadata.offset))
+        future.add_errback(lambda error: self._failed(record.report, error))
+
+    def _acknowledged(self, report: asyncio.Future[Delivered], offset: int) -> None:
+        self._report(report, Delivered(offset=offset if offset >= 0 else None))
+
+    def _failed(self, report: asyncio.Future[Delivered], error: Exception) -> None:
+        self.dead = self.dead or not isinstance(error, RECOVERED)
+        self._report(report, Delivered(error=error_name(error)))
+
+    def _report(self, report: asyncio.Future[Delivered], delivered: Delivered) -> None:
+        self._mailbox.post(lambda: _settle(report, delivered))
+
+    def _settle_open(self) -> None:
+        """Nobody will report these any more; they may have arrived."""
+        for report in tuple(self._open):
+            _settle(report, Delivered(error="closed"))
+
+
+def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:
+    if not report.done():
+        report.set_result(delivered)
+
+
+def read_failed(error: BaseException) -> Completion:
+    """A read that failed has changed nothing."""
+    return Completion(FAIL, error=error_name(error))
