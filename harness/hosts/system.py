@@ -59,6 +59,8 @@ class ProcessDefinition:
     cwd: str
     log: str
     stop_signal: str = STOP_SIGNAL
+    data: str = ""
+    ledger: str = ""
 
     def arguments(self) -> dict[str, object]:
         """As arguments of the verb `proc.define`."""
@@ -69,6 +71,8 @@ class ProcessDefinition:
             "cwd": self.cwd,
             "log": self.log,
             "stop_signal": self.stop_signal,
+            "data": self.data,
+            "ledger": self.ledger,
         }
 
 
@@ -141,7 +145,8 @@ class SquallNodes:
         properties |= {key: _text(value) for key, value in settings.config.items()}
         check_properties(properties)
         path = f"{directory}/node.properties"
-        argv = [place.python, "-u", "-m", "squall.nodes", "--config", path]
+        ledger = f"{directory}/ledger"
+        argv = [place.python, "-u", "-m", "squall.nodes", "--config", path, "--ledger", ledger]
         for mutant in settings.mutants:
             argv += ["--mutant", mutant]
         log = f"{directory}/node.log"
@@ -151,6 +156,8 @@ class SquallNodes:
             env={"PYTHONPATH": place.library, "PYTHONUNBUFFERED": "1"},
             cwd=directory,
             log=log,
+            data=data,
+            ledger=ledger,
         )
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         return NodePlan(
@@ -197,6 +204,8 @@ def node_properties(
     if "broker" in roles:
         properties["advertised.listeners"] = listeners["broker"]
         properties["inter.broker.listener.name"] = "PLAINTEXT"
+        # Records are judged by what is still there, and clocks are set by faults.
+        properties["log.retention.ms"] = "-1"
         if host.rack is not None:
             properties["broker.rack"] = host.rack
     return properties

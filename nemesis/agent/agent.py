@@ -35,6 +35,7 @@ from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, re
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from network import Network
+from power import Losses, NodeFiles, PowerLoss, WipeDisk, lost_bytes
 from probes import Ear, Prober, knock
 from processes import Definition, Processes, state_of
 from trouble import Trouble
@@ -80,10 +81,13 @@ class Agent:
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice())
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
+        self.losses = Losses(state)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
             "proc.kill": Kill(self.processes),
             "proc.pause": Pause(self.processes),
+            "proc.power_loss": PowerLoss(self.processes, self.losses),
+            "disk.wipe": WipeDisk(self.processes, self.losses),
             "clock.set": SetClock(self.processes, self.clocks),
         }
         self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
@@ -103,6 +107,7 @@ class Agent:
             "probe.reach": self.probe_reach,
             "probe.port": self.probe_port,
             "probe.clock": self.probe_clock,
+            "probe.disk": self.probe_disk,
         }
         for verb in faults:
             self.verbs[verb] = self._injecting(verb)
@@ -135,6 +140,8 @@ class Agent:
             cwd=str(arguments.get("cwd") or self.state),
             log=str(arguments.get("log") or self.state / f"{name}.log"),
             stop_signal=str(arguments.get("stop_signal") or "SIGTERM"),
+            data=str(arguments.get("data") or ""),
+            ledger=str(arguments.get("ledger") or ""),
         )
         return {
             "name": name,
@@ -243,6 +250,21 @@ class Agent:
     def probe_clock(self, arguments: Arguments) -> Arguments:
         name = text(arguments, "name")
         return self.clocks.offset(self.processes.definition(name), self.processes.alive(name))
+
+    def probe_disk(self, arguments: Arguments) -> Arguments:
+        """What a power failure would take now, and what this fault has taken, file by file: [size now, size before]."""
+        id, definition = text(arguments, "id"), self.processes.definition(text(arguments, "name"))
+        if not definition.data or not Path(definition.ledger).exists():
+            raise Trouble("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
+        files, lost = NodeFiles(Path(definition.data), Path(definition.ledger)), self.losses.of(id)
+        return {
+            "open": self.journal.find(id) is not None,
+            "met": 0,
+            "files": len(files.files()),
+            "unsynced_bytes": files.unsynced_bytes(),
+            "lost_bytes": lost_bytes(lost),
+            "lost": lost,
+        }
 
 
 class Channel:

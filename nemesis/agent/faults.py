@@ -6,6 +6,7 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `net.drop`: the filter is written anew from the open entries;
 * `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
+* `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
 * `clock.set`: the latest open fault of the process rules, or true time.
 
 The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
@@ -26,6 +27,9 @@ from journal import Entry, Journal
 from network import Network, checked_sources
 from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
 from trouble import Trouble
+
+KILLS = ("proc.kill", "proc.power_loss", "disk.wipe")
+"""Verbs after which the process is down until the last of them is undone."""
 
 
 def required(arguments: dict[str, Any], name: str, kind: type | tuple[type, ...], what: str) -> Any:
@@ -219,7 +223,7 @@ class FaultDesk:
     def forget(self, name: str) -> None:
         """Heals the kills and pauses of a process that is stopped or started on purpose. Lock held by caller."""
         for entry in self._journal.entries():
-            if entry.verb in ("proc.kill", "proc.pause") and entry.arguments["name"] == name:
+            if entry.verb in (*KILLS, "proc.pause") and entry.arguments["name"] == name:
                 self._undo(entry)
 
     def _heal(self, entries: Sequence[Entry]) -> list[str]:
@@ -242,4 +246,5 @@ class FaultDesk:
         self._journal.close(entry.id)
 
     def _open(self, verb: str) -> list[Entry]:
-        return [entry for entry in self._journal.entries() if entry.verb == verb]
+        alike = KILLS if verb in KILLS else (verb,)
+        return [entry for entry in self._journal.entries() if entry.verb in alike]

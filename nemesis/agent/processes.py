@@ -36,6 +36,9 @@ class Definition:
     cwd: str
     log: str
     stop_signal: str
+    data: str = ""
+    """The process's directory of data, and the file in which it writes down what of it is durable; if it does."""
+    ledger: str = ""
 
     def environment(self) -> dict[str, str]:
         """What the process sees: a little of ours, and what was defined."""

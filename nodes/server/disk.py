@@ -2,7 +2,8 @@
 
 A node has one thread and owns its directory alone, so a file's size is kept here instead of asked for, and appends go
 to that position by one vectored call. Durability is fdatasync for content (it covers a changed size) and fsync of the
-directory for names. Paths are checked: nothing outside the root can be named.
+directory for names. Paths are checked: nothing outside the root can be named. A disk that keeps a ledger also writes
+down what has become durable, for tests that take the rest away.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+
+from squall.nodes.server.ledger import Ledger
 
 IOV_MAX = 1024
 """The most chunks one vectored write takes on Linux."""
@@ -20,8 +23,10 @@ _sync_content = getattr(os, "fdatasync", os.fsync)
 class RealFile:
     """An open file; see `nodes.ports.File`."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str = "", ledger: Ledger | None = None) -> None:
         self._descriptor = descriptor
+        self._path = path
+        self._ledger = ledger
         self._size = os.fstat(descriptor).st_size
 
     def size(self) -> int:
@@ -65,9 +70,13 @@ class RealFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
         self._size = size
+        if self._ledger is not None:
+            self._ledger.truncated(self._path, size)
 
     def sync(self) -> None:
         _sync_content(self._descriptor)
+        if self._ledger is not None:
+            self._ledger.synced(self._path, self._size)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -78,9 +87,11 @@ class RealFile:
 class RealDisk:
     """Everything below one directory, which is created if it is not there; see `nodes.ports.Disk`."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, ledger: Path | None = None) -> None:
+        """`ledger` is the file to keep one in, outside of the root; none is kept unless it is given."""
         self._root = Path(root).resolve()
         self._root.mkdir(parents=True, exist_ok=True)
+        self._ledger = None if ledger is None else Ledger(ledger, self._root)
 
     def _path(self, path: str) -> Path:
         """The real path. Raises ValueError for one that could lead out of the root."""
@@ -100,17 +111,26 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(os.open(self._path(path), flags, 0o644))
+        place = self._path(path)
+        if self._ledger is not None and create and not place.exists():
+            self._ledger.created(path)
+        return RealFile(os.open(place, flags, 0o644), path, self._ledger)
 
     def rename(self, old: str, new: str) -> None:
         self._path(old).replace(self._path(new))
+        if self._ledger is not None:
+            self._ledger.moved(old, new)
 
     def remove(self, path: str) -> None:
         self._path(path).unlink()
+        if self._ledger is not None:
+            self._ledger.removed(path)
 
     def remove_tree(self, path: str) -> None:
         if path and self._path(path).is_dir():
             shutil.rmtree(self._path(path))
+            if self._ledger is not None:
+                self._ledger.removed(path)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -118,3 +138,5 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if self._ledger is not None:
+            self._ledger.directory_synced(path)

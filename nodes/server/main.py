@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"squall-node: {error}", file=sys.stderr)
         return EXIT_USAGE
     try:
-        asyncio.run(_serve(config, mutants, sockets, trace))
+        asyncio.run(_serve(config, mutants, sockets, trace, Path(options.ledger) if options.ledger else None))
     except NodeError as error:
         print(f"squall-node: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", required=True, metavar="FILE", help="node.properties, with Kafka's names")
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="switch a seeded bug on")
     parser.add_argument("--trace", metavar="FILE", help="append a trace of protocol actions, as JSON lines")
+    parser.add_argument(
+        "--ledger", metavar="FILE", help="write down what is fsynced, so that a power loss can be played"
+    )
     return parser
 
 
@@ -152,7 +155,11 @@ def _bind(endpoint: Endpoint) -> socket.socket:
 
 
 async def _serve(
-    config: NodeConfig, mutants: Mutants, sockets: list[tuple[Endpoint, socket.socket]], trace: Trace
+    config: NodeConfig,
+    mutants: Mutants,
+    sockets: list[tuple[Endpoint, socket.socket]],
+    trace: Trace,
+    ledger: Path | None,
 ) -> None:
     roles = ",".join(config.process_roles)
     say(f"node {config.node_id} ({roles}) starts in {config.log_dirs}")
@@ -160,7 +167,7 @@ async def _serve(
         say(f"node {config.node_id} runs with MUTANT {name}: {MUTANTS[name]}")
     node = Node(
         config,
-        disk=RealDisk(Path(config.log_dirs)),
+        disk=RealDisk(Path(config.log_dirs), ledger),
         clock=SystemWallClock(),
         rng=seeded_rng(),
         trace=trace,
