@@ -21,7 +21,7 @@ Randomness (`Mix`, `Stagger`) is counted, not drawn: the n-th choice is a functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
 from typing import Protocol
@@ -391,48 +391,85 @@ class Reserve:
     shares: tuple[tuple[int, Generator], ...]
     turn: int = 0
     quiet: tuple[int, ...] = ()
+    awake: int = -1
+    """A bit mask of the shares to be asked whatever the time is; -1 for all."""
+    nearest: int = -1
+    """When the first of the others wants to be asked, or before."""
+    owners: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
+    """The share of each thread; the same mapping in all that come of one another."""
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         now, free = context.now, context.free
         shares, size = self.shares, len(self.shares)
         quiet = list(self.quiet) if self.quiet else [-1] * size
+        everybody = now >= self.nearest or self.awake < 0
+        awake = (1 << size) - 1 if everybody else self.awake
+        nearest = _EXHAUSTED if everybody else self.nearest
         changed: list[tuple[int, Generator]] | None = None
-        for index in (*range(self.turn, size), *range(self.turn)):
+        for index in _round(awake, self.turn):
             threads, generator = shares[index]
-            if quiet[index] > now or not free & threads:
+            if quiet[index] > now:
+                nearest = min(nearest, quiet[index])
+                awake &= ~(1 << index)
+                continue
+            if not free & threads:
                 continue
             answer, after = generator.op(context.only(threads))
+            if isinstance(answer, Operation):
+                if after is not generator:
+                    changed = changed or list(shares)
+                    changed[index] = (threads, after)
+                # Whoever was not asked yet is asked next time, at this moment or later.
+                return answer, Reserve(
+                    tuple(changed or shares), (index + 1) % size, tuple(quiet), awake, nearest, self.owners
+                )
+            awake &= ~(1 << index)
             if answer is None:
                 quiet[index] = _EXHAUSTED
                 continue
-            if after is not generator:
-                if changed is None:
-                    changed = list(shares)
-                changed[index] = (threads, after)
-            if isinstance(answer, Operation):
-                return answer, Reserve(tuple(changed or shares), (index + 1) % size, tuple(quiet))
             quiet[index] = _UNTIL_TOLD if answer.until is None else answer.until
-        until = min((one for one in quiet if one > now), default=_EXHAUSTED)
-        if until == _EXHAUSTED and all(one == _EXHAUSTED for one in quiet):
+            nearest = min(nearest, quiet[index])
+            if after is not generator:
+                changed = changed or list(shares)
+                changed[index] = (threads, after)
+        if not awake and all(one == _EXHAUSTED for one in quiet):
             return None, self
-        waiting = WAIT if until >= _UNTIL_TOLD else Pending(until)
-        return waiting, Reserve(tuple(changed or shares), self.turn, tuple(quiet))
+        after_all = Reserve(tuple(changed or shares), self.turn, tuple(quiet), awake, nearest, self.owners)
+        return WAIT if nearest >= _UNTIL_TOLD else Pending(nearest), after_all
 
     def update(self, context: Context, event: Event) -> Generator:
-        bit = 1 << event.operation.thread
-        for index, (threads, generator) in enumerate(self.shares):
-            if threads & bit:
-                after = generator.update(context.only(threads), event)
-                told = self.quiet and self.quiet[index] not in (-1, _EXHAUSTED)
-                if after is generator and not told:
-                    return self
-                shares, quiet = self.shares, self.quiet
-                if after is not generator:
-                    shares = (*shares[:index], (threads, after), *shares[index + 1 :])
-                if told:
-                    quiet = (*quiet[:index], -1, *quiet[index + 1 :])
-                return Reserve(shares, self.turn, quiet)
-        return self
+        if not self.owners:
+            owners = {thread: index for index, (threads, _) in enumerate(self.shares) for thread in _threads(threads)}
+            return Reserve(self.shares, self.turn, self.quiet, self.awake, self.nearest, owners).update(context, event)
+        index = self.owners.get(event.operation.thread)
+        if index is None:
+            return self
+        threads, generator = self.shares[index]
+        after = generator.update(context.only(threads), event)
+        told = bool(self.quiet) and self.quiet[index] not in (-1, _EXHAUSTED)
+        if after is generator and not told:
+            return self
+        shares, quiet, awake = self.shares, self.quiet, self.awake
+        if after is not generator:
+            shares = (*shares[:index], (threads, after), *shares[index + 1 :])
+        if told:
+            quiet = (*quiet[:index], -1, *quiet[index + 1 :])
+            awake = awake if awake < 0 else awake | 1 << index
+        return Reserve(shares, self.turn, quiet, awake, self.nearest, self.owners)
+
+
+def _round(mask: int, first: int) -> Iterator[int]:
+    """The numbers in a bit mask from `first` on, and then those before it."""
+    above = mask >> first << first
+    for part in (above, mask ^ above):
+        while part:
+            lowest = part & -part
+            yield lowest.bit_length() - 1
+            part ^= lowest
+
+
+def _threads(mask: int) -> Iterator[int]:
+    return _round(mask, 0)
 
 
 def each_thread(threads: Sequence[int], make: Callable[[int], Generator]) -> Reserve:

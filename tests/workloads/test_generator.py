@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from squall.workloads.generator import (
     NANOSECONDS,
+    Answer,
     Context,
     Generator,
     GeneratorError,
@@ -26,6 +27,7 @@ from squall.workloads.generator import (
     Writes,
     acknowledged,
     each_thread,
+    random_fraction,
     threads_mask,
     until_acknowledged,
 )
@@ -237,3 +239,68 @@ class Broken:
 def test_a_broken_generator_is_stopped(operation: Operation, complaint: str) -> None:
     with pytest.raises(GeneratorError, match=complaint):
         Validated(Broken(operation)).op(context(free=0b0111))
+
+
+@dataclass(frozen=True)
+class AsksEverybody:
+    """What `Reserve` must be indistinguishable from: every share is asked every time."""
+
+    shares: tuple[tuple[int, Generator], ...]
+    turn: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        until: list[int] = []
+        exhausted = True
+        shares = list(self.shares)
+        for step in range(len(shares)):
+            index = (self.turn + step) % len(shares)
+            threads, generator = shares[index]
+            answer, after = generator.op(context.only(threads))
+            if answer is None:
+                continue
+            exhausted = False
+            shares[index] = (threads, after)
+            if isinstance(answer, Operation):
+                return answer, AsksEverybody(tuple(shares), (index + 1) % len(shares))
+            until += [] if answer.until is None else [answer.until]
+        if exhausted:
+            return None, self
+        return Pending(min(until, default=None)), AsksEverybody(tuple(shares), self.turn)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        bit = 1 << event.operation.thread
+        shares = tuple(
+            (threads, generator.update(context.only(threads), event) if threads & bit else generator)
+            for threads, generator in self.shares
+        )
+        return AsksEverybody(shares, self.turn)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_reserve_that_asks_only_where_something_has_changed_makes_the_same_operations(seed: int) -> None:
+    kinds = (
+        lambda index: Rate(1 + random_fraction(seed, index) * 7, Writes("a", index)),
+        lambda index: Limit(int(random_fraction(seed, index + 9) * 8), Reads("a", index)),
+        lambda index: until_acknowledged("a", index),
+        lambda index: TimeLimit(random_fraction(seed, index + 5) * 4, Rate(3, Writes("a", index))),
+        lambda index: Stagger(0.3, seed + index, Reads("a", index)),
+    )
+    shares = tuple((1 << index, kinds[(seed + index) % len(kinds)](index)) for index in range(4))
+    assert simulate(Reserve(shares), seconds=5) == simulate(AsksEverybody(shares), seconds=5)
+
+
+def test_a_reserve_ends_when_the_last_of_its_shares_has_ended() -> None:
+    shares = ((0b0001, until_acknowledged("a", 0)), (0b0010, until_acknowledged("b", 0)))
+    generator: Generator = Reserve(shares)
+    for thread in (0, 1):
+        answer, generator = generator.op(context(thread, 0b0011, 0b0011))
+        assert isinstance(answer, Operation)
+        generator = generator.update(context(thread, 0b0011 & ~(1 << answer.thread), 0b0011), Event(answer, thread))
+    answer, generator = generator.op(context(2, 0, 0b0011))
+    assert isinstance(answer, Pending)
+    for thread, topic in ((0, "a"), (1, "b")):
+        assert generator.op(context(3, 0b0011, 0b0011))[0] is not None
+        operation = Operation("marker", thread, thread, 7, 0, topic, 0, 1)
+        done = Event(operation, 0, Completion(OK, offset=1), 3)
+        generator = generator.update(context(3, 0b0011, 0b0011), done)
+    assert generator.op(context(4, 0b0011, 0b0011))[0] is None
