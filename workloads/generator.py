@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from squall.workloads.operation import FUNCTIONS, MARKER, OK, POLL, SEND, Event, Operation, unique_value
 
@@ -33,8 +33,7 @@ _UNTIL_TOLD = 2**63 - 1
 _EXHAUSTED = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What a generator may know: the time, which threads are free, who they are.
 
     `free` is a bit mask of the free threads among `threads`; `processes` and `clients` are indexed by thread

@@ -119,9 +119,32 @@ class Kernel(asyncio.AbstractEventLoop):
             self.events_run += 1
             callback(*arguments)
             if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
+                self._raise_failure()
             return True
+
+    def _run_until(self, done: Callable[[], bool]) -> None:
+        """`step` over and over, in one loop: a run is hundreds of thousands of steps."""
+        heap, due = self._heap, self._due
+        while not done():
+            if due and not (heap and heap[0][0] <= self.now):
+                event = due.popleft()
+            elif heap:
+                event = heappop(heap)
+            else:
+                raise Deadlock(f"no event left at {self.now} µs")
+            callback = event[2]
+            if callback is None:
+                continue
+            self.now = event[0]
+            self.events_run += 1
+            callback(*event[3])
+            if self._failure is not None:
+                self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        assert failure is not None
+        raise failure
 
     def run_until_complete(self, future: Any) -> Any:
         """Run events until the awaitable is done; its result. Raises Deadlock if nothing can finish it."""
@@ -130,10 +153,7 @@ class Kernel(asyncio.AbstractEventLoop):
         self._running = True
         try:
             task = asyncio.ensure_future(future, loop=self)
-            step, done = self.step, task.done
-            while not done():
-                if not step():
-                    raise Deadlock(f"no event left at {self.now} µs")
+            self._run_until(task.done)
             return task.result()
         finally:
             self._running = False

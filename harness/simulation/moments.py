@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from squall.nodes.node.node import Node
 from squall.nodes.protocol.errors import ProtocolError
@@ -40,8 +40,7 @@ class Moment:
         return f"event {self.number:,} at {self.at / 1e6:.6f} s, {self.node}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One turn of a node, as it was: put into words only if somebody asks."""
 
     number: int

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from squall.nodes.protocol.records import crc_ok, iterate_batches
 
@@ -42,8 +43,7 @@ class InvariantBroken(Exception):
         return broken if self.moment is None else f"{broken}\n  broken by {self.moment}"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """What identifies a batch: where it stands, the epoch it was appended in, and the sum over its content."""
 
     base: int
