@@ -20,7 +20,7 @@ from squall.harness.simulation.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
 
 LOSSY = ("power-loss-broker", "wipe-disk")
-CRASHING = ("crash-broker", "crash-in-disk-call-broker", "disk-error-broker")
+CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
 
 
 class FaultBudget:

@@ -23,14 +23,16 @@ from pydantic import TypeAdapter
 
 from squall.harness.simulation.budget import FaultBudget
 from squall.harness.simulation.world import CLIENT_ADDRESS, SimWorld
+from squall.nemesis.apis import API_KEYS
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.options import AnyFault, FaultOptions
-from squall.nemesis.ports import VerbFailed
+from squall.nemesis.ports import EVERYONE, VerbFailed
 from squall.nemesis.registry import build_fault
 
 KINDS = {
     "crash-broker": "crashes",
     "crash-controller": "crashes",
+    "crash-with-tail-broker": "fetches held",
     "restart-broker": "clean restarts",
     "restart-controller": "clean restarts",
     "power-loss-broker": "bytes lost",
@@ -66,7 +68,7 @@ CLIENT_TO_BROKER = ("Produce", "Produce", "Fetch", "Fetch", "Metadata", "InitPro
 """Who asks whom what, the usual more often than the rare."""
 
 LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
-WAITING_KINDS = ("crash-in-disk-call", "disk-", "rpc-", "bandwidth", "loss")
+WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")
 WAITING_SECONDS = (0.2, 5.0)
 """What shows no effect until something passes by is open for longer: the shortest, and a longest that is possible."""
 
@@ -132,6 +134,11 @@ def draw_swarm(seed: object, brokers: tuple[str, ...], controllers: tuple[str, .
 
 def _log_uniform(rng: Random, low: float, high: float) -> float:
     return exp(rng.uniform(log(low), log(high)))
+
+
+def _between(low: float, high: float, amount: float) -> float:
+    """Log-uniformly by an amount of 0 to 1 that was drawn before."""
+    return low * (high / low) ** amount
 
 
 def _targets(kind: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
@@ -257,6 +264,8 @@ class Swarm:
         match fault.kind:
             case "crash-in-disk-call-broker" | "crash-in-disk-call-controller":
                 return await self._crash_in_disk_call(fault)
+            case "crash-with-tail-broker":
+                return await self._crash_with_tail(identity, fault)
             case "restart-broker" | "restart-controller":
                 return await self._restart(identity, fault)
             case "cut-clients":
@@ -289,6 +298,20 @@ class Swarm:
         process.disk.spare()
         self._world.sim_hosts[fault.hosts[0]].start_if_it_may()
         return process.crashes_in_calls - before
+
+    async def _crash_with_tail(self, identity: str, fault: SwarmFault) -> int:
+        """Hold all that would be fetched from a broker for a moment, then kill it: it comes back with records that
+        nobody else has, and that its successors will have replaced by others."""
+        host = self._world.sim_hosts[fault.hosts[0]]
+        lag = min(fault.duration, _between(0.05, 2.0, fault.amount))
+        hold = f"{identity}-hold"
+        await host.call("rpc.hold", id=hold, api="Fetch", api_key=API_KEYS["Fetch"], sources=[EVERYONE], ttl=lag + 0.1)
+        await asyncio.sleep(lag)
+        await host.call("proc.kill", id=identity, name="node", ttl=fault.duration)
+        await host.call("heal", id=hold)
+        await asyncio.sleep(max(0.0, fault.duration - lag))
+        await host.call("heal", id=identity)
+        return host.effect_of(hold)
 
     async def _restart(self, identity: str, fault: SwarmFault) -> int:
         """Stop cleanly and come back."""
