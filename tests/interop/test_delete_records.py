@@ -1,0 +1,59 @@
+"""DeleteRecords as clients ask for it: three replicas begin later, and a consumer is sent to where they begin."""
+
+from __future__ import annotations
+
+import confluent_kafka
+import kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
+
+pytestmark = pytest.mark.xdist_group("interop")
+QUIET = {"log_level": 0, "group.id": "none", "enable.auto.commit": False}
+
+
+def produce(bootstrap: str, topic: str, count: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "log_level": 0, "acks": "all"})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def earliest_and_first(bootstrap: str, topic: str) -> tuple[int, int]:
+    """What ListOffsets says, and what a consumer gets that asks for offset 0 and is reset to the earliest."""
+    settings = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"} | QUIET
+    consumer = confluent_kafka.Consumer(settings)
+    try:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S, cached=False)
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(DEADLINE_S)
+        assert message is not None and message.error() is None
+        return low, message.offset()
+    finally:
+        consumer.close()
+
+
+def test_confluent_kafka_deletes_records(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 20)
+    admin = ConfluentKafka(bootstrap).admin()
+    [future] = admin.delete_records([TopicPartition(topic, 0, 12)]).values()
+    assert future.result(DEADLINE_S).low_watermark == 12
+    assert earliest_and_first(bootstrap, topic) == (12, 12)
+
+
+def test_confluent_kafka_cannot_delete_what_is_not_there(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 3)
+    admin = ConfluentKafka(bootstrap).admin()
+    [future] = admin.delete_records([TopicPartition(topic, 0, 4)]).values()
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        future.result(DEADLINE_S)
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_kafka_python_deletes_records(bootstrap: str, topic: str) -> None:
+    produce(bootstrap, topic, 20)
+    admin = KafkaPython(bootstrap).admin()
+    answer = admin.delete_records({kafka.TopicPartition(topic, 0): 7})
+    assert answer[kafka.TopicPartition(topic, 0)]["low_watermark"] == 7
+    assert earliest_and_first(bootstrap, topic) == (7, 7)
