@@ -43,7 +43,7 @@ AGAIN_SECONDS = 0.1
 LOG = logging.getLogger("squall.kafka-python")
 
 COMMON: Mapping[str, Any] = {
-    "bootstrap_timeout_ms": 5000,
+    "bootstrap_timeout_ms": 2000,
     "metadata_max_age_ms": 2000,
     "retry_backoff_ms": 50,
     "reconnect_backoff_ms": 50,
@@ -227,13 +227,17 @@ class ProducerInstance:
             self._records.put(None)
 
     def _serve(self) -> None:
-        producer = self._constructed()
-        while producer is not None and (record := self._records.get()) is not None:
-            self._hand_over(producer, record)
-        if producer is not None:
-            with contextlib.suppress(kafka_errors.KafkaError):
-                producer.close(timeout=CLOSE_SECONDS)
-        self._mailbox.post(self._settle_open)
+        """The thread's life. Whatever ends it, nobody is left waiting for a report."""
+        try:
+            producer = self._constructed()
+            while producer is not None and (record := self._records.get()) is not None:
+                self._hand_over(producer, record)
+            if producer is not None:
+                with contextlib.suppress(kafka_errors.KafkaError):
+                    producer.close(timeout=CLOSE_SECONDS)
+        finally:
+            self.dead = True
+            self._mailbox.post(self._settle_open)
 
     def _constructed(self) -> KafkaProducer | None:
         """A producer, once a broker answers; None if we were retired first."""
@@ -242,7 +246,7 @@ class ProducerInstance:
                 return KafkaProducer(**self._configuration)
             except (kafka_errors.KafkaError, OSError) as trouble:
                 LOG.debug("no producer yet: %s", trouble)
-            self._refuse_late(error_name(kafka_errors.NoBrokersAvailable()))
+            self._refuse_late("no_broker_answers")
             self._retired.wait(AGAIN_SECONDS)
         self._refuse_late("closed", all_of_them=True)
         return None

@@ -1,0 +1,305 @@
+"""The kafka-python adapter against a node of our own: librdkafka's mock brokers do not speak all that it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import TopicPartition, errors
+
+from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
+from squall.workloads.clients.kafka_python import (
+    Delivered,
+    KafkaPythonKit,
+    KafkaPythonProducer,
+    Mailbox,
+    ProducerInstance,
+    error_name,
+)
+from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer
+from squall.workloads.clients.kits import kit_of
+from squall.workloads.operation import (
+    FAIL,
+    INFO,
+    LIST_OFFSETS,
+    OK,
+    POLL,
+    SEND,
+    UNREADABLE_VALUE,
+    Completion,
+    Operation,
+)
+from tests.clusters import Cluster
+
+Bootstrap = tuple[tuple[str, int], ...]
+
+NOBODY: Bootstrap = (("127.0.0.1", 1),)
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Bootstrap]:
+    """A cluster of one node, with a topic for each test."""
+    with Cluster.combined() as cluster:
+        cluster.wait_until_ready()
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topics = [NewTopic(name, 1, 1) for name in ("order", "reading", "idle", "foreign", "ends")]
+        for created in admin.create_topics(topics).values():
+            created.result(10)
+        host, _, port = cluster.bootstrap.partition(":")
+        yield ((host, int(port)),)
+
+
+def send(value: int, topic: str = "events") -> Operation:
+    return Operation(SEND, 0, 0, 3, 0, topic, 0, value)
+
+
+def poll(topic: str, f: str = POLL) -> Operation:
+    return Operation(f, 1, 1, 4, 0, topic, 0)
+
+
+def producer(brokers: Bootstrap) -> KafkaPythonProducer:
+    made = KafkaPythonKit(brokers).client(ClientPlan(3, "producer", (0,), (("events", 0),)))
+    assert isinstance(made, KafkaPythonProducer)
+    return made
+
+
+def consumer(brokers: Bootstrap, topic: str) -> KafkaPythonConsumer:
+    made = KafkaPythonKit(brokers).client(ClientPlan(4, "consumer", (1,), ((topic, 0),)))
+    assert isinstance(made, KafkaPythonConsumer)
+    return made
+
+
+async def send_all(brokers: Bootstrap, topic: str, values: list[int]) -> list[Completion]:
+    client = producer(brokers)
+    await client.open()
+    completions = await asyncio.gather(*(client.invoke(send(value, topic)) for value in values))
+    await client.close()
+    return list(completions)
+
+
+async def polled(client: KafkaPythonConsumer, topic: str, tries: int = 20) -> Completion:
+    """The first poll that brings something."""
+    for _ in range(tries):
+        completion = await client.invoke(poll(topic))
+        if completion.offsets or completion.type != OK:
+            return completion
+    raise AssertionError(f"nothing arrived of {topic}")
+
+
+def test_pipelined_sends_lie_in_the_order_of_their_sequence(brokers: Bootstrap) -> None:
+    completions = asyncio.run(send_all(brokers, "order", list(range(200))))
+    assert all(completion.type == OK for completion in completions), completions[:3]
+    assert [completion.sequence for completion in completions] == list(range(1, 201))
+    assert [completion.offset for completion in completions] == list(range(200))
+    assert {completion.client for completion in completions} == {3}
+
+
+def test_a_consumer_delivers_runs_from_the_beginning_and_goes_on_where_it_was(brokers: Bootstrap) -> None:
+    async def scenario() -> list[Completion]:
+        await send_all(brokers, "reading", [5, 6, 7])
+        client = consumer(brokers, "reading")
+        await client.open()
+        first = await polled(client, "reading")
+        await send_all(brokers, "reading", [8])
+        second = await polled(client, "reading")
+        await client.close()
+        return [first, second]
+
+    first, second = asyncio.run(scenario())
+    assert (first.offsets, first.values, first.position) == ((0, 1, 2), (5, 6, 7), None)
+    assert (second.offsets, second.values, second.position) == ((3,), (8,), 3)
+
+
+def test_a_poll_of_an_idle_log_is_ok_and_empty(brokers: Bootstrap) -> None:
+    async def scenario() -> Completion:
+        await send_all(brokers, "idle", [1])
+        client = consumer(brokers, "idle")
+        await client.open()
+        await polled(client, "idle")
+        empty = await client.invoke(poll("idle"))
+        await client.close()
+        return empty
+
+    completion = asyncio.run(scenario())
+    assert (completion.type, completion.offsets, completion.position) == (OK, (), 1)
+
+
+def test_a_record_that_is_none_of_ours_is_reported_as_unreadable(brokers: Bootstrap) -> None:
+    stranger = Producer({"bootstrap.servers": ",".join(f"{host}:{port}" for host, port in brokers)})
+    stranger.produce("foreign", b"hello", partition=0)
+    stranger.flush(10)
+
+    async def scenario() -> Completion:
+        client = consumer(brokers, "foreign")
+        await client.open()
+        completion = await polled(client, "foreign")
+        await client.close()
+        return completion
+
+    assert asyncio.run(scenario()).values == (UNREADABLE_VALUE,)
+
+
+def test_listed_offsets_are_those_of_the_log(brokers: Bootstrap) -> None:
+    async def scenario() -> Completion:
+        await send_all(brokers, "ends", [1, 2, 3])
+        client = consumer(brokers, "ends")
+        await client.open()
+        completion = await client.invoke(poll("ends", LIST_OFFSETS))
+        await client.close()
+        return completion
+
+    completion = asyncio.run(scenario())
+    assert (completion.log_start, completion.high_watermark) == (0, 3)
+
+
+def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_the_beginning() -> None:
+    class Library:
+        """A consumer whose log was cut behind its position."""
+
+        def __init__(self) -> None:
+            self.answers: list[object] = [
+                {TopicPartition("events", 0): [SimpleNamespace(offset=0, value=(7).to_bytes(8, "big"))]},
+                errors.LogTruncationError({TopicPartition("events", 0): None}),
+                {TopicPartition("events", 0): [SimpleNamespace(offset=0, value=(9).to_bytes(8, "big"))]},
+            ]
+            self.sought: list[tuple[object, ...]] = []
+
+        def poll(self, timeout_ms: int) -> object:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def seek_to_beginning(self, *places: object) -> None:
+            self.sought.append(places)
+
+    async def scenario(library: Library) -> list[Completion]:
+        client = consumer(NOBODY, "events")
+        client._mailbox = Mailbox(asyncio.get_running_loop())  # not opened: the thread's part is done here
+        for _ in range(3):
+            client._poll(library)
+        await asyncio.sleep(0)
+        return [await client.invoke(poll("events")) for _ in range(4)]
+
+    library = Library()
+    before, failed, after, empty = asyncio.run(scenario(library))
+    assert (before.values, before.session) == ((7,), 0)
+    assert (failed.type, failed.error, failed.session) == (FAIL, "log_truncation", 0)
+    assert (after.values, after.session, after.position) == ((9,), 1, None)
+    assert (empty.type, empty.offsets, empty.position) == (OK, (), 1)
+    assert library.sought == [(TopicPartition("events", 0),)]
+
+
+def test_what_was_never_handed_over_has_certainly_not_happened() -> None:
+    async def scenario() -> Completion:
+        client = producer(NOBODY)
+        await client.open()
+        waiting = asyncio.create_task(client.invoke(send(1)))
+        await asyncio.sleep(0.05)
+        await client.close()
+        return await asyncio.wait_for(waiting, 5)
+
+    completion = asyncio.run(scenario())
+    assert (completion.type, completion.error) == (FAIL, "closed")
+
+
+class Library:
+    """A producer instance whose delivery reports the test hands out."""
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.in_doubt_to = 0
+        self.retired = False
+        self.reports: list[asyncio.Future[Delivered]] = []
+
+    async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
+        self.reports.append(asyncio.get_running_loop().create_future())
+        return await self.reports[-1]
+
+    def retire(self) -> None:
+        self.retired = True
+
+
+def test_any_error_of_a_record_that_was_handed_over_is_info_and_all_under_way_leaves_the_promise() -> None:
+    """The library retries by itself, and goes on under a new producer epoch: earlier attempts may have arrived."""
+
+    async def scenario() -> list[Completion]:
+        client = producer(NOBODY)
+        instance = Library()
+        client.instance = instance  # type: ignore[assignment]
+        sends = [asyncio.ensure_future(client.invoke(send(value))) for value in range(3)]
+        await asyncio.sleep(0)
+        instance.reports[0].set_result(Delivered(offset=10))
+        instance.reports[1].set_result(Delivered(error="not_enough_replicas"))
+        instance.reports[2].set_result(Delivered(offset=12))
+        completions = list(await asyncio.gather(*sends))
+        later = asyncio.ensure_future(client.invoke(send(3)))
+        await asyncio.sleep(0)
+        instance.reports[3].set_result(Delivered(offset=13))
+        return [*completions, await later]
+
+    answered, failed, under_way, later = asyncio.run(scenario())
+    assert (answered.type, answered.idempotent) == (OK, None)
+    assert (failed.type, failed.error, failed.idempotent) == (INFO, "not_enough_replicas", False)
+    assert (under_way.type, under_way.idempotent) == (OK, False)
+    assert (later.type, later.idempotent) == (OK, None)
+
+
+def test_a_dead_instance_is_replaced_under_a_new_client_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> tuple[Library, Completion]:
+        client = producer(NOBODY)
+        dead, fresh = Library(), Library()
+        dead.dead = True
+        client.instance = dead  # type: ignore[assignment]
+        client.sequence = 41
+        monkeypatch.setattr("squall.workloads.clients.kafka_python.ProducerInstance", lambda configuration, loop: fresh)
+        sending = asyncio.ensure_future(client.invoke(send(1)))
+        await asyncio.sleep(0)
+        fresh.reports[0].set_result(Delivered(offset=3))
+        return dead, await sending
+
+    dead, completion = asyncio.run(scenario())
+    assert dead.retired
+    assert (completion.client, completion.sequence) == (10_003, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "dies"),
+    [
+        (errors.KafkaTimeoutError("expired"), False),
+        (errors.NotEnoughReplicasAfterAppendError(), False),
+        (errors.OutOfOrderSequenceNumberError(), False),
+        (errors.ProducerFencedError(), True),
+        (errors.DuplicateSequenceNumberError(), True),
+    ],
+)
+def test_an_instance_dies_of_what_the_library_does_not_recover_from(error: Exception, dies: bool) -> None:
+    async def scenario() -> tuple[ProducerInstance, Delivered]:
+        instance = ProducerInstance({"bootstrap_servers": ["127.0.0.1:1"], "bootstrap_timeout_ms": 10}, loop())
+        report: asyncio.Future[Delivered] = loop().create_future()
+        instance._failed(report, error)
+        instance.retire()
+        return instance, await report
+
+    def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    instance, delivered = asyncio.run(scenario())
+    assert (instance.dead, delivered.refused, delivered.error) == (dies, False, error_name(error))
+
+
+def test_a_mixed_kit_gives_every_other_client_to_each_library() -> None:
+    kit = kit_of("mixed", NOBODY)
+    made = [kit.client(ClientPlan(number, "producer", (0,), (("events", 0),))) for number in range(2)]
+    made += [kit.client(ClientPlan(number, "consumer", (0,), (("events", 0),))) for number in range(2)]
+    assert [type(client) for client in made] == [
+        ConfluentProducer,
+        KafkaPythonProducer,
+        ConfluentConsumer,
+        KafkaPythonConsumer,
+    ]
