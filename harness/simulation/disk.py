@@ -316,7 +316,7 @@ class SimDisk:
 
     def rename(self, old: str, new: str) -> None:
         self.charge("rename", 0)
-        moved = [name for name in self._names if name == old or name.startswith(f"{old}/")]
+        moved = [old] if old in self._names else [name for name in self._names if name.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(old)
         arrivals: _NameChanges = [(new + name[len(old) :], self._names[name]) for name in moved]
