@@ -36,8 +36,14 @@ def test_the_python_of_a_guide_runs(page: Path, module: ModuleType, monkeypatch:
         exec(compile(padding + block.text, str(page), "exec"), module.__dict__)
 
 
-@pytest.mark.parametrize(
-    "block", [one for page in GUIDES for one in blocks_of(page, "console")], ids=lambda one: one.name
-)
+def commands() -> Iterator[object]:
+    """Every transcript; those that take long, and say so, for `make test-full`."""
+    for page in GUIDES:
+        for block in blocks_of(page, "console"):
+            marks = [pytest.mark.full, pytest.mark.timeout(600)] if "full" in block.needs else []
+            yield pytest.param(block, marks=marks, id=block.name)
+
+
+@pytest.mark.parametrize("block", commands())
 def test_a_command_of_a_guide_does_what_it_says(block: Block, place: Path) -> None:
     assert_does_what_it_says(block, place)
