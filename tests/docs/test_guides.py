@@ -44,6 +44,6 @@ def commands() -> Iterator[object]:
             yield pytest.param(block, marks=marks, id=block.name)
 
 
-@pytest.mark.parametrize("block", commands())
+@pytest.mark.parametrize("block", list(commands()))
 def test_a_command_of_a_guide_does_what_it_says(block: Block, place: Path) -> None:
     assert_does_what_it_says(block, place)
