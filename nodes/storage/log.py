@@ -513,7 +513,7 @@ class Log:
         start = retention_start(self._segments.all, self.config, high_watermark=high_watermark, now_ms=now_ms)
         if start <= self.start_offset:
             return False
-        if start == self.end_offset:
+        if start == self.end_offset and self._segments.active.size:
             self._roll()
         return self.advance_start(start)
 

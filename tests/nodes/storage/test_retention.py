@@ -113,6 +113,19 @@ class TestRetention:
         log.append_as_leader(build_batch([Record(value=b"v")]), 5, 0)
         assert log.end_offset == 10
 
+    def test_an_empty_active_segment_is_not_rolled_again(self) -> None:
+        """Found by the model: the same file would have been begun twice, and removed once."""
+        disk = SimDisk(Random(1))
+        log = filled(2, disk=disk)
+        log.flush()
+        log.append_as_leader(build_batch([Record(value=b"v" * 40)]), 5, 0)
+        disk.lose_power("all")
+        disk.open("t-0/00000000000000000002.log", create=True)
+        log = Log.open(disk, "t-0", config(retention_bytes=0), now_ms=0, trace=NullTrace())
+        assert segments(disk) == [0, 2] and log.end_offset == 2
+        assert log.retain(2, now_ms=0) and log.drop_before_start()
+        assert segments(disk) == [2]
+
     def test_minus_one_keeps_everything(self) -> None:
         log = filled(settings=config(retention_ms=-1, retention_bytes=-1))
         assert not log.retain(10, now_ms=1 << 60)
