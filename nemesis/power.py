@@ -1,8 +1,9 @@
 """A host that loses power, and a disk that comes back empty.
 
 Both end the process first, so what proves a kill proves this half of them; healing starts the node again on what is
-left. The other half is seen on the disk by `probe.disk`: a wiped log directory has no files, and a power loss tells
-how much it took, which may be nothing if all had been fsynced.
+left. The other half is seen on the disk by `probe.disk`: a wiped log directory has no files; after a power loss no
+file holds more than the dead node had written down as fsynced (unless the fault leaves a part). The disk also tells how
+much is gone, in bytes and, on hosts, in offsets of each log, which may be nothing if all had been fsynced.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.options import PowerLoss, WipeDisk
 from squall.nemesis.process import KillProcess
+
+SEEN_ON_DISK = ("files", "unsynced_bytes", "lost_bytes", "lost_offsets")
+TOLD = 2
+"""So many logs are named in the proof of a power loss; the evidence has all."""
 
 
 class _DamageDisk(KillProcess):
@@ -34,16 +39,26 @@ class _DamageDisk(KillProcess):
         facts = await super().observe()
         for target in self._targets:
             disk = await context.hosts[target].call("probe.disk", id=context.id, name=context.process)
-            facts[target]["files"], facts[target]["lost_bytes"] = disk["files"], disk["lost_bytes"]
+            facts[target] |= {name: disk[name] for name in SEEN_ON_DISK if name in disk}
         return facts
 
 
 class LosePower(_DamageDisk):
     """Killed, and what was not fsynced is gone."""
 
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        left = {target: int(during[target].get("unsynced_bytes") or 0) for target in self._targets}
+        if self._arguments["mode"] == "all" and any(left.values()):
+            target = next(name for name in self._targets if left[name])
+            return f"{target}: {left[target]} bytes are still there that were not fsynced"
+        return super().shows_hold(before, during)
+
     def told(self, during: Facts) -> str:
         lost = sum(int(during[target]["lost_bytes"] or 0) for target in self._targets)
-        return f"process gone, and {lost} bytes that were not fsynced"
+        logs = [log for target in self._targets for log in (during[target].get("lost_offsets") or {}).items()]
+        offsets = ", ".join(f"{log} from offset {first} to {after - 1}" for log, (first, after) in sorted(logs)[:TOLD])
+        more = f", {len(logs) - TOLD} more" if len(logs) > TOLD else ""
+        return f"process gone, and {lost} bytes that were not fsynced" + (f" ({offsets}{more})" if offsets else "")
 
 
 class WipeLogDirectory(_DamageDisk):

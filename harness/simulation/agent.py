@@ -352,6 +352,7 @@ class SimHost:
         return {
             "open": identity in self._journal,
             "met": disturbance.met if disturbance is not None else 0,
+            "unsynced_bytes": self.process.disk.unsynced_bytes,
             "lost_bytes": self._losses.get(identity),
             "files": self.process.disk.files,
         }

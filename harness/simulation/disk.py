@@ -275,6 +275,11 @@ class SimDisk:
         return lost
 
     @property
+    def unsynced_bytes(self) -> int:
+        """Content that a power loss could take now."""
+        return sum(len(content.data) - content.durable for content in self._contents())
+
+    @property
     def files(self) -> int:
         return len(self._names)
 

@@ -35,7 +35,7 @@ from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, re
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from network import Network
-from power import Losses, NodeFiles, PowerLoss, WipeDisk, lost_bytes
+from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
 from processes import Definition, Processes, state_of
 from trouble import Trouble
@@ -252,18 +252,21 @@ class Agent:
         return self.clocks.offset(self.processes.definition(name), self.processes.alive(name))
 
     def probe_disk(self, arguments: Arguments) -> Arguments:
-        """What a power failure would take now, and what this fault has taken, file by file: [size now, size before]."""
+        """What a power failure would take now, by the node's own ledger, and what this fault has taken: file by file
+        [size now, size before], log by log [first offset that is gone, the one after the last].
+        """
         id, definition = text(arguments, "id"), self.processes.definition(text(arguments, "name"))
         if not definition.data or not Path(definition.ledger).exists():
             raise Trouble("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
-        files, lost = NodeFiles(Path(definition.data), Path(definition.ledger)), self.losses.of(id)
+        files, loss = NodeFiles(Path(definition.data), Path(definition.ledger)), self.losses.of(id)
         return {
             "open": self.journal.find(id) is not None,
             "met": 0,
             "files": len(files.files()),
             "unsynced_bytes": files.unsynced_bytes(),
-            "lost_bytes": lost_bytes(lost),
-            "lost": lost,
+            "lost_bytes": loss.bytes if loss else None,
+            "lost": loss.files if loss else None,
+            "lost_offsets": loss.offsets if loss else None,
         }
 
 

@@ -3,11 +3,13 @@
 The node keeps a ledger of what is durable, lines beside its log directory: `u` there at a start, `s` synced, `c`
 created, `t` truncated, `m` moved, `d` removed, `y` directory synced. After the kill each file is cut to its size at its
 last fsync (`all`), or to a random length between that and what was written (`torn`, where the last sector may be
-zeroes, as on a disk that was writing), or left alone (`none`). A file whose name was never made durable is gone. Then
-the ledger is begun anew: what is there now is durable.
+zeroes, as on a disk that was writing), or left alone (`none`). A file whose name was never made durable is gone. The
+ledger stays as the dead node wrote it, so that `probe.disk` can hold the files against it; when the fault ends it is
+begun anew, before the start: what is there then is durable.
 
-The draw is seeded by the fault's id, so a repeated run tears alike where the files are alike. What was lost is kept in
-the agent's state by fault id: it is what `probe.disk` tells, and it makes the verb safe to repeat.
+The draw is seeded by the fault's id, so a repeated run tears alike where the files are alike. What was lost, file by
+file and in offsets of logs, is kept in the agent's state by fault id: `probe.disk` tells it, and it makes the verb safe
+to repeat.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ import random
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batches import Offsets, joined, log_of, offsets_beyond
 from faults import Hit, Kill, text
 from journal import Entry, write_durably
 from processes import Processes
@@ -63,6 +67,28 @@ def _at_or_below(sizes: dict[str, int], path: str) -> list[str]:
     return [name for name in sizes if not path or name == path or name.startswith(f"{path}/")]
 
 
+@dataclass
+class Loss:
+    """What a fault took: for each file its size now (-1: gone) and before; for each log the first offset that is gone
+    and the one after the last.
+    """
+
+    files: dict[str, list[int]] = field(default_factory=dict)
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(before - max(after, 0) for after, before in self.files.values())
+
+    def note(self, name: str, path: Path, kept: int, good: int) -> None:
+        """A file is about to be cut to `kept` bytes (-1: removed), of which the first `good` stay as written."""
+        self.files[name] = [kept, path.stat().st_size]
+        log = log_of(name)
+        gone = offsets_beyond(path, good) if log else None
+        if log and gone:
+            self.offsets[log] = joined(self.offsets.get(log), gone)
+
+
 class NodeFiles:
     """The files of one node, and its ledger."""
 
@@ -77,44 +103,41 @@ class NodeFiles:
     def durable(self) -> dict[str, int]:
         return replay(self.ledger.read_text(encoding="utf-8", errors="replace").splitlines())
 
-    def lose(self, mode: str, seed: str) -> dict[str, list[int]]:
-        """Take away what was not durable; for each file that lost some, its size now (-1: gone) and before."""
+    def lose(self, mode: str, seed: str) -> Loss:
+        """Take away what was not durable."""
         durable, rng = self.durable(), random.Random(seed)
-        lost: dict[str, list[int]] = {}
+        loss = Loss()
         for name in self.files():
             path = self.directory / name
-            size, kept = path.stat().st_size, durable.get(name, NOT_DURABLE)
-            if mode == "torn" and size > max(kept, 0):
-                kept = rng.randint(max(kept, 0), size)
+            size, safe = path.stat().st_size, durable.get(name, NOT_DURABLE)
+            kept = rng.randint(max(safe, 0), size) if mode == "torn" and size > max(safe, 0) else safe
+            if kept != NOT_DURABLE and kept >= size:
+                continue
+            good = self._good_until(safe, kept, rng) if mode == "torn" else max(kept, 0)
+            loss.note(name, path, kept, good)
             if kept == NOT_DURABLE:
                 path.unlink()
-                lost[name] = [NOT_DURABLE, size]
-            elif kept < size:
-                os.truncate(path, kept)
-                if mode == "torn":
-                    self._tear(path, max(durable.get(name, 0), 0), kept, rng)
-                lost[name] = [kept, size]
-        self.begin_ledger_anew()
-        return lost
+            else:
+                os.truncate(path, good)
+                os.truncate(path, kept)  # what was never written reads as zeroes
+        return loss
 
-    def _tear(self, path: Path, durable: int, size: int, rng: random.Random) -> None:
-        """In one of three cases the last sector that is left was never written: zeroes."""
-        start = max(durable, (size - 1) // SECTOR * SECTOR)
-        if size > start and rng.random() < 1 / 3:
-            with path.open("r+b") as file:
-                file.seek(start)
-                file.write(bytes(size - start))
+    def _good_until(self, safe: int, kept: int, rng: random.Random) -> int:
+        """In one of three cases the last sector that is left was never written."""
+        start = max(safe, 0, (kept - 1) // SECTOR * SECTOR)
+        return start if kept > start and rng.random() < 1 / 3 else max(kept, 0)
 
-    def wipe(self) -> dict[str, list[int]]:
-        """Empty the log directory."""
-        lost = {name: [NOT_DURABLE, (self.directory / name).stat().st_size] for name in self.files()}
+    def wipe(self) -> Loss:
+        """Empty the log directory: logs, checkpoints and the node's identity."""
+        loss = Loss()
+        for name in self.files():
+            loss.note(name, self.directory / name, NOT_DURABLE, 0)
         for path in self.directory.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.name != ".lock":
                 path.unlink()
-        self.begin_ledger_anew()
-        return lost
+        return loss
 
     def begin_ledger_anew(self) -> None:
         """What is there now is durable."""
@@ -135,26 +158,18 @@ class Losses:
         self._directory = state / "losses"
         self._directory.mkdir(parents=True, exist_ok=True)
 
-    def of(self, id: str) -> dict[str, list[int]] | None:
+    def of(self, id: str) -> Loss | None:
         path = self._path(id)
-        if not path.exists():
-            return None
-        found: dict[str, list[int]] = json.loads(path.read_text())
-        return found
+        return Loss(**json.loads(path.read_text())) if path.exists() else None
 
-    def keep(self, id: str, lost: dict[str, list[int]]) -> None:
-        write_durably(self._path(id), json.dumps(lost))
+    def keep(self, id: str, loss: Loss) -> None:
+        write_durably(self._path(id), json.dumps(asdict(loss)))
 
     def forget(self, id: str) -> None:
         self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
         return self._directory / f"{id.replace('/', '_')}.json"
-
-
-def lost_bytes(lost: dict[str, list[int]] | None) -> int | None:
-    """How many bytes that is; None where it is not known."""
-    return None if lost is None else sum(before - max(after, 0) for after, before in lost.values())
 
 
 class _Damage(Kill, ABC):
@@ -165,8 +180,8 @@ class _Damage(Kill, ABC):
         self._losses = losses
 
     @abstractmethod
-    def damage(self, entry: Entry, files: NodeFiles) -> dict[str, list[int]]:
-        """Do it; for each file that lost something, its size now and before."""
+    def damage(self, entry: Entry, files: NodeFiles) -> Loss:
+        """Do it, and say what it took."""
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         prepared = Hit.prepare(self, arguments)
@@ -181,11 +196,20 @@ class _Damage(Kill, ABC):
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         answer = super().inject(entry, open_entries)
-        lost = self._losses.of(entry.id)
-        if lost is None:
-            lost = self.damage(entry, NodeFiles(Path(entry.arguments["data"]), Path(entry.arguments["ledger"])))
-            self._losses.keep(entry.id, lost)
-        return {**answer, "lost_bytes": lost_bytes(lost)}
+        loss = self._losses.of(entry.id)
+        if loss is None:
+            loss = self.damage(entry, _files_in(entry))
+            self._losses.keep(entry.id, loss)
+        return {**answer, "lost_bytes": loss.bytes}
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        if self._processes.alive(entry.arguments["name"]) is None:
+            _files_in(entry).begin_ledger_anew()
+        super().undo(entry, remaining)
+
+
+def _files_in(entry: Entry) -> NodeFiles:
+    return NodeFiles(Path(entry.arguments["data"]), Path(entry.arguments["ledger"]))
 
 
 class PowerLoss(_Damage):
@@ -197,13 +221,13 @@ class PowerLoss(_Damage):
             raise Trouble("bad_argument", f"mode: {mode!r} must be one of {', '.join(MODES)}")
         return {**super().prepare(arguments), "mode": mode}
 
-    def damage(self, entry: Entry, files: NodeFiles) -> dict[str, list[int]]:
+    def damage(self, entry: Entry, files: NodeFiles) -> Loss:
         mode = entry.arguments["mode"]
-        return {} if mode == "none" else files.lose(mode, entry.id)
+        return Loss() if mode == "none" else files.lose(mode, entry.id)
 
 
 class WipeDisk(_Damage):
     """`disk.wipe`"""
 
-    def damage(self, entry: Entry, files: NodeFiles) -> dict[str, list[int]]:
+    def damage(self, entry: Entry, files: NodeFiles) -> Loss:
         return files.wipe()
