@@ -458,26 +458,24 @@ class Log:
         if offset < self.start_offset:
             self.restart_at(offset)
             return
-        end = offset
-        if offset < self.end_offset:
-            end = self._cut(offset)
-            if end < self.start_offset:
-                self.restart_at(self.start_offset)
-                return
+        place = self._segments.holding(offset).find(offset)
+        end = offset if place is None else min(offset, place.base_offset)
+        if end < self.start_offset:
+            self.restart_at(self.start_offset)
+            return
+        if place is not None:
+            self._cut(end)
         if self._truncation_cuts_epochs:
             self.epochs.truncate_from_end(end)
 
-    def _cut(self, offset: int) -> int:
-        """Cut segments and producers' state; the new end, lower than `offset` if a batch spans it."""
-        place = self._segments.holding(offset).find(offset)
-        end = offset if place is None else min(offset, place.base_offset)
+    def _cut(self, end: int) -> None:
+        """Cut segments and producers' state where a batch begins."""
         self._keeper.before_cut(end)
-        self._segments.truncate(offset)
+        self._segments.truncate(end)
         self.durable_offset = min(self.durable_offset, self.end_offset)
         if self._truncation_rebuilds_producers:
             self._rebuild_producers()
         self._sync_removals()
-        return self.end_offset
 
     def restart_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once."""

@@ -182,3 +182,15 @@ def test_an_id_that_cannot_be_read_is_reported_never_guessed(disk: SimDisk) -> N
     checkpoints.write_properties(disk, "t-0/partition.metadata", {"version": "0", "topic_id": "?"})
     with pytest.raises(CorruptFile, match=r"t-0/partition\.metadata: topic_id"):
         manager(disk)
+
+
+def test_a_cut_within_the_batch_that_a_log_begins_in_leaves_its_start(disk: SimDisk) -> None:
+    """Found by the model: with that batch gone the log is empty, and still begins where it was said to."""
+    logs = manager(disk)
+    log, _ = logs.claim(TOPIC, 0, SMALL)
+    log.append_as_leader(build_batch([Record(value=b"v")] * 5), 1, 0)
+    log.advance_start(3)
+    logs.settle()
+    log.truncate_to(4)
+    assert (log.start_offset, log.end_offset) == (3, 3)
+    assert checkpoints.read_offsets(disk, checkpoints.LOG_STARTS) == {NAME: 3}
