@@ -149,7 +149,7 @@ class Observer:
         cut, self._cut = self._cut, {}
         traced, self._traced = self._traced, []
         quorum_touched, self._quorum_touched = self._quorum_touched, False
-        if node is None:
+        if node is None:  # it died in this turn: what it traced before is nobody's
             return
         turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)

@@ -237,6 +237,8 @@ class SimProcess:
         self._wake, self._wake_at = None, NEVER
         self._network.stop_listening(self.address)
         self._network.abandon(self.address)
+        if self._on_iteration is not None:
+            self._on_iteration(self)
 
     def pause(self) -> None:
         self.paused = self.node is not None

@@ -440,6 +440,20 @@ def test_a_topic_created_again_under_its_name_is_another_log() -> None:
     assert cluster.observer.sightings.committed_batches == 2
 
 
+def test_what_a_node_traced_in_the_turn_that_it_died_in_is_not_held_against_another() -> None:
+    """Seed 5019 of data-plane: b1 cut its log and died in that turn; b3 had begun to lead there and claims an epoch."""
+    cluster = committed(10)
+    cluster.replica("b3").log.epochs.claimed = (4, 1)
+    cluster.observer.event("truncate", broker=1, topic="events", partition=0, to=1, end=2)
+    dead = cluster.processes["b1"]
+    dead.up = False
+    cluster.observer.look(dead)  # type: ignore[arg-type]
+    cluster.observer.look(cluster.processes["b3"])  # type: ignore[arg-type]
+    cluster.observer.event("truncate", broker=3, topic="events", partition=0, to=1, end=2)
+    with breaks("DP-13"):
+        cluster.observer.look(cluster.processes["b3"])  # type: ignore[arg-type]
+
+
 def test_every_so_often_all_replicas_are_looked_at_even_if_nothing_was_traced() -> None:
     cluster = Cluster()
     cluster.replica("b1").high_watermark = 5
