@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND_SECONDS = 120
+COMMAND_SECONDS = 240
 
 
 @dataclass(frozen=True)
