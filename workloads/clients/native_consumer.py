@@ -60,7 +60,7 @@ FETCH_BYTES = 1 << 20
 LINGER_SECONDS = 0.1
 POLL_SECONDS = 5.0
 DELETE_TIMEOUT_MS = 2000
-KEPT_RECORDS = 50
+KEPT_RECORDS = 10
 """How many records behind its own position a consumer leaves alone when it deletes."""
 
 _SESSION_ENDED = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)

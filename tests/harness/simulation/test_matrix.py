@@ -1,0 +1,194 @@
+"""The matrix of seeded bugs (HX-08): the table itself, what counts as caught, and a short form of the whole.
+
+CI tries each mutant on three seeds; `squall mutants --verify` and `make test-full` on twenty. The healthy twins are in
+test_scenarios.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from squall.harness.errors import UsageError
+from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.matrix import (
+    TRIALS,
+    Matrix,
+    Row,
+    Trial,
+    _Task,
+    chosen_trials,
+    complaints,
+    control,
+    needed,
+    table_of,
+)
+from squall.harness.simulation.matrix import mutant as mutant_trial
+from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.nodes.mutants import MUTANTS
+from squall.results.checks.anomalies import ANOMALIES
+
+SUITES = Path(__file__).resolve().parents[3] / "suites"
+INVARIANTS = {"ACK", "UNIQ", "RT", "PREFIX", "PHANTOM", "LM", "HWM", "ELECT", "ISR", "EPOCH", "IMAGE"}
+REQUIREMENTS = {"DP-07", "DP-13", "EP-04"}
+BY_NAME = [pytest.param(trial, id=trial.name) for trial in TRIALS]
+
+
+def result(seed: int, verdict: str, *broken: str) -> SimResult:
+    return SimResult(seed=seed, verdict=verdict, digest="", broken=broken, problem="what happened")
+
+
+TRIAL = mutant_trial("some-bug", "DP-01", "some-scenario", "ACK", "lost_write")
+
+
+# -- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_every_mutant_has_one_trial() -> None:
+    tried = [name for trial in TRIALS for name in trial.mutants]
+    assert sorted(tried) == sorted(MUTANTS)
+
+
+def test_trials_expect_invariants_and_anomalies_that_exist_and_never_a_crash() -> None:
+    """LIVENESS counts for one mutant alone: a replica that is cut for ever can show in no other way outside."""
+    known = INVARIANTS | REQUIREMENTS | set(ANOMALIES)
+    for trial in TRIALS:
+        strange = set(trial.expected) - known - ({"LIVENESS"} if trial.name == "epoch-cache-not-truncated" else set())
+        assert trial.expected and not strange, f"{trial.name}: {strange}"
+
+
+@pytest.mark.parametrize("trial", BY_NAME)
+def test_the_twin_is_a_scenario_without_mutants_that_is_expected_to_be_valid(trial: Trial) -> None:
+    twin, _ = find_scenario(trial.twin, SUITES)
+    assert not twin.cluster.mutants
+    assert twin.expect.verdict == "valid"
+    broken, _ = find_scenario(trial.scenario, SUITES)
+    assert not broken.cluster.mutants, "the trial names the mutants"
+
+
+@pytest.mark.parametrize("trial", [one for one in BY_NAME if one.values[0].mutants])
+def test_the_suite_of_a_trial_has_the_mutant_as_a_scenario_that_must_be_invalid(trial: Trial) -> None:
+    """So that it can be run on hosts as well."""
+    scenario, _ = find_scenario(f"{trial.scenario}-{trial.name}", SUITES)
+    assert scenario.cluster.mutants == trial.mutants
+    assert scenario.expect.verdict == "invalid"
+
+
+# -- what counts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seeds", "least"), [(20, 19), (1, 1), (3, 3), (4, 4), (40, 38)], ids=lambda number: str(number)
+)
+def test_nineteen_of_twenty_must_be_caught_or_as_good_for_another_number(seeds: int, least: int) -> None:
+    assert needed(seeds) == least
+
+
+def test_caught_is_an_invalid_verdict_with_an_expected_name() -> None:
+    assert TRIAL.catches(result(1, "invalid", "ACK")) == ("ACK",)
+    assert TRIAL.catches(result(1, "invalid", "duplicate", "lost_write")) == ("lost_write",)
+
+
+@pytest.mark.parametrize("broken", ["CRASH", "LIVENESS", "duplicate"])
+def test_a_crash_a_standstill_or_another_anomaly_is_no_catch(broken: str) -> None:
+    assert TRIAL.catches(result(1, "invalid", broken)) == ()
+
+
+def test_an_unknown_verdict_is_no_catch() -> None:
+    assert TRIAL.catches(result(1, "unknown", "ACK")) == ()
+
+
+# -- the matrix -----------------------------------------------------------------------------------------------------
+
+
+def matrix_of(broken: dict[int, SimResult], twins: dict[int, SimResult]) -> Matrix:
+    matrix = Matrix([TRIAL], sorted(broken))
+    for seed in broken:
+        matrix.results[_Task("some-scenario", ("some-bug",), seed)] = broken[seed]
+        matrix.results[_Task("some-scenario", (), seed)] = twins[seed]
+    return matrix
+
+
+def row_of(matrix: Matrix) -> Row:
+    (row,) = matrix.rows()
+    return row
+
+
+def test_a_trial_passes_if_the_bug_is_caught_and_the_twin_valid_on_the_same_seeds() -> None:
+    row = row_of(matrix_of({1: result(1, "invalid", "ACK")}, {1: result(1, "valid")}))
+    assert (row.caught, row.twin_valid, dict(row.by), row.passed) == (1, 1, {"ACK": 1}, True)
+    assert not list(complaints([row]))
+
+
+def test_a_trial_fails_if_the_twin_is_not_valid_on_one_seed_and_says_how_to_repeat_it() -> None:
+    broken = {seed: result(seed, "invalid", "ACK") for seed in (1, 2)}
+    row = row_of(matrix_of(broken, {1: result(1, "valid"), 2: result(2, "invalid", "LM")}))
+    assert not row.passed
+    assert list(complaints([row])) == [
+        "TWIN    some-scenario, seed 2: invalid (LM) what happened",
+        "  Repeat with: squall simulate some-scenario --seed 2",
+    ]
+
+
+def test_a_bug_that_goes_unnoticed_fails_and_says_how_to_repeat_it() -> None:
+    row = row_of(matrix_of({3: result(3, "valid")}, {3: result(3, "valid")}))
+    assert not row.passed
+    assert "  Repeat with: squall simulate some-scenario --seed 3 --mutant some-bug" in complaints([row])
+
+
+def test_twins_that_trials_share_are_run_once() -> None:
+    other = mutant_trial("other-bug", "DP-02", "some-scenario", "LM")
+    tasks = Matrix([TRIAL, other], [1, 2]).tasks()
+    assert len(tasks) == len(set(tasks)) == 6
+
+
+def test_the_twin_of_a_control_is_another_scenario() -> None:
+    trial = control("N00", "EL-01", "without", "with", "ACK")
+    assert [(task.scenario, task.mutants) for task in Matrix([trial], [1]).tasks()] == [("without", ()), ("with", ())]
+
+
+def test_trials_are_chosen_by_name() -> None:
+    assert [trial.name for trial in chosen_trials(["truncate-to-hw"])] == ["truncate-to-hw"]
+    assert chosen_trials([]) == TRIALS
+    with pytest.raises(UsageError, match=r"truncate-to-hv.*did you mean"):
+        chosen_trials(["truncate-to-hv"])
+
+
+def test_the_table_shows_what_was_caught_by_what() -> None:
+    row = row_of(matrix_of({1: result(1, "invalid", "ACK")}, {1: result(1, "valid")}))
+    with (console := Console(width=160)).capture() as capture:
+        console.print(table_of([row]))
+    assert capture.get().splitlines()[1].split() == [
+        "some-bug",
+        "DP-01",
+        "some-scenario",
+        "1/1",
+        "ACK",
+        "1",
+        "1/1",
+        "✔",
+    ]
+
+
+# -- the short form -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("trial", BY_NAME)
+def test_a_seeded_bug_is_caught_for_what_it_is(trial: Trial, seed: int) -> None:
+    """HX-08. Its twin on the same seeds: test_scenarios.py."""
+    scenario, _ = find_scenario(trial.scenario, SUITES)
+    found = simulate(scenario, seed, SimOptions(mutants=trial.mutants))
+    assert trial.catches(found), f"seed {seed}: {trial.name} was {found.verdict} {found.broken} {found.problem}"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(14_400)
+def test_all_mutants_are_caught_on_nineteen_of_twenty_seeds_and_their_twins_valid_on_all() -> None:
+    matrix = Matrix(TRIALS, range(1, 21))
+    for _ in matrix.run(processes=2):
+        pass
+    rows = matrix.rows()
+    assert all(row.passed for row in rows), "\n".join(complaints(rows))
