@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from squall.harness.simulation.command import told
+from squall.harness.simulation.invariants import Observer
 from squall.harness.simulation.many import simulate_many
+from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.run import SimOptions, simulate
 from squall.harness.suite import Scenario, load_suite
 from squall.results.history import History
 from squall.results.segments import FUNCTIONS, TYPES
+from squall.workloads.operation import Event
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 
@@ -79,16 +82,61 @@ def test_healthy_nodes_are_valid_on_twenty_seeds(scenario: Scenario) -> None:
     assert not wrong, "\n".join(told(one, scenario.scenario, SimOptions()) for one in wrong)
 
 
-def test_the_last_replica_without_elr_loses_what_it_had_not_synced() -> None:
-    """N09: the documented limit of Kafka before KIP-966, and the reason why P17 means something."""
-    (scenario,) = [
-        one
-        for one in load_suite(SUITES / "last-replica-standing.yaml").scenarios
-        if one.scenario == "last-replica-standing-elr-off"
-    ]
-    found = simulate(scenario, 1)
-    assert found.verdict == "invalid"
-    assert set(found.broken) & {"ISR", "ELECT", "ACK"}, found.problem
+def scenario_of(suite: str, name: str) -> Scenario:
+    (found,) = load_suite(SUITES / f"{suite}.yaml").only(name).scenarios
+    return found
+
+
+class Blindfold(Observer):
+    """Notes how logs are opened and asserts nothing, so that a run goes to its end and the checkers judge it."""
+
+    def __init__(self, **options: bool) -> None:
+        super().__init__(**options)
+        self.opened: list[int] = []
+
+    def event(self, name: str, **fields: object) -> None:
+        if name == "log_opened" and str(fields["log"]).endswith("events-0"):
+            self.opened.append(int(fields["end"]))  # type: ignore[call-overload]
+
+    def look(self, process: SimProcess) -> None: ...
+
+    def client_event(self, event: Event, number: int = 0, at: int = 0) -> None: ...
+
+    def final(self) -> None: ...
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_without_elr_exactly_what_the_last_replica_had_not_synced_is_lost(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N09, the documented limit of Kafka before KIP-966, and the reason why P17 means something."""
+    observers: list[Blindfold] = []
+
+    def blindfolded(**options: bool) -> Blindfold:
+        observers.append(Blindfold(**options))
+        return observers[-1]
+
+    monkeypatch.setattr("squall.harness.simulation.run.Observer", blindfolded)
+    scenario = scenario_of("last-replica-standing", "last-replica-standing-elr-off")
+    found = simulate(scenario, seed, SimOptions(keep=tmp_path))
+    assert found.verdict == "invalid" and "lost_write" in found.broken, found.problem
+
+    synced = observers[0].opened[-1]
+    assert synced > 0, f"seed {seed}: nothing was synced, so that this would show nothing"
+    table = History.load(tmp_path / f"seed-{seed}").table
+    rows = list(zip(*(table[name].to_pylist() for name in ("f", "type", "value", "offset", "values")), strict=True))
+    sends = [(value, offset) for f, kind, value, offset, _ in rows if (f, kind) == (FUNCTIONS["send"], TYPES["ok"])]
+    read = {value for f, _, _, _, values in rows if f == FUNCTIONS["final_poll"] for value in values or ()}
+    lost = {offset for value, offset in sends if value not in read}
+    assert lost == set(range(synced, max(lost) + 1)), f"seed {seed}: synced to {synced}, lost {sorted(lost)}"
+
+
+def test_with_elr_nothing_of_it_is_lost() -> None:
+    """P17, on the same seeds: part of `test_healthy_nodes_are_valid`; here only that the power loss took something."""
+    found = simulate(scenario_of("last-replica-standing", "last-replica-standing"), 1)
+    assert found.verdict == "valid", told(found, "last-replica-standing", SimOptions())
+    (loss,) = [fault for fault in found.faults if "power-loss" in fault and " proven " in fault]
+    assert " and 0 bytes" not in loss, loss
 
 
 def test_clients_delete_records_ask_for_log_ends_and_change_topics_beside_the_load(tmp_path: Path) -> None:
