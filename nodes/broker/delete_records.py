@@ -12,6 +12,7 @@ The new log start is on the disk before anything is answered (`log_manager.py`).
 from __future__ import annotations
 
 from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.purgatory import ParkedRequest
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.delete_records import (
@@ -37,6 +38,10 @@ class _Wait:
         self.offset = offset
         self.answer = answer
 
+    @property
+    def place(self) -> dict[Parked, None]:
+        return self.hosted.deletions
+
     def is_over(self) -> bool:
         replica = self.hosted.replica
         if not replica.is_leader or replica.leader_epoch != self.leader_epoch:
@@ -45,52 +50,6 @@ class _Wait:
             return True
         self.answer.low_watermark = replica.low_watermark
         return self.answer.low_watermark >= self.offset
-
-
-class ParkedDeletion(Parked):
-    """A request between its deletion here and that by the followers."""
-
-    __slots__ = ("_deadlines", "_request", "_response", "_waits")
-
-    def __init__(
-        self, request: ServerRequest, response: DeleteRecordsResponse, waits: list[_Wait], deadlines: Deadlines
-    ) -> None:
-        super().__init__()
-        self._request = request
-        self._response = response
-        self._waits = waits
-        self._deadlines = deadlines
-
-    def park(self, until: int) -> None:
-        for wait in self._waits:
-            wait.hosted.deletions[self] = None
-        self._deadlines.add(until, self)
-
-    def look(self, now: int) -> None:
-        open_waits = []
-        for wait in self._waits:
-            if self._request.closed or wait.is_over():
-                wait.hosted.deletions.pop(self, None)
-            else:
-                open_waits.append(wait)
-        self._waits = open_waits
-        if not open_waits:
-            self._end()
-
-    def expire(self, now: int) -> None:
-        self.look(now)
-        if not self._waits:
-            return
-        for wait in self._waits:
-            wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-            wait.hosted.deletions.pop(self, None)
-        self._waits = []
-        self._end()
-
-    def _end(self) -> None:
-        self._deadlines.remove(self)
-        if not self._request.closed:
-            self._request.respond(self._response)
 
 
 class DeleteRecordsHandler:
@@ -114,7 +73,7 @@ class DeleteRecordsHandler:
         if not waits:
             request.respond(response)
             return
-        parked = ParkedDeletion(request, response, waits, self._deadlines)
+        parked = ParkedRequest(request, response, waits, self._deadlines)
         parked.park(now + max(body.timeout_ms, 0) * 1000)
 
     def _delete(self, topic: str, asked: DeleteRecordsPartition, waits: list[_Wait]) -> DeleteRecordsPartitionResult:

@@ -11,6 +11,7 @@ Mutant `ack-before-replication` answers acks=all after the append.
 from __future__ import annotations
 
 from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
+from squall.nodes.broker.purgatory import ParkedRequest
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.compiler import Buffer
@@ -42,6 +43,10 @@ class _Wait:
         self.required_offset = required_offset
         self.answer = answer
 
+    @property
+    def place(self) -> dict[Parked, None]:
+        return self.hosted.produces
+
     def is_over(self) -> bool:
         status = self.hosted.replica.produce_status(self.leader_epoch, self.required_offset)
         if status is None:
@@ -49,52 +54,6 @@ class _Wait:
         if status:
             self.answer.error_code = int(status)
         return True
-
-
-class ParkedProduce(Parked):
-    """An acks=all request between append and commit."""
-
-    __slots__ = ("_deadlines", "_request", "_response", "_waits")
-
-    def __init__(
-        self, request: ServerRequest, response: ProduceResponse, waits: list[_Wait], deadlines: Deadlines
-    ) -> None:
-        super().__init__()
-        self._request = request
-        self._response = response
-        self._waits = waits
-        self._deadlines = deadlines
-
-    def park(self, until: int) -> None:
-        for wait in self._waits:
-            wait.hosted.produces[self] = None
-        self._deadlines.add(until, self)
-
-    def look(self, now: int) -> None:
-        open_waits = []
-        for wait in self._waits:
-            if self._request.closed or wait.is_over():
-                wait.hosted.produces.pop(self, None)
-            else:
-                open_waits.append(wait)
-        self._waits = open_waits
-        if not open_waits:
-            self._end()
-
-    def expire(self, now: int) -> None:
-        self.look(now)
-        if not self._waits:
-            return
-        for wait in self._waits:
-            wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-            wait.hosted.produces.pop(self, None)
-        self._waits = []
-        self._end()
-
-    def _end(self) -> None:
-        self._deadlines.remove(self)
-        if not self._request.closed:
-            self._request.respond(self._response)
 
 
 class ProduceHandler:
@@ -181,7 +140,7 @@ class ProduceHandler:
     def _park(
         self, now: int, request: ServerRequest, response: ProduceResponse, waits: list[_Wait], timeout_ms: int
     ) -> None:
-        parked = ParkedProduce(request, response, waits, self._deadlines)
+        parked = ParkedRequest(request, response, waits, self._deadlines)
         parked.park(now + max(timeout_ms, 0) * 1000)
 
 
