@@ -56,7 +56,8 @@ class LosePower(_DamageDisk):
     def told(self, during: Facts) -> str:
         lost = sum(int(during[target]["lost_bytes"] or 0) for target in self._targets)
         logs = [log for target in self._targets for log in (during[target].get("lost_offsets") or {}).items()]
-        offsets = ", ".join(f"{log} from offset {first} to {after - 1}" for log, (first, after) in sorted(logs)[:TOLD])
+        logs.sort(key=lambda log: (log[0].startswith("__"), log[0]))  # those of the load first
+        offsets = ", ".join(f"{log} from offset {first} to {after - 1}" for log, (first, after) in logs[:TOLD])
         more = f", {len(logs) - TOLD} more" if len(logs) > TOLD else ""
         return f"process gone, and {lost} bytes that were not fsynced" + (f" ({offsets}{more})" if offsets else "")
 

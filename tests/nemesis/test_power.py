@@ -69,11 +69,11 @@ def test_a_process_that_still_runs_has_not_lost_power() -> None:
 
 
 def test_it_is_told_how_much_is_gone_and_of_which_logs() -> None:
-    lost = {"events-0": [12, 40], "events-1": [0, 7], "events-2": [3, 5]}
+    lost = {"__cluster_metadata-0": [3, 9], "events-0": [12, 40], "events-1": [0, 7], "events-2": [3, 5]}
     _, during = looks(lost_offsets=lost)
     assert power_loss("all").told(during) == (
         "process gone, and 1024 bytes that were not fsynced"
-        " (events-0 from offset 12 to 39, events-1 from offset 0 to 6, 1 more)"
+        " (events-0 from offset 12 to 39, events-1 from offset 0 to 6, 2 more)"
     )
     _, simulated = looks()
     assert power_loss("all").told(simulated) == "process gone, and 1024 bytes that were not fsynced"
