@@ -124,8 +124,9 @@ def test_an_inventory_without_brokers_is_refused() -> None:
 
 def test_the_process_is_defined_in_the_agents_words() -> None:
     arguments = configure(SEPARATE)["c1"].process.arguments()
-    assert set(arguments) == {"name", "argv", "env", "cwd", "log", "stop_signal"}
+    assert set(arguments) == {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger"}
     assert arguments["argv"][1:4] == ["-u", "-m", "squall.nodes"]  # type: ignore[index]
+    assert arguments["argv"][-2:] == ["--ledger", arguments["ledger"]]  # type: ignore[index]
 
 
 @pytest.mark.lab
