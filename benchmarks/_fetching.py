@@ -23,6 +23,8 @@ FETCH_VERSION = 12
 RESPONSE_BYTES = 1 << 20
 RESPONSES = 600
 AT_ONCE = 2
+AT_MOST = 5000
+"""Records per call of the consumer; it returns only when it has them all, or time is up."""
 
 
 def filled_topic(bench: Bench, name: str, records: int = RECORDS, layout: Layout = ALONE) -> None:
@@ -45,7 +47,7 @@ def _consume(bench: Bench, topic: str, records: int) -> float:
         consumer.assign([TopicPartition(topic, 0, 0)])
         count, size, began = 0, 0, 0.0
         while count < records:
-            messages = consumer.consume(5000, TIMEOUT_S)
+            messages = consumer.consume(min(AT_MOST, records - count), TIMEOUT_S)
             assert messages, f"no record within {TIMEOUT_S:.0f} s after {count} of {records}"
             if not count:
                 began = time.perf_counter()
