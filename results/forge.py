@@ -31,6 +31,8 @@ from squall.results.segments import (
 
 MILLISECOND: Final = 1_000_000
 ORIGIN: Final = 1_000_000 * MILLISECOND
+EPOCH: Final = 3
+"""The leader epoch of every forged record."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Forged:
     run: tuple[tuple[int, int], ...] = ()
     sequence: int | None = None
     session: int | None = None
+    leader_epoch: int | None = None
     acks: int = ACKS_ALL
     idempotent: bool = True
     high_watermark: int | None = None
@@ -177,7 +180,9 @@ class Forge:
     def _poll(
         self, f: str, process: int, client: int, invoked: int, completed: int, run: tuple[tuple[int, int], ...]
     ) -> Forged:
-        return Forged(f, process, client, invoked, completed, partition=self.partition, run=run, session=0)
+        return Forged(
+            f, process, client, invoked, completed, partition=self.partition, run=run, session=0, leader_epoch=EPOCH
+        )
 
 
 def healthy(seed: int, sends: int = 200, partition: int = 0) -> list[Forged]:
@@ -362,7 +367,8 @@ def _list_offsets(history: list[Forged], rng: random.Random, below: int) -> list
         if one.f == "send" and one.type == "ok" and one.completed is not None and one.completed < moment
     ]
     least = max([at for at in acked if at is not None] + seen) + 1
-    ask = Forged("list_offsets", 90, 90, moment, moment + 1, partition=send.partition, high_watermark=least - below)
+    end, place = least - below, send.partition
+    ask = Forged("list_offsets", 90, 90, moment, moment + 1, partition=place, high_watermark=end, leader_epoch=EPOCH)
     return [*history, ask]
 
 
@@ -440,6 +446,18 @@ def _list_offsets_just_right(history: list[Forged], rng: random.Random) -> list[
     return _list_offsets(history, rng, 0)
 
 
+def _stale_of_a_deposed_leader(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A leader that was cut off before its successor took these records."""
+    broken = _stale(history, rng)
+    return [*broken[:-1], replace(broken[-1], leader_epoch=EPOCH - 1)]
+
+
+def _stale_under_an_unknown_epoch(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """As some clients tell it: nobody can say whether that leader had to know."""
+    broken = _stale(history, rng)
+    return [*broken[:-1], replace(broken[-1], leader_epoch=None)]
+
+
 def _below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
     """Retention has moved the log's start; what lay below may be gone."""
     start = (_acked(history, rng).offset or 0) + 1
@@ -459,6 +477,8 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "an offset without a record": _gap_nobody_saw,
     "going back in a new session": _went_back_in_new_session,
     "a log end that is just right": _list_offsets_just_right,
+    "a stale log end of a deposed leader": _stale_of_a_deposed_leader,
+    "a stale log end under an unknown epoch": _stale_under_an_unknown_epoch,
     "records below the log's start": _below_log_start,
 }
 """Histories that look like an anomaly and are none."""
@@ -515,6 +535,7 @@ def _completion(one: Forged) -> CompletionRow:
         one.error,
         sequence=one.sequence,
         session=one.session,
+        leader_epoch=one.leader_epoch,
         high_watermark=one.high_watermark,
         log_start=one.log_start,
     )

@@ -73,6 +73,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     unseen: int = 0
     lost_unprotected: int = 0
     duplicate_not_idempotent: int = 0
+    stale_log_ends: int = 0
     torn_lines: int = 0
     faults: int = 0
     faults_proven: int = 0
@@ -228,6 +229,7 @@ def _coverage(
         unseen=counts["unseen"],
         lost_unprotected=counts["lost_unprotected"],
         duplicate_not_idempotent=counts["duplicate_not_idempotent"],
+        stale_log_ends=counts["stale_log_ends"],
         torn_lines=torn,
         faults=len(faults),
         faults_proven=sum(bool(one.took and one.undone) for one in faults),

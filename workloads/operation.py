@@ -79,9 +79,11 @@ class Completion:
     `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments
     of the polling client and `position` is its cursor before the poll. `sequence` is the client's send
     sequence (the order in which a pipelining producer handed its records over); `client` is set where it
-    differs from the operation's, because the client had to start its library anew. `high_watermark`,
-    `log_start` and `leader_epoch` are as the broker answered. `idempotent` is False for a send
-    that the library may have repeated outside its promise of idempotence; None where the plan's word holds.
+    differs from the operation's, because the client had to start its library anew. `high_watermark` and
+    `log_start` are as the broker answered. `leader_epoch` is, of a poll, that of the last record it delivered; of
+    list_offsets, that of the leader that answered; of a send, the one under which the client knew the leader.
+    `idempotent` is False for a send that the library may have repeated outside its promise of idempotence; None where
+    the plan's word holds.
     """
 
     type: CompletionType

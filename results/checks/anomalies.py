@@ -81,14 +81,14 @@ ANOMALIES: Final[dict[str, Anomaly]] = {
         ),
         Anomaly(
             "stale_read",
-            "a stated log end lies below a record acknowledged before",
+            "a leader stated a log end below a record acknowledged before, of its own epoch or an earlier one",
             "a stated log end lies below a record acknowledged before",
             "stated log ends lie below records acknowledged before",
-            "a deposed leader that still answers, or a high watermark not yet known after an election (KIP-207)",
+            "a leader that answers before its high watermark has caught up with its predecessor's (KIP-207)",
         ),
         Anomaly(
             "hw_regress",
-            "a stated log end lies below what had been read or stated before",
+            "a leader stated a log end below what had been read or stated before, of its own epoch or an earlier one",
             "a stated log end went back",
             "stated log ends went back",
             "a new leader that answers before its high watermark has caught up (KIP-207)",

@@ -249,10 +249,20 @@ class _Inbox:
     restart: bool = False
     session: int = 0
     position: int | None = None
+    leader_epoch: int | None = None
     waiter: asyncio.Future[None] | None = None
 
 
-Arrival = tuple[TopicPartition, list[int], list[int], str | None, bool]
+@dataclass
+class Arrival:
+    """What one `consume` brought of one topic-partition; `leader_epoch` is that of its last record."""
+
+    topic_partition: TopicPartition
+    offsets: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    leader_epoch: int | None = None
+    error: str | None = None
+    restart: bool = False
 
 
 class ConfluentConsumer:
@@ -331,6 +341,7 @@ class ConfluentConsumer:
                 values=tuple(inbox.values),
                 session=inbox.session,
                 position=inbox.position,
+                leader_epoch=inbox.leader_epoch,
             )
             inbox.position = inbox.offsets[-1] + 1
             inbox.offsets, inbox.values = [], []
@@ -358,7 +369,7 @@ class ConfluentConsumer:
             )
         except KafkaException as trouble:
             return errors.retrying(LIST_OFFSETS, trouble.args[0].code(), trouble.args[0].name())
-        return Completion(OK, high_watermark=high.offset, log_start=low.offset)
+        return Completion(OK, high_watermark=high.offset, log_start=low.offset, leader_epoch=high.leader_epoch)
 
     def _consume(self) -> None:
         assert self.consumer is not None and self.loop is not None
@@ -375,12 +386,14 @@ class ConfluentConsumer:
         self.consumer.close()
 
     def _arrived(self, arrivals: list[Arrival]) -> None:
-        for topic_partition, offsets, values, error, restart in arrivals:
-            inbox = self.inboxes[topic_partition]
-            inbox.offsets += offsets
-            inbox.values += values
-            if error is not None:
-                inbox.error, inbox.restart = error, restart
+        for arrival in arrivals:
+            inbox = self.inboxes[arrival.topic_partition]
+            inbox.offsets += arrival.offsets
+            inbox.values += arrival.values
+            if arrival.offsets:
+                inbox.leader_epoch = arrival.leader_epoch
+            if arrival.error is not None:
+                inbox.error, inbox.restart = arrival.error, arrival.restart
             _release(inbox)
 
     async def teardown(self) -> None:
@@ -411,17 +424,14 @@ def sort_out(messages: list[Message]) -> list[Arrival]:
             continue
         arrival = found.get((topic, partition))
         if arrival is None:
-            arrival = found[topic, partition] = ((topic, partition), [], [], None, False)
+            arrival = found[topic, partition] = Arrival((topic, partition))
         error = message.error()
         offset = message.offset()
         if error is None and offset is not None:
-            arrival[1].append(offset)
-            arrival[2].append(decode_value(message.value()))
+            arrival.offsets.append(offset)
+            arrival.values.append(decode_value(message.value()))
+            arrival.leader_epoch = message.leader_epoch()
         elif error is not None:
-            restart = arrival[4] or error.code() in RESTARTING
-            found[topic, partition] = (
-                *arrival[:3],
-                error.name().lower().lstrip("_"),
-                restart,
-            )
+            arrival.error = error.name().lower().lstrip("_")
+            arrival.restart = arrival.restart or error.code() in RESTARTING
     return list(found.values())

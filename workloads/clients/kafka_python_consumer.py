@@ -39,6 +39,7 @@ class Run:
     session: int
     offsets: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
+    leader_epoch: int | None = None
     error: str | None = None
 
 
@@ -68,9 +69,15 @@ class Inbox:
             more = self.runs.popleft()
             run.offsets += more.offsets
             run.values += more.values
+            run.leader_epoch = more.leader_epoch
         position, self.position = self.position, run.offsets[-1] + 1
         return Completion(
-            OK, offsets=tuple(run.offsets), values=tuple(run.values), session=run.session, position=position
+            OK,
+            offsets=tuple(run.offsets),
+            values=tuple(run.values),
+            session=run.session,
+            position=position,
+            leader_epoch=run.leader_epoch,
         )
 
 
@@ -187,7 +194,7 @@ class KafkaPythonConsumer:
             for place, records in found.items():
                 offsets = [record.offset for record in records]
                 values = [decode_value(record.value) for record in records]
-                self._arrived((place.topic, place.partition), offsets, values)
+                self._arrived((place.topic, place.partition), offsets, values, leader_epoch=records[-1].leader_epoch)
 
     def _start_again(self, consumer: KafkaConsumer, trouble: Exception) -> None:
         """Where positions are gone: tell it, and read these topic-partitions from the beginning."""
@@ -217,9 +224,17 @@ class KafkaPythonConsumer:
         for place in self.plan.topic_partitions:
             self._arrived(place, [], [], error_name(trouble))
 
-    def _arrived(self, place: TopicPartition, offsets: list[int], values: list[int], error: str | None = None) -> None:
+    def _arrived(
+        self,
+        place: TopicPartition,
+        offsets: list[int],
+        values: list[int],
+        error: str | None = None,
+        *,
+        leader_epoch: int | None = None,
+    ) -> None:
         assert self._mailbox is not None
-        run, inbox = Run(self._sessions[place], offsets, values, error), self.inboxes[place]
+        run, inbox = Run(self._sessions[place], offsets, values, leader_epoch, error), self.inboxes[place]
 
         def deliver() -> None:
             if error is None or not inbox.runs or inbox.runs[-1].error != error:  # once is enough

@@ -169,8 +169,8 @@ class NativeConsumer:
             return errors.single_attempt(f, code)
         node = self.leaders.node(where)
         if timestamp == LATEST:
-            return Completion(OK, high_watermark=found[0].offset, leader_epoch=epoch, node=node)
-        return Completion(OK, log_start=found[0].offset, leader_epoch=epoch, node=node)
+            return Completion(OK, high_watermark=found[0].offset, leader_epoch=found[0].leader_epoch, node=node)
+        return Completion(OK, log_start=found[0].offset, node=node)
 
     async def _delete_records(self, f: str, where: TopicPartition, address: Address, cursor: _Cursor) -> Completion:
         """Let the log begin a little behind the cursor; the answer tells where it begins everywhere."""
@@ -279,14 +279,14 @@ class _Lane:
     def _read(self, where: TopicPartition, poll: _Poll, records: bytes | bytearray | memoryview) -> Completion:
         cursor, before = poll.cursor, poll.cursor.position
         assert before is not None
-        offsets, values, cursor.position = read_records(records, before)
+        offsets, values, cursor.position, leader_epoch = read_records(records, before)
         return Completion(
             OK,
             offsets=tuple(offsets),
             values=tuple(values),
             session=cursor.session,
             position=before,
-            leader_epoch=poll.epoch,
+            leader_epoch=leader_epoch,
             high_watermark=poll.high_watermark if poll.high_watermark >= 0 else None,
             log_start=poll.log_start if poll.log_start >= 0 else None,
             node=self.consumer.leaders.node(where),
@@ -346,10 +346,14 @@ def _fetch_partition(partition: int, poll: _Poll) -> FetchPartition:
 
 def read_records(
     content: bytes | bytearray | memoryview | None, position: int
-) -> tuple[Sequence[int], Sequence[int], int]:
-    """Offsets and values from `position` on, and where reading goes on. Control batches hold nothing to deliver."""
+) -> tuple[Sequence[int], Sequence[int], int, int | None]:
+    """Offsets and values from `position` on, where reading goes on, and the leader epoch of the last batch.
+
+    Control batches hold nothing to deliver.
+    """
     offsets: list[int] = []
     values: list[int] = []
+    leader_epoch: int | None = None
     if content:
         for header, batch in iterate_batches(content, torn_tail=True):
             if not header.is_control:
@@ -358,7 +362,8 @@ def read_records(
                         offsets.append(record.offset)
                         values.append(decode_value(record.value))
             position = max(position, header.next_offset)
-    return offsets, values, position
+            leader_epoch = header.leader_epoch
+    return offsets, values, position, leader_epoch
 
 
 def short(trouble: OSError) -> str:

@@ -4,7 +4,7 @@ A history is that of a correct log if and only if
 
 R0  offsets and values agree one to one: no offset holds two values (`inconsistent_offset`), no value lies at
     two offsets (`duplicate`), everything read was sent (`phantom`) and did not fail (`aborted_read`);
-R1  real time is respected (`realtime.py`);
+R1  real time is respected (`realtime.py`, which also says what a stated log end is held to);
 R2  each poll delivers increasing offsets (`int_nonmonotonic`) without leaving out a record that somebody read
     between them (`int_poll_skip`);
 
@@ -44,7 +44,7 @@ from squall.results.checks.kernels.operations import (
     Ints,
     Operations,
 )
-from squall.results.checks.kernels.realtime import Bounds, real_time_violations
+from squall.results.checks.kernels.realtime import Bounds, certain_under_epochs, real_time_violations
 
 WITNESSES: Final = 3
 UNREADABLE_VALUE: Final = -1
@@ -394,7 +394,18 @@ def _real_time(
     """Build the bounds of sends and reads, and look for operations in the wrong order (R1)."""
     sends = _send_bounds(operations, observed, lost)
     reads = _read_bounds(operations, linearizable_reads)
-    for anomaly, violations in real_time_violations(sends, reads, WITNESSES).items():
+    found_by_class = real_time_violations(sends, reads, WITNESSES)
+    if not linearizable_reads:
+        findings.noted["stale_log_ends"] = 0
+        for anomaly, earlier in (("stale_read", sends), ("hw_regress", reads)):
+            suspected = found_by_class[anomaly]
+            if suspected.total:
+                epochs = _highest_epochs(operations, observed, earlier)
+                stated = operations.leader_epoch[reads.index]
+                certain = certain_under_epochs(earlier, epochs, reads, stated, WITNESSES)
+                findings.noted["stale_log_ends"] += suspected.total - certain.total
+                found_by_class[anomaly] = certain
+    for anomaly, violations in found_by_class.items():
         found = [
             Finding(anomaly, int(high) // 2, (("earlier", int(first)), ("later", int(second))), (), int(low) // 2)
             for first, second, low, high in violations.first
@@ -415,6 +426,23 @@ def _send_bounds(operations: Operations, observed: Observed, lost: Flags) -> Bou
     returned = operations.completed.copy()
     returned[~operations.is_acked] = NEVER
     return Bounds.of(operations, index, key, key, returned)
+
+
+def _highest_epochs(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
+    """The highest leader epoch that what an operation shows may be of, NEVER where nobody knows.
+
+    Of reads as they state it, of appends as those state it who read them. A poll states the epoch of the last record
+    it delivered; all before it are of that epoch or an earlier one.
+    """
+    by_slot = np.full(len(observed.slots), NEVER, np.int64)
+    stated = operations.leader_epoch[operations.record_poll]
+    known = stated != NONE
+    np.minimum.at(by_slot, observed.slots.index(operations.record_offset[known]), stated[known])
+    highest = operations.leader_epoch[bounds.index]
+    highest[highest == NONE] = NEVER
+    sent = operations.is_send[bounds.index]
+    highest[sent] = by_slot[observed.slots.index(bounds.low[sent] // 2)]
+    return highest
 
 
 def _read_bounds(operations: Operations, linearizable_reads: bool) -> Bounds:

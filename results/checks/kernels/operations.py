@@ -50,6 +50,7 @@ class Operations:
     acks: Ints
     idempotent: Flags
     session: Ints
+    leader_epoch: Ints
     high_watermark: Ints
     log_start: Ints
     clock_error: Ints
@@ -78,6 +79,7 @@ class Operations:
             acks=_numbers(table, "acks", ACKS_ALL),
             idempotent=np.asarray(table["idempotent"], dtype=np.bool_),
             session=_numbers(table, "session", 0),
+            leader_epoch=_epochs(table),
             high_watermark=_numbers(table, "high_watermark", NONE),
             log_start=_numbers(table, "log_start", NONE),
             clock_error=error if several_clocks else np.zeros_like(error),
@@ -99,6 +101,12 @@ class Operations:
     def is_acked(self) -> Flags:
         """Appends whose success was answered under acks=all: what must never be lost."""
         return self.is_send & (self.type == OK) & (self.acks == ACKS_ALL)
+
+
+def _epochs(table: pa.Table) -> Ints:
+    """Leader epochs; clients say -1 for one they do not know."""
+    epochs = _numbers(table, "leader_epoch", NONE)
+    return np.where(epochs < 0, NONE, epochs)
 
 
 def _numbers(table: pa.Table, name: str, null: int) -> Ints:

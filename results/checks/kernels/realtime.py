@@ -8,6 +8,13 @@ of the x, keep the running maximum of their low keys, look up each y: n log n, n
 The class of a violation follows from the two kinds: a later append below an earlier one (`rt_order`), an append
 below what had already been read (`future_read`), a stated log end below an acknowledged append (`stale_read`)
 or below an earlier log end (`hw_regress`).
+
+**Stated log ends and leader epochs.** A leader that was deposed and does not know it yet may state an end that is no
+longer true: what clients see of a Kafka log is a prefix, not always the newest (HX-07). But a leader of epoch e holds
+every record that was committed under e or before, and states no end until it has committed as much as its predecessors
+(KIP-207). So an answer given under epoch e is held to a record, or to another answer, of an epoch not above e. Of a
+record only an upper bound of its epoch is known, from those who read it: a violation that rests on it is certain. What
+remains is stale and allowed, and is counted (`stale_log_ends`).
 """
 
 from __future__ import annotations
@@ -16,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squall.results.checks.kernels.operations import NEVER, Ints, Operations
+from squall.results.checks.kernels.operations import NEVER, NONE, Flags, Ints, Operations
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,9 @@ class Bounds:
     high: Ints
     began: Ints
     ended: Ints
+
+    def __getitem__(self, chosen: Flags) -> Bounds:
+        return Bounds(self.index[chosen], self.low[chosen], self.high[chosen], self.began[chosen], self.ended[chosen])
 
     @classmethod
     def of(cls, operations: Operations, index: Ints, low: Ints, high: Ints, ended: Ints) -> Bounds:
@@ -61,6 +71,24 @@ def real_time_violations(sends: Bounds, reads: Bounds, most: int) -> dict[str, V
         "stale_read": _violations(sends, reads, most),
         "hw_regress": _violations(reads, reads, most),
     }
+
+
+def certain_under_epochs(
+    earlier: Bounds, earlier_epoch: Ints, later: Bounds, later_epoch: Ints, most: int
+) -> Violations:
+    """Of the violations between `earlier` and `later`, those that the epochs make certain; up to `most` in detail.
+
+    `earlier_epoch` is the highest epoch the earlier may belong to, `NEVER` if nobody knows; `later_epoch` the epoch
+    under which the later was answered, `NONE` if nobody knows.
+    """
+    total, found = 0, []
+    stating = later.high != NEVER
+    later, later_epoch = later[stating], later_epoch[stating]
+    for epoch in np.unique(later_epoch[later_epoch != NONE]).tolist():
+        certain = _violations(earlier[earlier_epoch <= epoch], later[later_epoch == epoch], most)
+        total += certain.total
+        found += certain.first
+    return Violations(total, found[:most])
 
 
 def _violations(earlier: Bounds, later: Bounds, most: int) -> Violations:

@@ -50,6 +50,7 @@ def poll(
     f: str = "poll",
     log_start: int | None = None,
     high_watermark: int | None = None,
+    epoch: int | None = 0,
 ) -> Forged:
     return Forged(
         f,
@@ -61,11 +62,12 @@ def poll(
         session=session,
         log_start=log_start,
         high_watermark=high_watermark,
+        leader_epoch=epoch,
     )
 
 
-def list_offsets(invoked: int, completed: int, end: int, process: int = 700) -> Forged:
-    return Forged("list_offsets", process, 70, invoked, completed, high_watermark=end)
+def list_offsets(invoked: int, completed: int, end: int, process: int = 700, *, epoch: int | None = 0) -> Forged:
+    return Forged("list_offsets", process, 70, invoked, completed, high_watermark=end, leader_epoch=epoch)
 
 
 def final(*run: tuple[int, int], marker: int, log_start: int | None = None) -> list[Forged]:
@@ -175,6 +177,48 @@ def test_a_log_end_may_not_lie_below_an_acknowledged_record(check: Check) -> Non
     assert names(check([send(A, 10, 20, 0), list_offsets(21, 22, 0), poll(30, 40, (0, A))])) == {"stale_read": 1}
 
 
+def test_a_deposed_leader_may_state_an_old_log_end(check: Check) -> None:
+    """HX-07: it cannot know what was committed under a later epoch. Under the strict profile that counts too."""
+    history = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=0), poll(30, 40, (0, A), epoch=1)]
+    assert names(check(history)) == {}
+    assert check(history).noted["stale_log_ends"] == 1
+    assert names(check(history, linearizable_reads=True)) == {"stale_read": 1}
+
+
+def test_a_new_leader_may_not_state_less_than_its_predecessors_committed(check: Check) -> None:
+    """KIP-207. That a later reader got the record under a later epoch makes it none the younger."""
+    history = [
+        send(A, 10, 20, 0),
+        poll(12, 25, (0, A), epoch=0),
+        list_offsets(26, 27, 0, epoch=1),
+        poll(30, 40, (0, A), epoch=5, client=51),
+    ]
+    assert names(check(history)) == {"stale_read": 1, "hw_regress": 1}
+    assert check(history).noted["stale_log_ends"] == 0
+
+
+def test_a_log_end_of_an_unknown_epoch_proves_nothing(check: Check) -> None:
+    for unknown in (None, -1):
+        stated = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=unknown), poll(30, 40, (0, A))]
+        shown = [send(A, 10, 20, 0), list_offsets(21, 22, 0), poll(30, 40, (0, A), epoch=unknown)]
+        assert names(check(stated)) == names(check(shown)) == {}
+        assert check(stated).noted["stale_log_ends"] == check(shown).noted["stale_log_ends"] == 1
+
+
+def test_each_epoch_is_held_to_what_came_before_it(check: Check) -> None:
+    """Three leaders at once: the first two may not know of B, the third must."""
+    ends = [list_offsets(40, 41, 1, 700 + epoch, epoch=epoch) for epoch in (0, 1, 2)]
+    history = [
+        send(A, 10, 20, 0),
+        poll(12, 25, (0, A), epoch=0),
+        send(B, 26, 30, 1),
+        *ends,
+        poll(50, 60, (0, A), (1, B), epoch=2, client=51),
+    ]
+    assert names(check(history)) == {"stale_read": 1}
+    assert check(history).noted["stale_log_ends"] == 2
+
+
 def test_a_log_end_asked_for_before_the_acknowledgement_may(check: Check) -> None:
     assert names(check([send(A, 10, 20, 0), list_offsets(20, 22, 0), poll(30, 40, (0, A))])) == {}
 
@@ -187,6 +231,12 @@ def test_a_log_end_may_not_go_back(check: Check) -> None:
         list_offsets(22, 23, 0, 701),
     ]
     assert names(check(history)) == {"hw_regress": 1}
+
+
+def test_a_log_end_may_go_back_to_that_of_an_earlier_leader(check: Check) -> None:
+    history = [send(A, 10, None, kind="info"), list_offsets(20, 21, 1, 700, epoch=1), list_offsets(22, 23, 0, 701)]
+    assert names(check(history)) == {}
+    assert check(history).noted["stale_log_ends"] == 1
 
 
 def test_a_poll_may_lag_unless_reads_must_be_linearizable(check: Check) -> None:

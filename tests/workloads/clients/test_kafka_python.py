@@ -163,9 +163,17 @@ def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_th
 
         def __init__(self) -> None:
             self.answers: list[object] = [
-                {TopicPartition("events", 0): [SimpleNamespace(offset=0, value=(7).to_bytes(8, "big"))]},
+                {
+                    TopicPartition("events", 0): [
+                        SimpleNamespace(offset=0, leader_epoch=4, value=(7).to_bytes(8, "big"))
+                    ]
+                },
                 errors.LogTruncationError({TopicPartition("events", 0): None}),
-                {TopicPartition("events", 0): [SimpleNamespace(offset=0, value=(9).to_bytes(8, "big"))]},
+                {
+                    TopicPartition("events", 0): [
+                        SimpleNamespace(offset=0, leader_epoch=4, value=(9).to_bytes(8, "big"))
+                    ]
+                },
             ]
             self.sought: list[tuple[object, ...]] = []
 
