@@ -8,10 +8,10 @@ because a failure was enough, waits for a few seeds and not for all.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.workers import pool_of_workers
 from squall.harness.suite import Scenario
 
 SEEDS_PER_WORKER = 100
@@ -36,7 +36,7 @@ def _generation(scenario: Scenario, seeds: Sequence[int], options: SimOptions, p
     """As many seeds as one set of workers does. Spawned workers start from nothing, as a single seed does."""
     workers = min(processes, len(seeds))
     pending: set[Future[SimResult]] = set()
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with pool_of_workers(workers) as pool:
         try:
             for seed in seeds:
                 pending.add(pool.submit(simulate, scenario, seed, options))

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from math import ceil
-from multiprocessing import get_context
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -28,6 +27,7 @@ from rich.table import Table
 from squall.harness.errors import UsageError
 from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.workers import pool_of_workers
 from squall.harness.suite import Scenario
 from squall.harness.yaml_source import suggestion
 
@@ -172,7 +172,7 @@ def _simulated(
     if processes <= 1:
         yield from ((task, _simulate(scenarios[task.scenario], task)) for task in tasks)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with pool_of_workers(processes) as pool:
         pending = {pool.submit(_simulate, scenarios[task.scenario], task): task for task in tasks}
         for future in as_completed(pending):
             yield pending[future], future.result()

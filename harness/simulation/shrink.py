@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -32,6 +31,7 @@ from squall.harness.simulation.explicit import Recording, event_count, explicit,
 from squall.harness.simulation.run import SimOptions, Simulation, judged, simulate, what_broke
 from squall.harness.simulation.schedule_file import reread
 from squall.harness.simulation.witness import Witness
+from squall.harness.simulation.workers import pool_of_workers
 from squall.harness.simulation.world import SimWorld
 from squall.harness.suite import Scenario
 from squall.nemesis.runner import NemesisEvent
@@ -135,7 +135,7 @@ class Trials:
 
     def __enter__(self) -> Trials:
         if self.processes > 1:
-            self._pool = ProcessPoolExecutor(self.processes, mp_context=get_context("spawn"))
+            self._pool = pool_of_workers(self.processes)
         return self
 
     def __exit__(

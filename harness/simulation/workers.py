@@ -1,0 +1,28 @@
+"""Processes that simulate seeds: started from nothing, as a single seed is, and gone when nobody is left to ask.
+
+A pool's processes wait for work on a queue to which they hold a writing end themselves. If the process that owns the
+pool is killed, the queue never ends, and they would wait for ever. So each watches its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context, parent_process
+
+
+def pool_of_workers(processes: int) -> ProcessPoolExecutor:
+    """A pool of `processes` that do not outlive this one, however it ends."""
+    return ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    threading.Thread(target=_await_end_of_parent, name="parent-watch", daemon=True).start()
+
+
+def _await_end_of_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
