@@ -78,6 +78,12 @@ class Rng(Protocol):
     def getrandbits(self, k: int) -> int: ...
 
 
+class Stopwatch(Protocol):
+    """Microseconds on the scale of `now`, for metrics alone: nothing that a node does or says may depend on it."""
+
+    def __call__(self) -> int: ...
+
+
 class Trace(Protocol):
     """A structured trace of protocol actions (append, fsync, high watermark, truncate, vote, epoch, isr)."""
 

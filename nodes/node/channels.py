@@ -27,7 +27,7 @@ its `Inbound` for those before it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
@@ -46,9 +46,13 @@ _PRODUCE, _FETCH = (int(key).to_bytes(2, "big") for key in (ApiKey.PRODUCE, ApiK
 
 
 class Inbound:
-    """One request from its arrival to its answer. `request` is None until it is decoded."""
+    """One request from its arrival to its answer. `request` is None until it is decoded, `handled_at` 0 until its
+    handler has returned."""
 
-    __slots__ = ("answered", "chunks", "connection", "frame", "is_fetch", "received_at", "request", "size")
+    __slots__ = (
+        "answered", "began_at", "chunks", "connection", "frame", "handled_at", "is_fetch", "received_at", "request",
+        "size",
+    )  # fmt: skip
 
     def __init__(self, connection: Connection, frame: Buffer, received_at: int) -> None:
         self.connection = connection
@@ -56,6 +60,8 @@ class Inbound:
         self.size = len(frame)
         self.is_fetch = frame[:2] == _FETCH
         self.received_at = received_at
+        self.began_at = 0
+        self.handled_at = 0
         self.request: ServerRequest | None = None
         self.answered = False
         self.chunks: Sequence[Buffer] | None = None
@@ -184,9 +190,14 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._given: list[Connection] = []
         self.opened_count = 0
+        self.on_late_answer: Callable[[Inbound], None] | None = None
+        """Told of the answer to a request whose handler had returned without one."""
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._open.values())
 
     def opened(self, identity: int, listener: str) -> None:
         self._open[identity] = Connection(identity, listener, self._channels[listener], self._versions[listener])
@@ -272,6 +283,8 @@ class Connections:
             return
         inbound.answered = True
         inbound.chunks = request.chunks()
+        if inbound.handled_at and self.on_late_answer is not None:
+            self.on_late_answer(inbound)
         waiting = connection.in_flight
         while waiting and waiting[0].answered:
             ready = waiting.popleft()

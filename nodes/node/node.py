@@ -28,8 +28,10 @@ from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
+from squall.nodes.node.quorum_watch import QuorumWatch
 from squall.nodes.node.settings import broker_config, controller_config, raft_config
-from squall.nodes.ports import Disk, Rng, Trace, WallClock
+from squall.nodes.node.timings import Clock, PlaneTimes
+from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.session import ServerRequest, api_versions_response
@@ -39,9 +41,6 @@ from squall.nodes.storage.errors import CorruptFile
 __all__ = ["Close", "Connect", "Node", "NodeError", "Pause", "Resume", "Send"]
 
 NEVER = 2**63 - 1
-CONTROL_CAPACITY = 200
-"""Control requests that may wait: every peer has a few under way (CL-20)."""
-
 Handle = Callable[[int, ServerRequest], None]
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
@@ -59,6 +58,7 @@ class Node:
         trace: Trace,
         now: int,
         mutants: Mutants = HEALTHY,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         """Read and recover what is on the disk, which may take long. Raises NodeError."""
         self.config = config
@@ -74,7 +74,7 @@ class Node:
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants)
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
-        self.control = RequestChannel("control", CONTROL_CAPACITY)
+        self.control = RequestChannel("control", config.queued_max_requests, config.queued_max_request_bytes)
         self.data = RequestChannel("data", config.queued_max_requests, config.queued_max_request_bytes)
         self.connections = Connections(
             {one.listener: self.control for one in config.controller_listeners}
@@ -84,6 +84,11 @@ class Node:
             self.outbox,
         )
         self.links = Links(f"node-{config.node_id}", self, rng, self.outbox)
+        self.control_times = PlaneTimes("control")
+        self.data_times = PlaneTimes("data")
+        self.quorum_watch = QuorumWatch(self.raft)
+        self._clock = Clock(stopwatch)
+        self.connections.on_late_answer = self._answered_late
         self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._control_handlers = self._control_table()
         self._voters = {one.id: (one.host, one.port) for one in config.controller_quorum_voters}
@@ -172,6 +177,7 @@ class Node:
     def _turn(self, now: int) -> None:
         if self._closed:
             return
+        self._clock.turn = now
         self.connections.drained()
         self._hear_peers(now)
         self._serve_control(now)
@@ -210,7 +216,7 @@ class Node:
 
     def _serve_control(self, now: int) -> None:
         while (inbound := self.control.take()) is not None:
-            self._serve(now, inbound, self._handle_control)
+            self._serve(now, inbound, self._handle_control, self.control_times)
         self.connections.relieve(self.control)
 
     def _serve_data(self, now: int) -> None:
@@ -221,11 +227,12 @@ class Node:
             inbound = self.data.take()
             if inbound is None:
                 break
-            self._serve(now, inbound, broker.handle)
+            self._serve(now, inbound, broker.handle, self.data_times)
         broker.settle(now)
         self.connections.relieve(self.data)
 
-    def _serve(self, now: int, inbound: Inbound, handle: Handle) -> None:
+    def _serve(self, now: int, inbound: Inbound, handle: Handle, times: PlaneTimes) -> None:
+        began = self._clock.read()
         try:
             request = self.connections.decode(now, inbound)
             if request.answer is None:
@@ -238,6 +245,12 @@ class Node:
                 f"node {self.config.node_id}: closing a connection on {inbound.connection.listener}: {error}"
             )
             self.connections.drop(inbound.connection)
+            return
+        times.served(inbound, began, self._clock.read())
+
+    def _answered_late(self, inbound: Inbound) -> None:
+        times = self.control_times if inbound.connection.channel is self.control else self.data_times
+        times.answered(inbound, self._clock.read())
 
     def _handle_control(self, now: int, request: ServerRequest) -> None:
         self._control_handlers[request.api_key](now, request)
@@ -265,6 +278,7 @@ class Node:
             self.controller.advance(now)
         self._apply_metadata(now)
         self._ask_peers(now)
+        self.quorum_watch.observe(now)
 
     def deadline(self) -> int:
         """When the host must come again without an input; in the past if work was left."""

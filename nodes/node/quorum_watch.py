@@ -1,0 +1,66 @@
+"""What there is to tell of the quorum over time: how long commits and elections take, how often leaders change.
+
+Looked at from outside after each flush, so that the quorum replica itself counts nothing: its role, its log's end and
+its high watermark say it all. Times are those of turns, so they are what a waiting request would have felt.
+
+* A commit takes from the turn in which the leader wrote a record to the one whose flush moved the high watermark
+  past it.
+* An election takes from the turn in which this voter stood to the one in which it knew a leader (KIP-595: measured
+  where a candidate was, whoever won).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from squall.nodes.node.timings import Recent
+from squall.nodes.raft.replica import RaftReplica
+
+STANDING = ("prospective", "candidate")
+"""Roles of a voter that seeks to lead."""
+
+
+class QuorumWatch:
+    """Call `observe` once per turn, after the flush."""
+
+    def __init__(self, raft: RaftReplica) -> None:
+        self.commits = Recent()
+        self.elections = Recent()
+        self.new_leaders = 0
+        """How often a leader of the quorum became known here; the same one in a new epoch counts again."""
+        self._raft = raft
+        self._seen: tuple[int | None, int] = (None, -1)
+        self._standing_since = -1
+        self._written: deque[tuple[int, int]] = deque()
+        self._written_to = 0
+
+    def observe(self, now: int) -> None:
+        raft = self._raft
+        known = raft.leader_and_epoch
+        if known != self._seen:
+            self._seen = known
+            if known[0] is not None:
+                self.new_leaders += 1
+        self._watch_election(now, known[0])
+        if raft.is_leader:
+            self._watch_commits(now)
+        elif self._written:
+            self._written.clear()
+
+    def _watch_election(self, now: int, leader: int | None) -> None:
+        if self._standing_since >= 0:
+            if leader is not None:
+                self.elections.add(now - self._standing_since)
+                self._standing_since = -1
+        elif self._raft.role.name in STANDING:
+            self._standing_since = now
+
+    def _watch_commits(self, now: int) -> None:
+        end, committed = self._raft.end_offset, self._raft.high_watermark
+        if not self._written:
+            self._written_to = max(self._written_to, committed)
+        if end > self._written_to:
+            self._written.append((end, now))
+            self._written_to = end
+        while self._written and self._written[0][0] <= committed:
+            self.commits.add(now - self._written.popleft()[1])

@@ -1,0 +1,142 @@
+"""How long requests take, and how busy a plane is: small rings of what was measured last, and sums since the start.
+
+Kafka keeps a reservoir of about a thousand samples of each time and reports its quantiles. Here the last `KEPT` of
+each API are kept as they are: adding one is a store into a list, and quantiles cost only whoever asks for them.
+
+    received ─ queue ─▶ handler begins ─ local ─▶ handler returns ─ remote ─▶ answered        total = all of it
+
+*Queue* is the time in the request channel, *local* that of the handler, *remote* what a parked request waits for
+others: followers that fetch, a majority that commits.
+
+The times are read off a stopwatch of the host (`ports.Stopwatch`), or from `now` where the host has none; then a
+handler takes no time. They are told to people and decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from squall.nodes.node.channels import Inbound
+from squall.nodes.ports import Stopwatch
+from squall.nodes.protocol.messages import ApiKey
+
+KEPT = 1024
+"""Samples kept of each API; a power of two."""
+_MASK = KEPT - 1
+IDLE_WINDOW = 60_000_000
+"""Idleness is told over about the last minute, as Kafka's one-minute rates are."""
+
+
+class Recent:
+    """The last `KEPT` values of one time, in microseconds, with their number and sum since the start."""
+
+    __slots__ = ("_ring", "count", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0
+        self._ring = [0] * KEPT
+
+    def add(self, value: int) -> None:
+        self._ring[self.count & _MASK] = value
+        self.count += 1
+        self.total += value
+
+    def values(self) -> list[int]:
+        """What is kept, in ascending order."""
+        return sorted(self._ring[: self.count])
+
+
+def quantile(ascending: Sequence[int], of: float) -> float:
+    """The smallest value that at least this share of all reaches; NaN of nothing."""
+    if not ascending:
+        return float("nan")
+    return ascending[max(0, -int(-of * len(ascending) // 1) - 1)]
+
+
+class ApiTimes:
+    """The times of one API: queue, local, remote and total of its last requests, and the sums of all."""
+
+    __slots__ = ("_ring", "count", "local", "queue", "remote", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.queue = self.local = self.remote = self.total = 0
+        self._ring = [(0, 0, 0, 0)] * KEPT
+
+    def add(self, queue: int, local: int, remote: int, total: int) -> None:
+        self._ring[self.count & _MASK] = (queue, local, remote, total)
+        self.count += 1
+        self.queue += queue
+        self.local += local
+        self.remote += remote
+        self.total += total
+
+    def values(self) -> tuple[list[int], ...]:
+        """What is kept of queue, local, remote and total times, each in ascending order."""
+        kept = self._ring[: self.count]
+        return tuple(sorted(one[place] for one in kept) for place in range(4))
+
+
+class PlaneTimes:
+    """The requests of one plane: times by API key, and how long its handlers were at work altogether."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.busy = 0
+        self.by_api: dict[int, ApiTimes] = {}
+        self.idle = IdleMeter()
+
+    def served(self, inbound: Inbound, began: int, ended: int) -> None:
+        """A handler has returned; the request is answered, or parked."""
+        self.busy += ended - began
+        inbound.began_at = began
+        inbound.handled_at = ended
+        if inbound.answered:
+            self.answered(inbound, ended)
+
+    def answered(self, inbound: Inbound, at: int) -> None:
+        """A request that was handled has its answer."""
+        assert inbound.request is not None
+        api = self.by_api.get(inbound.request.api_key)
+        if api is None:
+            api = self.by_api[inbound.request.api_key] = ApiTimes()
+        received, began, handled = inbound.received_at, inbound.began_at, inbound.handled_at
+        api.add(began - received, handled - began, at - handled, at - received)
+
+
+class Clock:
+    """The host's stopwatch, or the time of the turn where there is none."""
+
+    def __init__(self, stopwatch: Stopwatch | None) -> None:
+        self.turn = 0
+        self.read: Stopwatch = stopwatch if stopwatch is not None else self._turn
+
+    def _turn(self) -> int:
+        return self.turn
+
+
+class IdleMeter:
+    """Which share of about the last minute was not worked, from readings of a counter of microseconds at work.
+
+    It is read when somebody asks, and compared with the oldest reading of that minute; at first with the start.
+    """
+
+    def __init__(self) -> None:
+        self._readings: list[tuple[int, int]] = []
+
+    def read(self, now: int, busy: int) -> float:
+        readings = self._readings
+        while len(readings) > 1 and readings[1][0] <= now - IDLE_WINDOW:
+            del readings[0]
+        share = 1.0
+        if readings and now > readings[0][0]:
+            share = 1 - (busy - readings[0][1]) / (now - readings[0][0])
+        if not readings or now > readings[-1][0] + IDLE_WINDOW // 60:
+            readings.append((now, busy))
+        return min(1.0, max(0.0, share))
+
+
+def api_name(api_key: int) -> str:
+    """An API as Kafka's metrics name it: BrokerHeartbeat, Produce."""
+    return "".join(part.capitalize() for part in ApiKey(api_key).name.split("_"))
