@@ -29,6 +29,7 @@ from squall.nodes.broker.produce import ProduceHandler
 from squall.nodes.broker.producer_ids import ProducerIds
 from squall.nodes.broker.read_replicas import RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.broker.traffic import Traffic
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Rng, Trace, WallClock
@@ -56,6 +57,7 @@ class Broker:
         self.config = config
         self.image = MetadataImage()
         self.notices: list[str] = []
+        self.traffic = Traffic()
         self._progress = Progress()
         self._deadlines = Deadlines()
         self.replicas = Replicas(
@@ -81,12 +83,15 @@ class Broker:
             self.replicas,
             self._progress,
             self._deadlines,
+            self.traffic,
             rng=rng,
             selector=RackAwareReplicaSelector(config.rack, self.image) if config.rack_aware_reads else None,
         )
         offsets = OffsetsHandler(self.replicas)
         self._handlers: dict[int, Handle] = {
-            int(ApiKey.PRODUCE): ProduceHandler(self.replicas, self._progress, self._deadlines, mutants).handle,
+            int(ApiKey.PRODUCE): ProduceHandler(
+                self.replicas, self._progress, self._deadlines, self.traffic, mutants
+            ).handle,
             int(ApiKey.FETCH): self.fetching.handle,
             int(ApiKey.LIST_OFFSETS): offsets.list_offsets,
             int(ApiKey.OFFSET_FOR_LEADER_EPOCH): offsets.offset_for_leader_epoch,

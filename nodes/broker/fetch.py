@@ -23,6 +23,7 @@ from squall.nodes.broker.fetch_sessions import FetchContext, FetchSessions, Watc
 from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
 from squall.nodes.broker.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.broker.traffic import Traffic
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
@@ -59,7 +60,7 @@ class _Finding:
 class Fetch(Parked):
     """One fetch request, parked or not. `whole`: everything asked is answered, not only what is new."""
 
-    __slots__ = ("_body", "_context", "_deadlines", "_limit", "_rack", "_request", "_selector", "_whole")
+    __slots__ = ("_body", "_context", "_deadlines", "_limit", "_rack", "_request", "_selector", "_traffic", "_whole")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Fetch(Parked):
         deadlines: Deadlines,
         limit: int,
         selector: RackAwareReplicaSelector | None,
+        traffic: Traffic,
     ) -> None:
         super().__init__()
         body = request.body
@@ -80,6 +82,7 @@ class Fetch(Parked):
         self._whole = body.session_epoch <= 0
         self._rack = "" if context.is_follower else body.rack_id
         self._selector = selector if self._rack else None
+        self._traffic = traffic
 
     def park(self, until: int) -> None:
         self._context.enter()
@@ -137,6 +140,10 @@ class Fetch(Parked):
                 size += len(finding.part.records or b"")
         if not urgent and size < self._body.min_bytes:
             return False
+        if self._context.is_follower:
+            self._traffic.replication_bytes_out += size
+        else:
+            self._traffic.bytes_out += size
         self._request.respond(FetchResponse(session_id=self._context.id, responses=self._told(findings)))
         return True
 
@@ -263,6 +270,7 @@ class FetchHandler:
         replicas: Replicas,
         progress: Progress,
         deadlines: Deadlines,
+        traffic: Traffic,
         *,
         rng: Rng,
         selector: RackAwareReplicaSelector | None = None,
@@ -273,6 +281,7 @@ class FetchHandler:
         self._replicas = replicas
         self._progress = progress
         self._deadlines = deadlines
+        self._traffic = traffic
 
     def handle(self, now: int, request: ServerRequest) -> None:
         body = request.body
@@ -281,7 +290,7 @@ class FetchHandler:
         if isinstance(context, ErrorCode):
             request.respond(FetchResponse(error_code=int(context)))
             return
-        fetch = Fetch(request, context, self._deadlines, self._limit, self._selector)
+        fetch = Fetch(request, context, self._deadlines, self._limit, self._selector, self._traffic)
         if fetch.arrive(now, self._progress, self._replicas):
             return
         fetch.park(now + body.max_wait_ms * 1000)

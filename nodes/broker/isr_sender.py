@@ -36,6 +36,8 @@ class IsrSender:
     ) -> None:
         self.requests: list[OutboundRequest] = []
         self.sent_count = 0
+        self.expands = self.shrinks = self.failures = 0
+        """Changes the controller has committed, and answers that refused one."""
         self._config = config
         self._replicas = replicas
         self._progress = progress
@@ -100,6 +102,7 @@ class IsrSender:
             self._rest_until = now + RETRY_PAUSE
         for key, (hosted, proposal) in sent.items():
             answer = answers.get(key)
+            self._count(proposal, answer)
             if answer is not None:
                 self._progress.noted(hosted)
                 if hosted.replica.proposal_answered(now, proposal, answer):
@@ -107,3 +110,11 @@ class IsrSender:
             if hosted.replica.proposal is not None:
                 self._rest_until = max(self._rest_until, now + RETRY_PAUSE)
                 self._replicas.isr_changed(hosted)
+
+    def _count(self, proposal: IsrProposal, answer: ProposalAnswer | None) -> None:
+        if answer is None or answer.error:
+            self.failures += 1
+        elif proposal.grows:
+            self.expands += 1
+        else:
+            self.shrinks += 1

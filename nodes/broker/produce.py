@@ -13,6 +13,7 @@ from __future__ import annotations
 from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
 from squall.nodes.broker.purgatory import ParkedRequest
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.broker.traffic import Traffic
 from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.errors import ErrorCode
@@ -59,8 +60,11 @@ class _Wait:
 class ProduceHandler:
     """See the module."""
 
-    def __init__(self, replicas: Replicas, progress: Progress, deadlines: Deadlines, mutants: Mutants) -> None:
+    def __init__(
+        self, replicas: Replicas, progress: Progress, deadlines: Deadlines, traffic: Traffic, mutants: Mutants
+    ) -> None:
         self._replicas = replicas
+        self._traffic = traffic
         self._progress = progress
         self._deadlines = deadlines
         self._answers_early = mutants.has("ack-before-replication")
@@ -114,6 +118,7 @@ class ProduceHandler:
         if appended.advanced:
             self._progress.advanced(hosted)
         if appended.error:
+            self._traffic.produce_failures += 1
             answer = refusal(partition, appended.error, appended.message)
             if appended.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 replica = hosted.replica
@@ -121,6 +126,9 @@ class ProduceHandler:
             return answer
         if not appended.duplicate:
             self._progress.grew(hosted)
+            traffic = self._traffic
+            traffic.bytes_in += len(records)
+            traffic.messages_in += appended.last_offset - appended.first_offset + 1
         answer = PartitionProduceResponse(
             partition, 0, appended.first_offset, appended.log_append_time, appended.log_start_offset
         )

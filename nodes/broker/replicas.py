@@ -90,6 +90,11 @@ class Replicas:
     def all(self) -> list[Hosted]:
         return list(self._by_id.values())
 
+    @property
+    def replicated_bytes(self) -> int:
+        """What was fetched from leaders since the start."""
+        return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
+
     def absence(self, topic: str, partition: int) -> int:
         """Why a topic-partition is not hosted here, as an error code."""
         if self._image.partition(topic, partition) is None:

@@ -88,7 +88,7 @@ class _Asked:
 
 class ReplicaFetcher:
     """Follows one leader broker. `requests` is drained by the node, `advanced` by the broker: whose high watermark has
-    moved. `truncations` and `failures` are counters."""
+    moved. `truncations`, `failures` and `bytes_in` are counters."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class ReplicaFetcher:
         self.advanced: list[TopicPartitionReplica] = []
         self.truncations = 0
         self.failures = 0
+        self.bytes_in = 0
         self._config = config
         self._broker_epoch = broker_epoch
         self._takes_stale_answers = mutants.has("stale-fetch-appended")
@@ -334,6 +335,7 @@ class ReplicaFetcher:
             if key in self._followed:
                 self._failed(now, key)
             return
+        self.bytes_in += len(records)
         if replica.high_watermark != high_watermark:
             self.advanced.append(replica)
         if replica.fetch_position() != one.position:

@@ -152,6 +152,8 @@ class IsrProposal:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
+    grows: bool = False
+    """Whether a member is to join; otherwise some are to leave."""
 
     @property
     def members(self) -> tuple[int, ...]:

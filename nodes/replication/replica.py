@@ -352,6 +352,7 @@ class TopicPartitionReplica(ServingReplica):
             self.leader_epoch,
             self.partition_epoch,
             tuple((member, self._member_epoch(member)) for member in members),
+            grows=len(members) > len(self._isr.committed),
         )
         self._isr = self._isr.proposing(proposal)
         self._event("isr_proposed", isr=members, partition_epoch=self.partition_epoch, leader_epoch=self.leader_epoch)
