@@ -47,6 +47,8 @@ class BrokerControl:
         self._changes = changes
         self._trusts_unclean_restarts = mutants.has("unclean-restart-stays-eligible")
         self.sessions = Sessions(config.session_timeout)
+        self.timed_out = 0
+        """Sessions that ended in silence while this controller was the active one; a counter for metrics."""
 
     def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:
         """Whether a message of this broker and epoch is of its current incarnation."""
@@ -118,6 +120,7 @@ class BrokerControl:
         if broker_id is None:
             return []
         self.sessions.end(broker_id)
+        self.timed_out += 1
         broker = image.brokers.get(broker_id)
         return [] if broker is None or broker.fenced else self.fence_records(image, broker)
 

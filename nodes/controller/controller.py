@@ -103,6 +103,8 @@ class QuorumController:
         self._active_epoch: int | None = None
         self._parked: deque[_Parked] = deque()
         self._written_at = now
+        self.last_applied_ms = -1
+        """The timestamp of the batch replayed last; metrics tell the lag by it."""
         self._handlers: dict[int, Handler] = {
             ApiKey.BROKER_REGISTRATION: self._register,
             ApiKey.BROKER_HEARTBEAT: self._heartbeat,
@@ -126,6 +128,10 @@ class QuorumController:
     def api_keys(self) -> tuple[int, ...]:
         """The APIs that `handle` serves."""
         return tuple(self._handlers)
+
+    @property
+    def timed_out_heartbeats(self) -> int:
+        return self._brokers.timed_out
 
     @property
     def fenced_brokers(self) -> int:
@@ -210,6 +216,7 @@ class QuorumController:
                 for offset, value in enumerate(batch.values, batch.base_offset):
                     self.committed.replay(decode_record(value), offset, batch.epoch)
             self.committed.passed(batch.last_offset, batch.epoch)
+            self.last_applied_ms = batch.timestamp_ms
         self._activate_if_ready(now)
         self._answer_parked()
 
