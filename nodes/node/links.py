@@ -25,6 +25,7 @@ from typing import Protocol
 
 from squall.nodes.node.dispatch import peer_version, purpose_of
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Send
+from squall.nodes.node.timings import Recent
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.schema import Message
@@ -54,6 +55,7 @@ class _Waiting:
     """A request not yet on the wire."""
 
     request: OutboundRequest
+    submitted: int
     deadline: int
 
 
@@ -88,12 +90,14 @@ class Links:
         self._for_controller: list[_Waiting] = []
         self._look_again = NEVER
         self._last_connection = 0
+        self.controller_times: dict[int, Recent] = {}
+        """By API key: from a component's asking the active controller to its hearing the end of it, whatever it was."""
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def submit(self, now: int, request: OutboundRequest) -> None:
         """Take over a request. Its `complete` is never called from inside this."""
-        waiting = _Waiting(request, now + request.timeout)
+        waiting = _Waiting(request, now, now + request.timeout)
         if isinstance(request.destination, ToActiveController):
             self._ask_controller(now, waiting)
         elif isinstance(request.destination, ToVoter):
@@ -153,9 +157,18 @@ class Links:
                 self._for_controller.append(waiting)
                 self._look_again = min(self._look_again, now + CONTROLLER_RETRY)
             else:
-                waiting.request.complete(now, response)
+                self._finish(now, waiting, response)
 
         return complete
+
+    def _finish(self, now: int, waiting: _Waiting, response: Message | None) -> None:
+        """A request to the active controller has its end."""
+        api_key = waiting.request.message.API_KEY
+        times = self.controller_times.get(api_key)
+        if times is None:
+            times = self.controller_times[api_key] = Recent()
+        times.add(now - waiting.submitted)
+        waiting.request.complete(now, response)
 
     def described(self, connection: int) -> str | None:
         """An outbound connection in words, None if there is none of that number."""
@@ -218,6 +231,8 @@ class Links:
         if isinstance(request.destination, ToActiveController) and now < waiting.deadline:
             self._for_controller.append(waiting)
             self._look_again = min(self._look_again, now + CONTROLLER_RETRY)
+        elif isinstance(request.destination, ToActiveController):
+            self._finish(now, waiting, None)
         else:
             request.complete(now, None)
 
@@ -232,7 +247,7 @@ class Links:
             again, self._for_controller = self._for_controller, []
             for waiting in again:
                 if waiting.deadline <= now:
-                    waiting.request.complete(now, None)
+                    self._finish(now, waiting, None)
                 else:
                     self._ask_controller(now, waiting)
 
@@ -243,7 +258,7 @@ class Links:
             late = [waiting for waiting in link.waiting if waiting.deadline <= now]
             link.waiting = deque(waiting for waiting in link.waiting if waiting.deadline > now)
             for waiting in late:
-                waiting.request.complete(now, None)
+                self._end(now, waiting)
         self._advance(now, link)
 
     def deadline(self) -> int:
