@@ -63,6 +63,17 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Address:
+    """Where something listens that is no Kafka listener."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Voter:
     """One entry of `controller.quorum.voters`."""
 
@@ -130,6 +141,13 @@ def _address(value: str) -> tuple[str, int]:
     if matched is None or not 0 <= int(matched[2]) <= 65535:
         raise ValueError(f"{value!r} is not host:port with a port from 0 to 65535")
     return matched[1].strip("[]"), int(matched[2])
+
+
+def host_and_port(value: str) -> Address:
+    host, port = _address(value)
+    if not host:
+        raise ValueError(f"{value!r} needs a host; use 127.0.0.1 or the address of one interface")
+    return Address(host, port)
 
 
 def endpoints(value: str) -> tuple[Endpoint, ...]:
@@ -225,6 +243,10 @@ class NodeConfig:
     broker_rack: str | None = setting(None, text, "the rack of this broker")
     replica_selector_class: str = setting(
         LEADER_SELECTOR, one_of(LEADER_SELECTOR, RACK_AWARE_SELECTOR), "where consumers that name a rack may read"
+    )
+
+    metrics_listener: Address | None = setting(
+        None, host_and_port, "where metrics are served over HTTP, as host:port; nowhere unless set"
     )
 
     num_partitions: int = setting(1, integer(1), "partitions of a topic created without a number")
@@ -413,6 +435,10 @@ class _Agreement:
                     "listener.security.protocol.map",
                     f"listener {one.listener} is not in it; add {one.listener}:PLAINTEXT",
                 )
+        metrics = config.metrics_listener
+        for one in config.listeners if metrics is not None and metrics.port else ():
+            if metrics is not None and (one.host, one.port) == (metrics.host, metrics.port):
+                raise self._refuse("metrics.listener", f"is listener {one.listener}'s; give it a port of its own")
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         config = self._config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from squall.nodes.config import ConfigError, Endpoint, NodeConfig, Voter, parse_properties
+from squall.nodes.config import Address, ConfigError, Endpoint, NodeConfig, Voter, parse_properties
 
 BROKER = {
     "process.roles": "broker",
@@ -51,6 +51,11 @@ def test_kafka_defaults_hold_where_nothing_is_said() -> None:
     assert config.min_insync_replicas == 1
     assert not config.unclean_leader_election_enable
     assert config.queued_max_requests == 500
+
+
+def test_metrics_are_served_nowhere_unless_an_address_is_set() -> None:
+    assert NodeConfig.of(BROKER).metrics_listener is None
+    assert NodeConfig.of(BROKER | {"metrics.listener": "127.0.0.1:9404"}).metrics_listener == Address("127.0.0.1", 9404)
 
 
 REFUSALS = {
@@ -112,6 +117,11 @@ REFUSALS = {
     "a listener left out of the protocol map (CL-10)": (
         BROKER | {"listener.security.protocol.map": "OTHER:PLAINTEXT"},
         "listener PLAINTEXT is not in it",
+    ),
+    "metrics without a host": (BROKER | {"metrics.listener": ":9404"}, "':9404' needs a host; use 127.0.0.1"),
+    "metrics where Kafka's protocol is spoken": (
+        BROKER | {"metrics.listener": "10.0.0.9:9092"},
+        "is listener PLAINTEXT's; give it a port of its own",
     ),
     "TLS": (BROKER | {"listener.security.protocol.map": "PLAINTEXT:SSL"}, "'SSL' is not supported"),
     "several log directories": (BROKER | {"log.dirs": "/a,/b"}, "names several directories"),
