@@ -245,7 +245,7 @@ class NodeConfig:
         LEADER_SELECTOR, one_of(LEADER_SELECTOR, RACK_AWARE_SELECTOR), "where consumers that name a rack may read"
     )
 
-    metrics_listener: Address | None = setting(
+    metrics_listener: Address | None = setting(  # noqa: RUF009 - a frozen value
         None, host_and_port, "where metrics are served over HTTP, as host:port; nowhere unless set"
     )
 
