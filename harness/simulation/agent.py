@@ -329,7 +329,7 @@ class SimHost:
         latency = arguments["latency_s"]
         assert isinstance(latency, int | float)
         disturbance = Disturbance(_calls(arguments), delay=round(latency * MICROSECONDS))
-        return self._disturb_disk(arguments, "disk.slow", disturbance, lambda: None)
+        return self._disturb_disk(arguments, "disk.slow", disturbance, self.process.disk_is_fast_again)
 
     def _disturb_disk(
         self, arguments: Arguments, verb: str, disturbance: Disturbance, afterwards: Callable[[], None]

@@ -173,6 +173,7 @@ class SimDisk:
         self.bytes_lost = 0
         self._rng = rng
         self._cost = 0
+        self._slowness = 0
         self._names: dict[str, _Content] = {}
         self._durable_names: dict[str, _Content] = {}
         self._pending: list[tuple[str, _NameChanges]] = []
@@ -181,9 +182,18 @@ class SimDisk:
     # -- cost and death ---------------------------------------------------------------------------------------
 
     def take_cost(self) -> int:
-        """Microseconds spent since the last call."""
+        """Microseconds spent since it was asked last, without what a slow disk adds."""
         cost, self._cost = self._cost, 0
         return cost
+
+    def take_slowness(self) -> int:
+        """Microseconds that a slow disk has added since it was asked last."""
+        slowness, self._slowness = self._slowness, 0
+        return slowness
+
+    @property
+    def is_slow(self) -> bool:
+        return any(disturbance.delay for disturbance in self._disturbances.values())
 
     def charge(self, kind: CallKind, size: int) -> None:
         """Account for one call. Raises CrashNow and InjectedError."""
@@ -223,7 +233,7 @@ class SimDisk:
                 continue
             if disturbance.error is None:
                 disturbance.met += 1
-                self._cost += disturbance.delay
+                self._slowness += disturbance.delay
             elif self._rng.random() < disturbance.probability:
                 disturbance.met += 1
                 self.errors += 1

@@ -27,6 +27,7 @@ from squall.nodes.ports import Trace
 
 NEVER = 2**63 - 1
 Input = tuple[Callable[..., None], tuple[Any, ...]]
+Outbox = list[Send | Connect | Close | Pause | Resume]
 
 
 class SimWallClock:
@@ -113,7 +114,9 @@ class SimProcess:
         self._ids: dict[int, int] = {}
         self._held: dict[int, list[bytearray]] = {}
         self._busy_until = 0
+        self._busy_without_slowness = 0
         self._deadline = 0
+        self._released: tuple[Scheduled, int, Outbox] | None = None
         self._wake: Scheduled | None = None
         self._wake_at = NEVER
 
@@ -155,7 +158,7 @@ class SimProcess:
             return
         finally:
             self.disk.in_use = False
-        self._busy_until = self._kernel.now + self.disk.take_cost()
+        self._spend(self.disk.take_cost())
         self._deadline = 0
         for port, listener in self._listeners.items():
             self._network.listen(self.address, port, self._acceptor(listener))
@@ -228,10 +231,12 @@ class SimProcess:
         self.paused = False
         self.disk.spare()
         self.disk.take_cost()
+        self.disk.take_slowness()
         self._inputs.clear()
         self._ends.clear()
         self._ids.clear()
         self._held.clear()
+        self._released = None
         if self._wake is not None:
             self._wake.cancel()
         self._wake, self._wake_at = None, NEVER
@@ -327,21 +332,46 @@ class SimProcess:
             return
         finally:
             self.disk.in_use = False
-        cost = self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs)
-        self._busy_until = now + cost
+        self._spend(self.disk.take_cost() + self.TURN_COST + self.INPUT_COST * len(inputs))
         if node.outbox:
-            self._kernel.at(self._busy_until, self._release, self.incarnation, list(node.outbox))
+            self._release_when_done(self.incarnation, list(node.outbox))
             node.outbox.clear()
         if self._on_iteration is not None:
             self._on_iteration(self)
             self.disk.take_cost()  # what an observer reads costs the node nothing
+            self.disk.take_slowness()
         if self._inputs:
             self._wake_up(self._busy_until)
         self._deadline = node.deadline()
         if self._deadline < NEVER:
             self._wake_up(self._deadline)
 
-    def _release(self, incarnation: int, outbox: list[Send | Connect | Close | Pause | Resume]) -> None:
+    def _spend(self, cost: int) -> None:
+        """Be busy for `cost` microseconds, and for what a slow disk adds."""
+        self._busy_without_slowness = self._kernel.now + cost
+        self._busy_until = self._busy_without_slowness + self.disk.take_slowness()
+
+    def disk_is_fast_again(self) -> None:
+        """What is left of the turn under way takes no longer than it takes without a slow disk.
+
+        The calls of a turn are made at once and paid for afterwards; those that a real process would have left to do
+        when the fault ends must not be paid for at the price of the fault.
+        """
+        until = max(self._kernel.now, self._busy_without_slowness)
+        if self.node is None or self.disk.is_slow or until >= self._busy_until:
+            return
+        self._busy_until = until
+        if self._released is not None:
+            scheduled, incarnation, outbox = self._released
+            scheduled.cancel()
+            self._release_when_done(incarnation, outbox)
+        self._wake_up(until if self._inputs else max(until, self._deadline))
+
+    def _release_when_done(self, incarnation: int, outbox: Outbox) -> None:
+        self._released = self._kernel.at(self._busy_until, self._release, incarnation, outbox), incarnation, outbox
+
+    def _release(self, incarnation: int, outbox: Outbox) -> None:
+        self._released = None
         if incarnation != self.incarnation or self.node is None:
             return
         for item in outbox:

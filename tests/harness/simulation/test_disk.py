@@ -157,11 +157,13 @@ def test_a_slow_disk_costs_its_process_the_time_of_each_call() -> None:
     file = disk.open("f", create=True)
     fault = Disturbance(frozenset(["write"]), delay=50_000)
     disk.disturb("slow", fault)
-    disk.take_cost()
     file.append(b"x")
     file.append(b"x")
     file.read(0, 1)
-    assert 100_000 <= disk.take_cost() < 110_000 and fault.met == 2
+    assert disk.is_slow and disk.take_slowness() == 100_000 and fault.met == 2
+    assert 0 < disk.take_cost() < 10_000
+    disk.undisturb("slow")
+    assert not disk.is_slow
 
 
 def test_different_seeds_tear_at_different_bytes() -> None:

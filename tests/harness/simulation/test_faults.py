@@ -169,3 +169,24 @@ def test_a_time_to_live_ends_every_fault_without_its_nemesis() -> None:
 
     world.kernel.run_until_complete(main())
     world.switch_off()
+
+
+def test_a_start_on_a_slow_disk_goes_on_at_full_speed_when_the_disk_does() -> None:
+    """Data-plane seed 824: a start of a thousand calls was paid for at the price of a fault that had long ended."""
+    world = Cluster().world
+
+    async def main() -> bool:
+        host = world.hosts["b1"]
+        await host.call("proc.kill", id="kill", name="node", ttl=1.0)
+        await host.call("disk.slow", id="slow", name="node", latency_s=20.0, calls=["read", "write"], ttl=6.0)
+        await world.sleep(5.9)
+        assert not await is_in_sync()
+        await world.sleep(6)
+        return await is_in_sync()
+
+    async def is_in_sync() -> bool:
+        return "b1" in await world.cluster.in_sync("events", 0)
+
+    assert world.kernel.run_until_complete(main())
+    assert world.processes["b1"].running
+    world.switch_off()
