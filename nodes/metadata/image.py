@@ -1,13 +1,18 @@
 """The metadata image: what the cluster's log says, replayed up to an offset (MD-04).
 
 Every node replays the same records in the same order and so holds the same image at the same offset (IMAGE);
-`fingerprint` makes that checkable. Registrations are frozen and replaced, never changed in place, so whoever keeps one
-keeps what was true. Replica lists are interned: a million topic-partitions share a few hundred tuples.
+`fingerprint` makes that checkable. Registrations are replaced, never changed in place, so whoever keeps one keeps what
+was true. Replica lists are interned: a million topic-partitions share a few hundred tuples (see `topic`).
 
 Epochs move here and nowhere else: the partition epoch by one for every change record, the leader epoch by one for
 every change record that names a leader, even the same one (EP-01, EP-02, rule 23).
 
 `replay` tells a `MetadataDelta`, if it is given one, what it touched; a broker acts on the delta of a committed batch.
+
+A `clone` costs next to nothing at any size: both images hold the same topics, and whichever is to change one copies
+that one first. So the active controller's image that runs ahead, and the image a snapshot is written from while the
+log goes on, take only the memory of what differs. After what ran ahead is committed, `share_with` brings the two
+together again.
 """
 
 from __future__ import annotations
@@ -36,8 +41,19 @@ from squall.nodes.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from squall.nodes.metadata.topic import PartitionRegistration, Topic
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import format_id
+
+__all__ = [
+    "BrokerRegistration",
+    "Endpoint",
+    "MetadataDelta",
+    "MetadataError",
+    "MetadataImage",
+    "PartitionRegistration",
+    "Topic",
+]
 
 
 class MetadataError(Exception):
@@ -75,34 +91,6 @@ class BrokerRegistration:
         return next((one for one in self.endpoints if one.listener == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
-    """One topic-partition as the controller has decided it. `leader` is -1 where there is none."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    removing: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()
-    recovery_state: int = 0
-    directories: tuple[bytes, ...] = ()
-    elr: tuple[int, ...] = ()
-    """Eligible leader replicas (KIP-966): out of the ISR, yet known to have all that is committed."""
-    last_known_elr: tuple[int, ...] = ()
-    """Once nobody is in the ISR: who led last, first; then those that lost their eligibility by an unclean restart."""
-
-
-@dataclass(slots=True)
-class Topic:
-    """A topic and its partitions by number."""
-
-    name: str
-    id: bytes
-    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class MetadataDelta:
     """What some replayed records touched, in the order in which they did. Values that matter are in the image.
@@ -132,7 +120,13 @@ class MetadataImage:
         self.next_producer_id = 0
         self.last_offset = -1
         self.last_epoch = -1
+        self.apart = 0
+        """How many topic-partitions were copied or made here since this image last shared all it had."""
+        self._private: dict[bytes, int] = {}
+        """The topics that no other image holds, each with the offset that last changed it."""
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._directories: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self._numbers: dict[int, int] = {}
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -178,28 +172,37 @@ class MetadataImage:
         return self.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def clone(self) -> MetadataImage:
-        """An image of the same content that can be replayed onto independently."""
+        """An image of the same content that can be replayed onto independently. Topics are shared until changed."""
         copy = MetadataImage()
         copy.brokers = dict(self.brokers)
-        copy.topics = {key: Topic(one.name, one.id, dict(one.partitions)) for key, one in self.topics.items()}
+        copy.topics = dict(self.topics)
         copy.topic_ids = dict(self.topic_ids)
         copy.configs = {key: dict(value) for key, value in self.configs.items()}
         copy.features = dict(self.features)
         copy.next_producer_id = self.next_producer_id
         copy.last_offset, copy.last_epoch = self.last_offset, self.last_epoch
-        copy._tuples = self._tuples
+        copy._tuples, copy._directories, copy._numbers = self._tuples, self._directories, self._numbers
+        self._private.clear()
+        self.apart = 0
         return copy
 
+    def share_with(self, ahead: MetadataImage) -> None:
+        """Hold once what both hold alike. `ahead` began as a clone of this image, and has replayed what this one has
+        and perhaps more: a topic that it has not changed since is the same in both, and it takes this image's."""
+        for topic_id, changed_at in list(ahead._private.items()):
+            if changed_at <= self.last_offset:
+                ahead.topics[topic_id] = self.topics[topic_id]
+                del ahead._private[topic_id]
+                self._private.pop(topic_id, None)
+        ahead.apart = sum(len(ahead.topics[topic_id].partitions) for topic_id in ahead._private)
+
     def fingerprint(self) -> str:
-        """Equal for equal content, whatever the order in which it came to be."""
+        """Equal for equal content, whatever the order in which it came to be. Costs what changed since the last."""
         digest = blake2b(digest_size=16)
         for key in sorted(self.brokers):
             digest.update(repr(self.brokers[key]).encode())
         for topic_id in sorted(self.topics):
-            topic = self.topics[topic_id]
-            digest.update(f"{topic.name} {format_id(topic_id)}".encode())
-            for number in sorted(topic.partitions):
-                digest.update(f"{number} {topic.partitions[number]!r}".encode())
+            digest.update(self.topics[topic_id].digest())
         for resource in sorted(self.configs):
             digest.update(f"{resource} {sorted(self.configs[resource].items())}".encode())
         digest.update(f"{sorted(self.features.items())} {self.next_producer_id}".encode())
@@ -211,14 +214,21 @@ class MetadataImage:
         """Apply one record. Raises MetadataError if it cannot follow what came before."""
         if offset <= self.last_offset:
             raise MetadataError(f"record at offset {offset} after {self.last_offset}")
-        delta = delta if delta is not None else MetadataDelta()
         match record:
             case PartitionChangeRecord():
-                self._change_partition(record, delta)
+                self._change_partition(record, offset, delta)
             case PartitionRecord():
-                self._set_partition(record, delta)
+                self._set_partition(record, offset, delta)
             case NoOpRecord():
                 pass
+            case _:
+                self._replay_rarer(record, offset, delta if delta is not None else MetadataDelta())
+        self.last_offset = offset
+        if epoch > self.last_epoch:
+            self.last_epoch = epoch
+
+    def _replay_rarer(self, record: Message, offset: int, delta: MetadataDelta) -> None:
+        match record:
             case RegisterBrokerRecord():
                 self._register(record, delta)
             case UnregisterBrokerRecord():
@@ -231,7 +241,7 @@ class MetadataImage:
             case BrokerRegistrationChangeRecord():
                 self._change_registration(record, delta)
             case TopicRecord():
-                self._add_topic(record)
+                self._add_topic(record, offset)
             case RemoveTopicRecord():
                 self._remove_topic(record, delta)
             case ConfigRecord():
@@ -242,7 +252,6 @@ class MetadataImage:
                 self._set_feature(record)
             case _:
                 raise MetadataError(f"no rule to replay a {type(record).__name__}")
-        self.passed(offset, epoch)
 
     def passed(self, offset: int, epoch: int = -1) -> None:
         """An offset was reached without a record of the image (a control record)."""
@@ -250,8 +259,14 @@ class MetadataImage:
         self.last_epoch = max(self.last_epoch, epoch)
 
     def _interned(self, numbers: list[int]) -> tuple[int, ...]:
+        if not numbers:
+            return ()
         key = tuple(numbers)
         return self._tuples.setdefault(key, key)
+
+    def _interned_directories(self, directories: list[bytes]) -> tuple[bytes, ...]:
+        key = tuple(directories)
+        return self._directories.setdefault(key, key)
 
     def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         found = self.brokers.get(broker_id)
@@ -286,11 +301,12 @@ class MetadataImage:
         )
         delta.brokers[found.id] = None
 
-    def _add_topic(self, record: TopicRecord) -> None:
+    def _add_topic(self, record: TopicRecord, offset: int) -> None:
         if record.name in self.topic_ids:
             raise MetadataError(f"topic {record.name} exists already")
         self.topics[record.topic_id] = Topic(record.name, record.topic_id)
         self.topic_ids[record.name] = record.topic_id
+        self._private[record.topic_id] = offset
 
     def _topic_of(self, topic_id: bytes) -> Topic:
         found = self.topics.get(topic_id)
@@ -298,56 +314,74 @@ class MetadataImage:
             raise MetadataError(f"topic {format_id(topic_id)} is not there")
         return found
 
+    def _own_topic(self, topic_id: bytes, offset: int) -> Topic:
+        """The topic, as one that this image alone holds and may change."""
+        topic = self._topic_of(topic_id)
+        if topic_id not in self._private:
+            topic = self.topics[topic.id] = topic.copy()
+            self.apart += len(topic.partitions)
+        self._private[topic.id] = offset
+        return topic
+
     def _remove_topic(self, record: RemoveTopicRecord, delta: MetadataDelta) -> None:
         topic = self._topic_of(record.topic_id)
         del self.topics[topic.id]
         del self.topic_ids[topic.name]
+        self._private.pop(topic.id, None)
         self.configs.pop((2, topic.name), None)
         delta.removed_topics[topic.id] = topic
         for number in topic.partitions:
             delta.partitions.pop((topic.id, number), None)
 
-    def _set_partition(self, record: PartitionRecord, delta: MetadataDelta) -> None:
-        topic = self._topic_of(record.topic_id)
-        topic.partitions[record.partition_id] = PartitionRegistration(
-            replicas=self._interned(record.replicas),
-            isr=self._interned(record.isr),
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            removing=self._interned(record.removing_replicas),
-            adding=self._interned(record.adding_replicas),
-            recovery_state=record.leader_recovery_state,
-            directories=tuple(record.directories),
-            elr=self._interned(record.eligible_leader_replicas or []),
-            last_known_elr=self._interned(record.last_known_elr or []),
+    def _set_partition(self, record: PartitionRecord, offset: int, delta: MetadataDelta | None) -> None:
+        topic = self._own_topic(record.topic_id, offset)
+        number = self._numbers.setdefault(record.partition_id, record.partition_id)
+        interned = self._interned
+        topic.put(
+            number,
+            PartitionRegistration(
+                interned(record.replicas),
+                interned(record.isr),
+                record.leader,
+                record.leader_epoch,
+                record.partition_epoch,
+                interned(record.removing_replicas),
+                interned(record.adding_replicas),
+                record.leader_recovery_state,
+                self._interned_directories(record.directories),
+                interned(record.eligible_leader_replicas or []),
+                interned(record.last_known_elr or []),
+            ),
         )
-        delta.partitions[(topic.id, record.partition_id)] = None
+        self.apart += 1
+        if delta is not None:
+            delta.partitions[(topic.id, number)] = None
 
-    def _change_partition(self, record: PartitionChangeRecord, delta: MetadataDelta) -> None:
-        topic = self._topic_of(record.topic_id)
+    def _change_partition(self, record: PartitionChangeRecord, offset: int, delta: MetadataDelta | None) -> None:
+        topic = self._own_topic(record.topic_id, offset)
         old = topic.partitions.get(record.partition_id)
         if old is None:
             raise MetadataError(f"{topic.name}-{record.partition_id} is not there")
-
-        def changed(new: list[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
-            return current if new is None else self._interned(new)
-
+        interned = self._interned
         named = record.leader != NO_LEADER_CHANGE
-        topic.partitions[record.partition_id] = PartitionRegistration(
-            replicas=changed(record.replicas, old.replicas),
-            isr=changed(record.isr, old.isr),
-            leader=record.leader if named else old.leader,
-            leader_epoch=old.leader_epoch + 1 if named else old.leader_epoch,
-            partition_epoch=old.partition_epoch + 1,
-            removing=changed(record.removing_replicas, old.removing),
-            adding=changed(record.adding_replicas, old.adding),
-            recovery_state=old.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
-            directories=old.directories if record.directories is None else tuple(record.directories),
-            elr=changed(record.eligible_leader_replicas, old.elr),
-            last_known_elr=changed(record.last_known_elr, old.last_known_elr),
+        topic.put(
+            record.partition_id,
+            PartitionRegistration(
+                old.replicas if record.replicas is None else interned(record.replicas),
+                old.isr if record.isr is None else interned(record.isr),
+                record.leader if named else old.leader,
+                old.leader_epoch + 1 if named else old.leader_epoch,
+                old.partition_epoch + 1,
+                old.removing if record.removing_replicas is None else interned(record.removing_replicas),
+                old.adding if record.adding_replicas is None else interned(record.adding_replicas),
+                old.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
+                old.directories if record.directories is None else self._interned_directories(record.directories),
+                old.elr if record.eligible_leader_replicas is None else interned(record.eligible_leader_replicas),
+                old.last_known_elr if record.last_known_elr is None else interned(record.last_known_elr),
+            ),
         )
-        delta.partitions[(topic.id, record.partition_id)] = None
+        if delta is not None:
+            delta.partitions[(topic.id, self._numbers.get(record.partition_id, record.partition_id))] = None
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         """Level 0 is the absence of a feature, as in Kafka."""

@@ -1,0 +1,107 @@
+"""A topic and its partitions as an image holds them, made for millions.
+
+A registration is a plain object with slots, about 120 bytes; its tuples are interned by the image, so a million
+topic-partitions share a few hundred. It is replaced and never changed in place: whoever keeps one keeps what was true.
+(It is not declared frozen because frozen dataclasses take five times as long to make, and a leaving broker makes
+hundreds of thousands.)
+
+Beside the registrations a topic keeps an index of what concerns one broker, so that a broker's coming or going costs
+what it has, not what the cluster has: `of_broker` gives the partitions with a replica there, `leaderless` those that
+wait for a leader. Everything goes through `put`, which keeps the index right.
+
+Two images may hold the same topic (see `MetadataImage.clone`). Whoever is to change it takes a `copy` first, which
+costs a dict of references; the index is shared further, until replicas themselves change.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from squall.nodes.metadata.records import NO_LEADER
+from squall.nodes.protocol.topic_partition import format_id
+
+
+@dataclass(slots=True)
+class PartitionRegistration:
+    """One topic-partition as the controller has decided it. `leader` is -1 where there is none."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    recovery_state: int = 0
+    directories: tuple[bytes, ...] = ()
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966): out of the ISR, yet known to have all that is committed."""
+    last_known_elr: tuple[int, ...] = ()
+    """Once nobody is in the ISR: who led last, first; then those that lost their eligibility by an unclean restart."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic and its partitions by number; `partitions` is to be read, `put` is how it is written."""
+
+    name: str
+    id: bytes
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+    _hosted: dict[int, array[int]] = field(default_factory=dict, compare=False, repr=False)
+    _shares_index: bool = field(default=False, compare=False, repr=False)
+    _leaderless: dict[int, None] = field(default_factory=dict, compare=False, repr=False)
+    _digest: bytes | None = field(default=None, compare=False, repr=False)
+
+    def put(self, number: int, registration: PartitionRegistration) -> None:
+        """Set a partition, a new one or one that is there."""
+        old = self.partitions.get(number)
+        self.partitions[number] = registration
+        self._digest = None
+        before = () if old is None else old.replicas
+        if before is not registration.replicas and before != registration.replicas:
+            self._move(number, before, registration.replicas)
+        if registration.leader == NO_LEADER:
+            self._leaderless[number] = None
+        elif self._leaderless:
+            self._leaderless.pop(number, None)
+
+    def of_broker(self, broker: int) -> tuple[int, ...]:
+        """The partitions that have a replica on this broker."""
+        return tuple(self._hosted.get(broker, ()))
+
+    def leaderless(self) -> tuple[int, ...]:
+        """The partitions that nobody leads."""
+        return tuple(self._leaderless)
+
+    def copy(self) -> Topic:
+        """The same topic, to be changed on its own. Registrations are shared for good, the index until it changes."""
+        self._shares_index = True
+        return Topic(
+            self.name, self.id, dict(self.partitions), self._hosted, True, dict(self._leaderless), self._digest
+        )
+
+    def digest(self) -> bytes:
+        """Equal for equal content, whatever the order in which it came to be; worked out once for each content."""
+        if self._digest is None:
+            digest = blake2b(f"{self.name} {format_id(self.id)}".encode(), digest_size=16)
+            for number in sorted(self.partitions):
+                digest.update(f"{number} {self.partitions[number]!r}".encode())
+            self._digest = digest.digest()
+        return self._digest
+
+    def _move(self, number: int, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        if self._shares_index:
+            self._hosted = {broker: numbers[:] for broker, numbers in self._hosted.items()}
+            self._shares_index = False
+        hosted = self._hosted
+        for broker in before:
+            if broker not in after:
+                hosted[broker].remove(number)
+        for broker in after:
+            if broker not in before:
+                numbers = hosted.get(broker)
+                if numbers is None:
+                    numbers = hosted[broker] = array("i")
+                numbers.append(number)
