@@ -300,6 +300,7 @@ class NodeConfig:
     )
     turn_requests_max: int = setting(64, integer(1), "data requests handled before timers and control come again")
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
+    connections_max_idle_ms: int = setting(600_000, integer(1), "a connection that asks nothing for so long is closed")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
     fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one answer to a fetch")
     max_incremental_fetch_session_cache_slots: int = setting(1000, integer(0), "fetch sessions kept; 0 is none")

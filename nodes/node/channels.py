@@ -27,7 +27,7 @@ its `Inbound` for those before it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
@@ -42,6 +42,7 @@ FETCHES_MAX = 2
 """A fetch session may have a second fetch overtake the one that is parked (`broker/fetch_sessions.py`)."""
 PLAIN_REQUEST_MAX = 8 << 20
 NO_LIMIT = -1
+NEVER = 2**63 - 1
 _PRODUCE, _FETCH = (int(key).to_bytes(2, "big") for key in (ApiKey.PRODUCE, ApiKey.FETCH))
 
 
@@ -72,12 +73,13 @@ class Connection:
     those that are not served before it has taken answers. `unsent` counts the bytes it was given in this turn."""
 
     __slots__ = (
-        "channel", "closed", "fetches", "held", "id", "in_flight", "listener", "paused", "queued_bytes", "session",
-        "stalled", "unsent",
+        "channel", "closed", "fetches", "heard_at", "held", "id", "in_flight", "listener", "paused", "queued_bytes",
+        "session", "stalled", "unsent",
     )  # fmt: skip
 
-    def __init__(self, identity: int, listener: str, channel: RequestChannel, versions: Versions) -> None:
+    def __init__(self, identity: int, listener: str, channel: RequestChannel, versions: Versions, now: int) -> None:
         self.id = identity
+        self.heard_at = now
         self.listener = listener
         self.channel = channel
         self.session = ServerSession(identity, listener, versions)
@@ -110,7 +112,8 @@ class Connection:
 
 
 class RequestChannel:
-    """A bounded queue of requests. Plain counters, for metrics: `received`, `depth_max`, `pauses`."""
+    """A bounded queue of requests. Plain counters, for metrics: `received`, `depth_max`, `pauses`, and `expired`, the
+    connections that fed it and were closed because they were idle."""
 
     def __init__(self, name: str, capacity: int, bytes_max: int = NO_LIMIT) -> None:
         self.name = name
@@ -120,6 +123,7 @@ class RequestChannel:
         self.received = 0
         self.depth_max = 0
         self.pauses = 0
+        self.expired = 0
         self._queue: deque[Inbound] = deque()
         self._paused: dict[int, Connection] = {}
 
@@ -181,33 +185,57 @@ class Connections:
     """All accepted connections of a node and the channels they feed. Effects go to the node's outbox."""
 
     def __init__(
-        self, channels: Mapping[str, RequestChannel], versions: Mapping[str, Versions], outbox: list[Effect]
+        self,
+        channels: Mapping[str, RequestChannel],
+        versions: Mapping[str, Versions],
+        outbox: list[Effect],
+        idle_max: int = NEVER,
     ) -> None:
-        """`channels` and `versions` are by listener name."""
+        """`channels` and `versions` are by listener name. A connection that asks nothing for `idle_max` is closed."""
+        self.idle_due = NEVER
+        """When `expire` must look for idle connections."""
+        self._idle_max = idle_max
         self._channels = channels
         self._versions = versions
         self._outbox = outbox
         self._open: dict[int, Connection] = {}
         self._given: list[Connection] = []
-        self.opened_count = 0
+        self.opened_count: dict[str, int] = dict.fromkeys(channels, 0)
+        """Connections accepted since the start, by listener."""
         self.on_late_answer: Callable[[Inbound], None] | None = None
         """Told of the answer to a request whose handler had returned without one."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def __iter__(self) -> Iterator[Connection]:
-        return iter(self._open.values())
+    def by_listener(self) -> list[tuple[str, int, int]]:
+        """Listener, connections open, connections accepted since the start; for metrics."""
+        now_open = dict.fromkeys(self._channels, 0)
+        for connection in self._open.values():
+            now_open[connection.listener] += 1
+        return [(listener, count, self.opened_count[listener]) for listener, count in now_open.items()]
 
-    def opened(self, identity: int, listener: str) -> None:
-        self._open[identity] = Connection(identity, listener, self._channels[listener], self._versions[listener])
-        self.opened_count += 1
+    def answers_waiting(self, channel: RequestChannel) -> int:
+        """Answers that are ready and wait for those before them on their connection; for metrics."""
+        return sum(
+            inbound.answered
+            for connection in self._open.values()
+            if connection.channel is channel
+            for inbound in connection.in_flight
+        )
+
+    def opened(self, now: int, identity: int, listener: str) -> None:
+        channel, versions = self._channels[listener], self._versions[listener]
+        self._open[identity] = Connection(identity, listener, channel, versions, now)
+        self.idle_due = min(self.idle_due, now + self._idle_max)
+        self.opened_count[listener] += 1
 
     def received(self, now: int, identity: int, frame: Buffer) -> None:
         connection = self._open.get(identity)
         if connection is None:
             return
         inbound = Inbound(connection, frame, now)
+        connection.heard_at = now
         connection.in_flight.append(inbound)
         connection.channel.put(inbound)
         if connection.channel.full or connection.is_overfull:
@@ -249,6 +277,19 @@ class Connections:
             connection.held.clear()
             connection.channel.forget(connection)
         return connection
+
+    def expire(self, now: int) -> None:
+        """Close what has asked nothing for so long, unless it is still owed an answer (`connections.max.idle.ms`)."""
+        if now < self.idle_due:
+            return
+        self.idle_due = NEVER
+        for connection in list(self._open.values()):
+            heard = now if connection.in_flight else connection.heard_at
+            if heard + self._idle_max <= now:
+                connection.channel.expired += 1
+                self.drop(connection)
+            else:
+                self.idle_due = min(self.idle_due, heard + self._idle_max)
 
     def drop(self, connection: Connection) -> None:
         """Close a connection from our side."""

@@ -30,7 +30,7 @@ from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
 from squall.nodes.node.quorum_watch import QuorumWatch
 from squall.nodes.node.settings import broker_config, controller_config, raft_config
-from squall.nodes.node.timings import Clock, PlaneTimes
+from squall.nodes.node.timings import ApiTimes, Clock, PlaneTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
@@ -82,15 +82,19 @@ class Node:
             {one.listener: CONTROLLER_VERSIONS for one in config.controller_listeners}
             | {one.listener: BROKER_VERSIONS for one in config.broker_listeners},
             self.outbox,
+            config.connections_max_idle_ms * 1000,
         )
         self.links = Links(f"node-{config.node_id}", self, rng, self.outbox)
         self.control_times = PlaneTimes("control")
         self.data_times = PlaneTimes("data")
+        self.controller_times = ApiTimes()
+        """Of the requests that the controller decided, whatever their API; those of the quorum are not among them."""
         self.quorum_watch = QuorumWatch(self.raft)
         self._clock = Clock(stopwatch)
         self.connections.on_late_answer = self._answered_late
         self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self._control_handlers = self._control_table()
+        self._decided = () if self.controller is None else self.controller.api_keys
         self._voters = {one.id: (one.host, one.port) for one in config.controller_quorum_voters}
         self._leader_seen: tuple[int | None, int] = (None, -1)
         self._closed = False
@@ -144,7 +148,7 @@ class Node:
         if listener is None:
             self._peer_events.append((self.links.opened, (connection,)))
         else:
-            self.connections.opened(connection, listener)
+            self.connections.opened(now, connection, listener)
 
     def received(self, now: int, connection: int, frame: Buffer) -> None:
         if connection < 0:
@@ -193,6 +197,7 @@ class Node:
                 method(now, *arguments)
 
     def _run_timers(self, now: int) -> None:
+        self.connections.expire(now)
         self.links.tick(now)
         self.raft.tick(now)
         if self.controller is not None:
@@ -217,6 +222,9 @@ class Node:
     def _serve_control(self, now: int) -> None:
         while (inbound := self.control.take()) is not None:
             self._serve(now, inbound, self._handle_control, self.control_times)
+            if inbound.handled_at and inbound.request is not None and inbound.request.api_key in self._decided:
+                began = inbound.began_at
+                self.controller_times.add(began - inbound.received_at, inbound.handled_at - began, 0, 0)
         self.connections.relieve(self.control)
 
     def _serve_data(self, now: int) -> None:
@@ -286,7 +294,7 @@ class Node:
             return NEVER
         if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
             return 0
-        nearest = min(self.raft.deadline(), self.links.deadline())
+        nearest = min(self.raft.deadline(), self.links.deadline(), self.connections.idle_due)
         if self.controller is not None:
             nearest = min(nearest, self.controller.deadline())
         if self.broker is not None:

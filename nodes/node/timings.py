@@ -85,7 +85,6 @@ class PlaneTimes:
         self.name = name
         self.busy = 0
         self.by_api: dict[int, ApiTimes] = {}
-        self.idle = IdleMeter()
 
     def served(self, inbound: Inbound, began: int, ended: int) -> None:
         """A handler has returned; the request is answered, or parked."""
@@ -122,17 +121,16 @@ class IdleMeter:
     It is read when somebody asks, and compared with the oldest reading of that minute; at first with the start.
     """
 
-    def __init__(self) -> None:
-        self._readings: list[tuple[int, int]] = []
+    def __init__(self, now: int, busy: int) -> None:
+        self._readings = [(now, busy)]
 
     def read(self, now: int, busy: int) -> float:
         readings = self._readings
         while len(readings) > 1 and readings[1][0] <= now - IDLE_WINDOW:
             del readings[0]
-        share = 1.0
-        if readings and now > readings[0][0]:
-            share = 1 - (busy - readings[0][1]) / (now - readings[0][0])
-        if not readings or now > readings[-1][0] + IDLE_WINDOW // 60:
+        since, busy_then = readings[0]
+        share = 1 - (busy - busy_then) / (now - since) if now > since else 1.0
+        if now > readings[-1][0] + IDLE_WINDOW // 60:
             readings.append((now, busy))
         return min(1.0, max(0.0, share))
 

@@ -22,14 +22,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from squall.nodes.config import ConfigError, Endpoint, NodeConfig
+from squall.nodes.config import Address, ConfigError, Endpoint, NodeConfig
 from squall.nodes.mutants import MUTANTS, Mutants
+from squall.nodes.node.metrics import Collector
 from squall.nodes.node.node import Node, NodeError
 from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
 from squall.nodes.server.disk import RealDisk
 from squall.nodes.server.log import say
 from squall.nodes.server.memory import tune_memory
+from squall.nodes.server.metrics_endpoint import MetricsEndpoint, busy_us
 from squall.nodes.server.shell import Shell
 from squall.nodes.server.trace import FileTrace
 from squall.nodes.storage.errors import DiskFailure
@@ -50,12 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mutants = Mutants(frozenset(options.mutant))
         lock = _lock_directory(config)
         sockets = bind_listeners(config)
+        metrics_socket = bind_metrics(config)
         trace = FileTrace(Path(options.trace), config.node_id) if options.trace else NullTrace()
     except (ConfigError, CannotStart, ValueError, OSError) as error:
         print(f"squall-node: {error}", file=sys.stderr)
         return EXIT_USAGE
     try:
-        asyncio.run(_serve(config, mutants, sockets, trace, Path(options.ledger) if options.ledger else None))
+        ledger = Path(options.ledger) if options.ledger else None
+        asyncio.run(_serve(config, mutants, sockets, metrics_socket, trace, ledger))
     except NodeError as error:
         print(f"squall-node: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -134,14 +138,30 @@ def bind_listeners(config: NodeConfig) -> list[tuple[Endpoint, socket.socket]]:
         except OSError as error:
             for _, other in bound:
                 other.close()
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise CannotStart(
-                f"listeners: cannot listen on {endpoint}: {reason}; free the port or change the entry"
+                f"listeners: cannot listen on {endpoint}: {_reason(error)}; free the port or change the entry"
             ) from None
     return bound
 
 
-def _bind(endpoint: Endpoint) -> socket.socket:
+def bind_metrics(config: NodeConfig) -> socket.socket | None:
+    """A bound socket for the metrics, None if they are shown nowhere. Raises CannotStart."""
+    address = config.metrics_listener
+    if address is None:
+        return None
+    try:
+        return _bind(address)
+    except OSError as error:
+        raise CannotStart(
+            f"metrics.listener={address}: cannot listen: {_reason(error)}; free the port or change the entry"
+        ) from None
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+
+
+def _bind(endpoint: Endpoint | Address) -> socket.socket:
     host = endpoint.host or "0.0.0.0"
     family, kind, protocol, _, address = socket.getaddrinfo(host, endpoint.port, type=socket.SOCK_STREAM)[0]
     bound = socket.socket(family, kind, protocol)
@@ -158,6 +178,7 @@ async def _serve(
     config: NodeConfig,
     mutants: Mutants,
     sockets: list[tuple[Endpoint, socket.socket]],
+    metrics_socket: socket.socket | None,
     trace: Trace,
     ledger: Path | None,
 ) -> None:
@@ -173,6 +194,7 @@ async def _serve(
         trace=trace,
         now=monotonic_us(),
         mutants=mutants,
+        stopwatch=monotonic_us,
     )
     tune_memory()
     shell = Shell(node, config.socket_request_max_bytes, idle=trace.flush if isinstance(trace, FileTrace) else None)
@@ -182,8 +204,23 @@ async def _serve(
     for endpoint, bound in sockets:
         await shell.listen(endpoint.listener, bound)
         say(f"node {config.node_id} listens on {endpoint.listener}://{endpoint.host}:{bound.getsockname()[1]}")
-    await shell.run()
+    metrics = await _serve_metrics(node, metrics_socket)
+    try:
+        await shell.run()
+    finally:
+        if metrics is not None:
+            metrics.close()
     say(f"node {config.node_id} has stopped cleanly")
+
+
+async def _serve_metrics(node: Node, bound: socket.socket | None) -> MetricsEndpoint | None:
+    if bound is None:
+        return None
+    endpoint = MetricsEndpoint(Collector(node, SystemWallClock(), monotonic_us(), busy_us()))
+    await endpoint.start(bound)
+    host, port = bound.getsockname()[:2]
+    say(f"node {node.config.node_id} shows metrics on http://{host}:{port}/metrics")
+    return endpoint
 
 
 if __name__ == "__main__":

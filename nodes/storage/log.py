@@ -236,6 +236,10 @@ class Log:
         """Bytes in all segments."""
         return self._segments.size
 
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(largest known epoch not above `epoch`, its end offset); (-1, -1) if no epoch is known (KIP-320)."""
         return self.epochs.end_offset_for(epoch, self.end_offset)

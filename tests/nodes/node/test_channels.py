@@ -40,7 +40,7 @@ class Fixture:
         self._correlation = 0
 
     def open(self, connection: int) -> None:
-        self.connections.opened(connection, "PLAINTEXT")
+        self.connections.opened(0, connection, "PLAINTEXT")
 
     def send(self, connection: int) -> int:
         self._correlation += 1
@@ -269,7 +269,7 @@ class TestBounds:
         channel = RequestChannel("data", 500, bytes_max=1000)
         connections = Connections({"PLAINTEXT": channel}, {"PLAINTEXT": BROKER_VERSIONS}, outbox)
         for connection in (1, 2, 3):
-            connections.opened(connection, "PLAINTEXT")
+            connections.opened(0, connection, "PLAINTEXT")
             connections.received(0, connection, PRODUCE + bytes(500))
         assert outbox == [Pause(2), Pause(3)]
         channel.take()

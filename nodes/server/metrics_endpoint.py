@@ -1,0 +1,143 @@
+"""Metrics over HTTP in Prometheus' text format (0.0.4), on an address of their own: `metrics.listener=host:port`.
+
+The endpoint shares the node's thread, and none of its planes: no listener, no channel, no connection of Kafka's. One
+scrape is made at a time, a few milliseconds of work at once, so that a node of many topic-partitions serves on in
+between; whoever asks meanwhile is given the same answer. `GET /metrics` is all there is; other paths are not found, and
+whoever sends anything else, or too slowly, is hung up on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import resource
+import socket
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+from squall.nodes.node import metric_names as names
+from squall.nodes.node.metrics import Collector, Sample
+from squall.nodes.server.clock import monotonic_us
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+REQUEST_BYTES_MAX = 8192
+REQUEST_TIMEOUT_S = 5.0
+SLICE_S = 0.005
+"""How long a scrape works before the node comes again."""
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class MetricsEndpoint:
+    """See the module. `start`, then `close`."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._under_way: asyncio.Task[str] | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self, bound: socket.socket) -> None:
+        """Answer on a socket that is bound already."""
+        self._server = await asyncio.start_server(self._serve, sock=bound, limit=REQUEST_BYTES_MAX)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._under_way is not None:
+            self._under_way.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            asked = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT_S)
+            writer.write(await self._answer(asked))
+            await asyncio.wait_for(writer.drain(), REQUEST_TIMEOUT_S)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, asked: bytes) -> bytes:
+        words = asked.split(b"\r\n", 1)[0].split(b" ")
+        path = words[1].split(b"?", 1)[0] if len(words) == 3 else b""
+        if words[0] != b"GET" or path != b"/metrics":
+            return _http("404 Not Found", "text/plain; charset=utf-8", "metrics are at /metrics\n")
+        if self._under_way is None:
+            self._under_way = asyncio.ensure_future(self._scrape())
+        return _http("200 OK", CONTENT_TYPE, await asyncio.shield(self._under_way))
+
+    async def _scrape(self) -> str:
+        try:
+            page = Page()
+            paused_at = time.monotonic()
+            for sample in chain(_host_samples(), self._collector.collect(monotonic_us(), busy_us())):
+                if sample is not None:
+                    page.add(sample)
+                if time.monotonic() - paused_at >= SLICE_S:
+                    await asyncio.sleep(0)
+                    paused_at = time.monotonic()
+            return page.text()
+        finally:
+            self._under_way = None
+
+
+def _http(status: str, content_type: str, content: str) -> bytes:
+    body = content.encode()
+    fields = (f"Content-Type: {content_type}", f"Content-Length: {len(body)}", "Connection: close")
+    return "\r\n".join((f"HTTP/1.1 {status}", *fields, "", "")).encode() + body
+
+
+# -- the text -------------------------------------------------------------------------------------------------------
+
+
+class Page:
+    """Samples as text, those of one metric together, as the format wants it. Made bit by bit, since it may be long."""
+
+    def __init__(self) -> None:
+        self._by_metric: dict[str, list[str]] = {}
+
+    def add(self, sample: Sample) -> None:
+        metric = sample.metric
+        lines = self._by_metric.get(metric.name)
+        if lines is None:
+            lines = self._by_metric[metric.name] = [
+                f"# HELP {metric.name} {metric.about}",
+                f"# TYPE {metric.name} {metric.kind}",
+            ]
+        labels = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in sample.labels)
+        braced = f"{{{labels}}}" if labels else ""
+        lines.append(f"{metric.name}{sample.suffix}{braced} {_number(sample.value)}")
+
+    def text(self) -> str:
+        return "".join(f"{line}\n" for lines in self._by_metric.values() for line in lines)
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+# -- what only the host knows ----------------------------------------------------------------------------------------
+
+
+def busy_us() -> int:
+    """Processor time of this thread, which is the node's."""
+    return time.thread_time_ns() // 1000
+
+
+def _host_samples() -> list[Sample]:
+    times = os.times()
+    return [
+        Sample(names.PROCESS_CPU, times.user + times.system),
+        Sample(names.PROCESS_MEMORY, resident_bytes()),
+    ]
+
+
+def resident_bytes(statm: Path = Path("/proc/self/statm"), page: Callable[[], int] = resource.getpagesize) -> int:
+    """Resident memory; where the kernel does not tell, the most there was."""
+    try:
+        return int(statm.read_text().split()[1]) * page()
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
