@@ -2,10 +2,19 @@
 
 A record's value is a frame version, its id and its version as unsigned varints, then the message, always in its
 flexible form. Unknown ids are refused: a node that skipped a record would build another image than its peers (IMAGE).
+The two records there are most of have codecs of their own for their usual form (`hot_records`).
 """
 
 from __future__ import annotations
 
+from squall.nodes.metadata.hot_records import (
+    CHANGE_HEAD,
+    PARTITION_HEAD,
+    decode_change,
+    decode_partition,
+    encode_change,
+    encode_partition,
+)
 from squall.nodes.protocol.compiler import Buffer, decode_from, encode, read_uvarint, uvarint
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.schema import (
@@ -198,6 +207,16 @@ RECORDS: dict[int, type[Message]] = {
 
 def encode_record(record: Message) -> bytes:
     """The value of a metadata record, in the newest version of its schema."""
+    value = None
+    if isinstance(record, PartitionChangeRecord):
+        value = encode_change(record)
+    elif isinstance(record, PartitionRecord):
+        value = encode_partition(record)
+    return value if value is not None else encode_compiled(record)
+
+
+def encode_compiled(record: Message) -> bytes:
+    """The same for every form of every record, by the compiled codecs."""
     version = type(record).VERSIONS[1]
     head = uvarint(FRAME_VERSION) + uvarint(record.RECORD_ID) + uvarint(version)
     return head + b"".join(encode(record, version))
@@ -205,6 +224,20 @@ def encode_record(record: Message) -> bytes:
 
 def decode_record(value: Buffer) -> Message:
     """The record of a value. Raises ProtocolError for an unknown frame, id or version, or malformed bytes."""
+    if type(value) is bytes:
+        if value.startswith(CHANGE_HEAD):
+            fields = decode_change(value)
+            if fields is not None:
+                return PartitionChangeRecord(*fields)
+        elif value.startswith(PARTITION_HEAD):
+            fields = decode_partition(value)
+            if fields is not None:
+                return PartitionRecord(*fields)
+    return decode_compiled(value)
+
+
+def decode_compiled(value: Buffer) -> Message:
+    """The same for every form of every record, by the compiled codecs."""
     view = memoryview(value)
     try:
         frame, position = read_uvarint(view, 0)
