@@ -2,13 +2,11 @@
 
 librdkafka has threads of its own and calls back only from `poll`. Each adapter therefore runs one Python
 thread that does nothing but poll, and hands what it gets to the event loop in batches; `invoke` only ever
-waits for a future. A producer is one client that serves many processes: what they send is pipelined by the
-library in the order of `sequence`, which is recorded (with idempotence on, acknowledged records must lie in
-that order: S3 of the checkers).
+waits for a future.
 
-A producer that librdkafka declares dead (a fatal error) is replaced by a new instance under a new client
-number: order is promised within an instance only. A record that times out makes librdkafka bump its producer
-epoch and repeat, as new records, what it has no answer for; those sends are recorded as not idempotent.
+What is recorded of a producer is the business of `shared_producer.py`. librdkafka pipelines what it is sent; a fatal
+error makes an instance dead; a record that times out makes it take a new producer epoch and repeat, as new records,
+what it has no answer for.
 
 A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to
 the process that polls it. On a truncated or vanished position the consumer starts that topic-partition again from
@@ -39,10 +37,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
-from squall.workloads.clients.payload import decode_value, encode_value
-from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.clients.payload import decode_value
+from squall.workloads.clients.shared_producer import Delivered, SharedProducer
+from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, SEND, Completion, Operation
 
-GENERATION_STRIDE = 10_000
 POLL_SECONDS = 1.0
 CONSUME_BATCH = 1000
 CONSUME_SECONDS = 0.1
@@ -86,11 +84,11 @@ class ConfluentKit:
         return ConfluentConsumer(plan, configuration)
 
 
-class ConfluentProducer:
+class ConfluentProducer(SharedProducer):
     """One librdkafka producer shared by many processes."""
 
     def __init__(self, plan: ClientPlan, configuration: Mapping[str, Setting]) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.configuration = {
             **configuration,
             "acks": plan.acks,
@@ -101,74 +99,20 @@ class ConfluentProducer:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 500,
         }
-        self.generation = 0
-        self.sequence = 0
-        self.instance: _ProducerInstance | None = None
 
-    async def open(self) -> None:
-        self.instance = _ProducerInstance(self.configuration, asyncio.get_running_loop())
-
-    async def setup(self) -> None:
-        return None
-
-    async def invoke(self, operation: Operation) -> Completion:
-        assert self.instance is not None, "open comes before invoke"
-        assert operation.topic is not None and operation.partition is not None and operation.value is not None
-        if self.instance.fatal:
-            self._replace()
-        instance = self.instance
-        client = self.plan.client + self.generation * GENERATION_STRIDE
-        self.sequence += 1
-        sequence = self.sequence
-        payload = encode_value(operation.value, self.plan.record_size)
-        try:
-            report = instance.produce(operation.topic, operation.partition, payload)
-        except BufferError:
-            return errors.refused("queue_full")
-        except KafkaException as refusal:
-            return errors.refused(refusal.args[0].name().lower().lstrip("_"))
-        error, offset = await report
-        if error is not None:
-            instance.in_doubt_to = self.sequence
-        promised = None if sequence > instance.in_doubt_to else False
-        if error is None:
-            known = offset if offset is not None and offset >= 0 else None
-            return Completion(OK, offset=known, client=client, sequence=sequence, idempotent=promised)
-        outcome = errors.retrying(operation.f, error.code(), error.name())
-        return Completion(outcome.type, error=outcome.error, client=client, sequence=sequence, idempotent=promised)
-
-    def _replace(self) -> None:
-        """Start a new instance for a dead one, whose open deliveries still get their reports."""
-        assert self.instance is not None
-        self.instance.retire()
-        self.generation += 1
-        self.sequence = 0
-        self.instance = _ProducerInstance(self.configuration, asyncio.get_running_loop())
-
-    async def teardown(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        if self.instance is not None:
-            self.instance.retire()
-            await asyncio.get_running_loop().run_in_executor(None, self.instance.thread.join)
+    def start(self, loop: asyncio.AbstractEventLoop) -> _ProducerInstance:
+        return _ProducerInstance(self.configuration, loop)
 
 
 Report = tuple[KafkaError | None, int | None]
 
 
 class _ProducerInstance:
-    """A librdkafka producer and the thread that polls it for delivery reports.
-
-    `in_doubt_to` is the last send sequence that was under way when some record failed. librdkafka then goes on under a
-    new producer epoch and sends again what it has no answer for; a broker cannot know the second attempt from a new
-    record. Until the next failure, idempotence is promised only to what is sent later.
-    """
+    """A librdkafka producer and the thread that polls it for delivery reports."""
 
     def __init__(self, configuration: Mapping[str, Setting], loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.fatal = False
-        self.in_doubt_to = 0
+        self.dead = False
         self.retired = threading.Event()
         self.reports: deque[tuple[asyncio.Future[Report], Report]] = deque()
         self.open: set[asyncio.Future[Report]] = set()
@@ -176,8 +120,8 @@ class _ProducerInstance:
         self.thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
         self.thread.start()
 
-    def produce(self, topic: str, partition: int, payload: bytes) -> asyncio.Future[Report]:
-        """Hand a record over; the future gets its delivery report. Raises BufferError, KafkaException."""
+    async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
+        """Hand a record over, at once, and wait for its delivery report."""
         report: asyncio.Future[Report] = self.loop.create_future()
         report.add_done_callback(self.open.discard)
         self.open.add(report)
@@ -187,10 +131,15 @@ class _ProducerInstance:
 
         try:
             self.producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
-        except (BufferError, KafkaException):
+        except (BufferError, KafkaException) as refusal:
             self.open.discard(report)
-            raise
-        return report
+            full = isinstance(refusal, BufferError)
+            return Delivered(error="queue_full" if full else _named(refusal.args[0]), refused=True)
+        error, offset = await report
+        if error is None:
+            return Delivered(offset=offset if offset is not None and offset >= 0 else None)
+        outcome = errors.retrying(SEND, error.code(), error.name())
+        return Delivered(error=outcome.error, meaning=outcome.type)
 
     def retire(self) -> None:
         """Stop polling once what is under way has been reported or purged."""
@@ -198,7 +147,7 @@ class _ProducerInstance:
 
     def _error(self, error: KafkaError) -> None:
         if error.fatal():
-            self.fatal = True
+            self.dead = True
 
     def _poll(self) -> None:
         """In a thread: until retired or dead, then everything still open is reported, one way or another."""
@@ -207,7 +156,7 @@ class _ProducerInstance:
                 self.producer.poll(POLL_THREAD_SECONDS)
                 self._hand_over()
         except KafkaException as death:  # librdkafka gave this instance up
-            self.fatal = True
+            self.dead = True
             LOG.warning("a producer is dead: %s", death)
         with contextlib.suppress(KafkaException):
             self.producer.purge()
@@ -223,6 +172,10 @@ class _ProducerInstance:
         if self.reports:
             batch, self.reports = self.reports, deque()
             _call_soon(self.loop, lambda: _settle(batch))
+
+
+def _named(error: KafkaError) -> str:
+    return error.name().lower().lstrip("_")
 
 
 def _settle(batch: deque[tuple[asyncio.Future[Report], Report]]) -> None:
@@ -432,6 +385,6 @@ def sort_out(messages: list[Message]) -> list[Arrival]:
             arrival.values.append(decode_value(message.value()))
             arrival.leader_epoch = message.leader_epoch()
         elif error is not None:
-            arrival.error = error.name().lower().lstrip("_")
+            arrival.error = _named(error)
             arrival.restart = arrival.restart or error.code() in RESTARTING
     return list(found.values())

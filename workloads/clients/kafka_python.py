@@ -2,9 +2,7 @@
 
 Two clients that agree about a broker are worth more than one: their producers number, batch, retry and give up
 differently (kafka-python keeps one request of a topic-partition in flight and fails what was under way when it takes a
-new producer epoch). Adapters, and what is recorded of them, are as in `confluent.py`: a producer is one client that
-serves many processes, its send sequence is recorded, a dead instance is replaced under a new client number, and what
-was under way when a record failed is outside the promise of idempotence.
+new producer epoch). What is recorded of a producer is the business of `shared_producer.py`.
 
 The library blocks: at construction until a broker answers, in `send` until it knows the topic-partition. So every
 instance has one thread that constructs it and hands it records in the order of `sequence`; delivery is reported from
@@ -30,12 +28,10 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 
-from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan
-from squall.workloads.clients.payload import encode_value
-from squall.workloads.operation import FAIL, INFO, OK, Completion, Operation
+from squall.workloads.clients.shared_producer import Delivered, SharedProducer
+from squall.workloads.operation import FAIL, Completion
 
-GENERATION_STRIDE = 10_000
 DELIVERY_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
@@ -110,20 +106,11 @@ class Mailbox:
             self._calls.popleft()()
 
 
-@dataclass(frozen=True)
-class Delivered:
-    """What became of a record: its offset, or an error, and whether the library was ever given it."""
-
-    offset: int | None = None
-    error: str | None = None
-    refused: bool = False
-
-
-class KafkaPythonProducer:
+class KafkaPythonProducer(SharedProducer):
     """One kafka-python producer shared by many processes."""
 
     def __init__(self, plan: ClientPlan, configuration: Mapping[str, Any]) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.configuration = {
             **configuration,
             "acks": "all" if plan.acks == "all" else int(plan.acks),
@@ -133,51 +120,9 @@ class KafkaPythonProducer:
             "delivery_timeout_ms": int(DELIVERY_SECONDS * 1000),
             "max_block_ms": 2000,
         }
-        self.generation = 0
-        self.sequence = 0
-        self.instance: ProducerInstance | None = None
 
-    async def open(self) -> None:
-        self.instance = ProducerInstance(self.configuration, asyncio.get_running_loop())
-
-    async def setup(self) -> None:
-        return None
-
-    async def invoke(self, operation: Operation) -> Completion:
-        assert self.instance is not None, "open comes before invoke"
-        assert operation.topic is not None and operation.partition is not None and operation.value is not None
-        if self.instance.dead:
-            self._replace()
-        instance = self.instance
-        client = self.plan.client + self.generation * GENERATION_STRIDE
-        self.sequence += 1
-        sequence = self.sequence
-        payload = encode_value(operation.value, self.plan.record_size)
-        delivered = await instance.send(operation.topic, operation.partition, payload)
-        if delivered.error is not None and delivered.refused:
-            return errors.refused(delivered.error)
-        if delivered.error is not None:
-            instance.in_doubt_to = self.sequence if instance is self.instance else sequence
-        promised = None if sequence > instance.in_doubt_to else False
-        if delivered.error is not None:
-            return Completion(INFO, error=delivered.error, client=client, sequence=sequence, idempotent=promised)
-        return Completion(OK, offset=delivered.offset, client=client, sequence=sequence, idempotent=promised)
-
-    def _replace(self) -> None:
-        """Start a new instance for a dead one, whose open deliveries still get their reports."""
-        assert self.instance is not None
-        self.instance.retire()
-        self.generation += 1
-        self.sequence = 0
-        self.instance = ProducerInstance(self.configuration, asyncio.get_running_loop())
-
-    async def teardown(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        if self.instance is not None:
-            self.instance.retire()
-            await asyncio.get_running_loop().run_in_executor(None, self.instance.thread.join)
+    def start(self, loop: asyncio.AbstractEventLoop) -> ProducerInstance:
+        return ProducerInstance(self.configuration, loop)
 
 
 @dataclass(frozen=True)
@@ -192,15 +137,10 @@ class _Record:
 
 
 class ProducerInstance:
-    """A `KafkaProducer` and the thread that constructs it and hands it records.
-
-    `in_doubt_to` is the last send sequence that was under way when some record failed: the library may go on under
-    another producer epoch, and a broker cannot know what it sends again from new records.
-    """
+    """A `KafkaProducer` and the thread that constructs it and hands it records."""
 
     def __init__(self, configuration: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.dead = False
-        self.in_doubt_to = 0
         self._configuration = configuration
         self._loop = loop
         self._mailbox = Mailbox(loop)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Producer
+from confluent_kafka import OFFSET_BEGINNING, Producer
 
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentKit, ConfluentProducer
-from squall.workloads.operation import INFO, LIST_OFFSETS, OK, POLL, SEND, UNREADABLE_VALUE, Completion, Operation
+from squall.workloads.operation import LIST_OFFSETS, OK, POLL, SEND, UNREADABLE_VALUE, Completion, Operation
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -144,44 +144,3 @@ def test_what_is_open_when_a_producer_closes_does_not_stay_open() -> None:
         return await asyncio.wait_for(waiting, 5)
 
     assert asyncio.run(scenario()).type != OK
-
-
-class Librdkafka:
-    """A producer instance whose delivery reports the test hands out."""
-
-    fatal = False
-    in_doubt_to = 0
-
-    def __init__(self) -> None:
-        self.reports: list[asyncio.Future[tuple[KafkaError | None, int | None]]] = []
-
-    def produce(
-        self, topic: str, partition: int, payload: bytes
-    ) -> asyncio.Future[tuple[KafkaError | None, int | None]]:
-        self.reports.append(asyncio.get_running_loop().create_future())
-        return self.reports[-1]
-
-
-def test_what_was_under_way_when_a_record_timed_out_is_outside_the_promise_of_idempotence() -> None:
-    """librdkafka then bumps its epoch and repeats what it has no answer for; the broker cannot tell (rule 6)."""
-
-    async def scenario() -> list[Completion]:
-        client = producer((("127.0.0.1", 1),))
-        instance = Librdkafka()
-        client.instance = instance  # type: ignore[assignment]
-        sends = [asyncio.ensure_future(client.invoke(send(value))) for value in range(3)]
-        await asyncio.sleep(0)
-        instance.reports[0].set_result((None, 10))
-        instance.reports[1].set_result((KafkaError(KafkaError._MSG_TIMED_OUT), None))
-        instance.reports[2].set_result((None, 12))
-        completions = list(await asyncio.gather(*sends))
-        later = asyncio.ensure_future(client.invoke(send(3)))
-        await asyncio.sleep(0)
-        instance.reports[3].set_result((None, 13))
-        return [*completions, await later]
-
-    answered, timed_out, under_way, later = asyncio.run(scenario())
-    assert (answered.type, answered.idempotent) == (OK, None)
-    assert (timed_out.type, timed_out.idempotent) == (INFO, False)
-    assert (under_way.type, under_way.idempotent) == (OK, False)
-    assert (later.type, later.idempotent) == (OK, None)

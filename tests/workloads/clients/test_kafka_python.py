@@ -14,7 +14,6 @@ from kafka import TopicPartition, errors
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
 from squall.workloads.clients.kafka_python import (
-    Delivered,
     KafkaPythonKit,
     KafkaPythonProducer,
     Mailbox,
@@ -23,9 +22,9 @@ from squall.workloads.clients.kafka_python import (
 )
 from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer
 from squall.workloads.clients.kits import kit_of
+from squall.workloads.clients.shared_producer import Delivered
 from squall.workloads.operation import (
     FAIL,
-    INFO,
     LIST_OFFSETS,
     OK,
     POLL,
@@ -214,66 +213,6 @@ def test_what_was_never_handed_over_has_certainly_not_happened() -> None:
 
     completion = asyncio.run(scenario())
     assert (completion.type, completion.error) == (FAIL, "closed")
-
-
-class Library:
-    """A producer instance whose delivery reports the test hands out."""
-
-    def __init__(self) -> None:
-        self.dead = False
-        self.in_doubt_to = 0
-        self.retired = False
-        self.reports: list[asyncio.Future[Delivered]] = []
-
-    async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
-        self.reports.append(asyncio.get_running_loop().create_future())
-        return await self.reports[-1]
-
-    def retire(self) -> None:
-        self.retired = True
-
-
-def test_any_error_of_a_record_that_was_handed_over_is_info_and_all_under_way_leaves_the_promise() -> None:
-    """The library retries by itself, and goes on under a new producer epoch: earlier attempts may have arrived."""
-
-    async def scenario() -> list[Completion]:
-        client = producer(NOBODY)
-        instance = Library()
-        client.instance = instance  # type: ignore[assignment]
-        sends = [asyncio.ensure_future(client.invoke(send(value))) for value in range(3)]
-        await asyncio.sleep(0)
-        instance.reports[0].set_result(Delivered(offset=10))
-        instance.reports[1].set_result(Delivered(error="not_enough_replicas"))
-        instance.reports[2].set_result(Delivered(offset=12))
-        completions = list(await asyncio.gather(*sends))
-        later = asyncio.ensure_future(client.invoke(send(3)))
-        await asyncio.sleep(0)
-        instance.reports[3].set_result(Delivered(offset=13))
-        return [*completions, await later]
-
-    answered, failed, under_way, later = asyncio.run(scenario())
-    assert (answered.type, answered.idempotent) == (OK, None)
-    assert (failed.type, failed.error, failed.idempotent) == (INFO, "not_enough_replicas", False)
-    assert (under_way.type, under_way.idempotent) == (OK, False)
-    assert (later.type, later.idempotent) == (OK, None)
-
-
-def test_a_dead_instance_is_replaced_under_a_new_client_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> tuple[Library, Completion]:
-        client = producer(NOBODY)
-        dead, fresh = Library(), Library()
-        dead.dead = True
-        client.instance = dead  # type: ignore[assignment]
-        client.sequence = 41
-        monkeypatch.setattr("squall.workloads.clients.kafka_python.ProducerInstance", lambda configuration, loop: fresh)
-        sending = asyncio.ensure_future(client.invoke(send(1)))
-        await asyncio.sleep(0)
-        fresh.reports[0].set_result(Delivered(offset=3))
-        return dead, await sending
-
-    dead, completion = asyncio.run(scenario())
-    assert dead.retired
-    assert (completion.client, completion.sequence) == (10_003, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""One producer of a real library, shared by many processes: what confluent.py and kafka_python.py have in common.
+
+Records are handed over in the order of calls, and the number of the call, the send *sequence*, is recorded: with
+idempotence on, acknowledged records must lie in that order (S3 of the checkers). An instance that is dead is replaced
+under a new client number, and its numbers begin anew: order is promised within an instance only.
+
+When a record fails, the library may go on under a new producer epoch and send again what it has no answer for; a broker
+cannot know the second attempt from a new record. So whatever was under way in that instance at that time is recorded as
+outside the promise of idempotence, and only what is sent later is within it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol
+
+from squall.workloads.clients import errors
+from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.payload import encode_value
+from squall.workloads.operation import INFO, OK, Completion, CompletionType, Operation
+
+GENERATION_STRIDE = 10_000
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of a record: its offset, or an error and what that means.
+
+    `refused` says that the library was never given it, or turned it away at its door.
+    """
+
+    offset: int | None = None
+    error: str | None = None
+    meaning: CompletionType = INFO
+    refused: bool = False
+
+
+class Instance(Protocol):
+    """A producer of the library and the thread that serves it."""
+
+    dead: bool
+    thread: threading.Thread
+
+    async def send(self, topic: str, partition: int, payload: bytes) -> Delivered: ...
+
+    def retire(self) -> None: ...
+
+
+@dataclass
+class Life:
+    """One instance under its client number, and how far it has come.
+
+    `in_doubt_to` is the last sequence that was under way when some record failed.
+    """
+
+    instance: Instance
+    client: int
+    sequence: int = 0
+    in_doubt_to: int = 0
+
+
+class SharedProducer(ABC):
+    """A client whose sends all go through one instance at a time."""
+
+    def __init__(self, plan: ClientPlan) -> None:
+        self.plan = plan
+        self.life: Life | None = None
+
+    @abstractmethod
+    def start(self, loop: asyncio.AbstractEventLoop) -> Instance:
+        """A new instance, at once: it may connect later."""
+
+    async def open(self) -> None:
+        self.life = Life(self.start(asyncio.get_running_loop()), self.plan.client)
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert self.life is not None, "open comes before invoke"
+        assert operation.topic is not None and operation.partition is not None and operation.value is not None
+        if self.life.instance.dead:
+            self.life = self._next(self.life)
+        life = self.life
+        life.sequence += 1
+        sequence = life.sequence
+        payload = encode_value(operation.value, self.plan.record_size)
+        delivered = await life.instance.send(operation.topic, operation.partition, payload)
+        if delivered.error is not None:
+            if delivered.refused:
+                return errors.refused(delivered.error)
+            life.in_doubt_to = life.sequence
+        return Completion(
+            OK if delivered.error is None else delivered.meaning,
+            offset=delivered.offset,
+            error=delivered.error,
+            client=life.client,
+            sequence=sequence,
+            idempotent=None if sequence > life.in_doubt_to else False,
+        )
+
+    def _next(self, dead: Life) -> Life:
+        """A new instance for a dead one, whose open deliveries still get their reports."""
+        dead.instance.retire()
+        return Life(self.start(asyncio.get_running_loop()), dead.client + GENERATION_STRIDE)
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        if self.life is not None:
+            self.life.instance.retire()
+            await asyncio.get_running_loop().run_in_executor(None, self.life.instance.thread.join)
