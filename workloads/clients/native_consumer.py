@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.delete_records import (
     DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
@@ -36,6 +37,7 @@ from squall.nodes.protocol.messages.fetch import (
 )
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -153,20 +155,15 @@ class NativeConsumer:
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=where[0], partitions=[wanted])]
         )
+        asking = self.leaders.ask(
+            address, "offsets", request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
+        )
         try:
-            response = await self.leaders.ask(
-                address, "offsets", request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
-            )
+            found = [part for topic in (await asking).topics for part in topic.partitions]
         except OSError as trouble:
-            self.leaders.forget(where)
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.lost(f, short(trouble))
-        found = [part for topic in response.topics for part in topic.partitions]
-        code = found[0].error_code if found else int(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if code != 0:
-            self.leaders.forget(where)
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.single_attempt(f, code)
+            return await self._in_vain(where, errors.lost(f, short(trouble)))
+        if not found or found[0].error_code:
+            return await self._in_vain(where, _refused(f, found))
         node = self.leaders.node(where)
         if timestamp == LATEST:
             return Completion(OK, high_watermark=found[0].offset, leader_epoch=found[0].leader_epoch, node=node)
@@ -181,21 +178,27 @@ class NativeConsumer:
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=where[0], partitions=[wanted])], timeout_ms=DELETE_TIMEOUT_MS
         )
+        asking = self.leaders.ask(
+            address, "deletions", request, DELETE_RECORDS_VERSION, DeleteRecordsResponse, REQUEST_SECONDS
+        )
         try:
-            response = await self.leaders.ask(
-                address, "deletions", request, DELETE_RECORDS_VERSION, DeleteRecordsResponse, REQUEST_SECONDS
-            )
+            found = [part for topic in (await asking).topics for part in topic.partitions]
         except OSError as trouble:
-            self.leaders.forget(where)
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.lost(f, short(trouble))
-        found = [part for topic in response.topics for part in topic.partitions]
-        code = found[0].error_code if found else int(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if code != 0:
-            self.leaders.forget(where)
-            await asyncio.sleep(RETRY_SECONDS)
-            return errors.single_attempt(f, code)
+            return await self._in_vain(where, errors.lost(f, short(trouble)))
+        if not found or found[0].error_code:
+            return await self._in_vain(where, _refused(f, found))
         return Completion(OK, log_start=found[0].low_watermark, node=self.leaders.node(where))
+
+    async def _in_vain(self, where: TopicPartition, completion: Completion) -> Completion:
+        """Ask anew who leads, a little later."""
+        self.leaders.forget(where)
+        await asyncio.sleep(RETRY_SECONDS)
+        return completion
+
+
+def _refused(f: str, found: Sequence[ListOffsetsPartitionResponse | DeleteRecordsPartitionResult]) -> Completion:
+    """What an answer with an error means; one without the topic-partition is an error too."""
+    return errors.single_attempt(f, found[0].error_code if found else int(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 class _Lane:
