@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from squall.harness.scraping import Metrics, scrape
+
 Found = TypeVar("Found")
 
 START_TIMEOUT_S = 30.0
@@ -131,11 +133,13 @@ class Cluster:
         self.controller_ports: dict[int, int] = {}
         broker_ids = list(range(1, brokers + 1))
         controller_ids = broker_ids[:controllers] if combined else list(range(101, 101 + controllers))
-        free = iter(free_ports(len(broker_ids) + len(controller_ids)))
+        node_ids = list(dict.fromkeys([*controller_ids, *broker_ids]))
+        free = iter(free_ports(len(broker_ids) + len(controller_ids) + len(node_ids)))
         self.ports = {node: next(free) for node in broker_ids}
         self.controller_ports = {node: next(free) for node in controller_ids}
+        self.metrics_ports = {node: next(free) for node in node_ids}
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.controller_ports.items())
-        for node in dict.fromkeys([*controller_ids, *broker_ids]):
+        for node in node_ids:
             settings = self._settings(node, voters) | FAST | dict(properties or {})
             self.nodes[node] = NodeProcess(node, self.directory / f"node-{node}", settings, mutants)
             self.nodes[node].traced = trace
@@ -162,6 +166,7 @@ class Cluster:
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
             "log.dirs": str(self.directory / f"node-{node}" / "data"),
+            "metrics.listener": f"127.0.0.1:{self.metrics_ports[node]}",
         }
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -204,6 +209,10 @@ class Cluster:
     @property
     def controllers(self) -> list[NodeProcess]:
         return [self.nodes[node] for node in self.controller_ports]
+
+    def metrics(self, node: int) -> Metrics:
+        """What a running node counts."""
+        return scrape("127.0.0.1", self.metrics_ports[node])
 
     def logs(self) -> str:
         return "\n".join(f"--- node {node.node_id}\n{node.log[-3000:]}" for node in self.nodes.values())

@@ -27,7 +27,7 @@ from squall.harness.hosts.deploy import Probe, probe
 from squall.harness.hosts.network import Network
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
-from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT
+from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, METRICS_PORT
 from squall.harness.inventory import HostSpec, Inventory
 
 COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "ports")
@@ -186,6 +186,7 @@ def _root_findings(remote: Remote) -> Iterable[Finding]:
 def _ports(remote: Remote) -> Finding:
     wanted = [("brokers", BROKER_PORT), ("controllers", CONTROLLER_PORT)]
     ports = [str(port) for group, port in wanted if group in remote.spec.groups]
+    ports += [str(METRICS_PORT)] if ports else []
     answer = remote.run([remote.spec.python, "-c", BUSY_PORTS, *ports], check=True)
     busy = json.loads(answer.stdout)
     if busy:

@@ -35,6 +35,7 @@ from squall.nodes.config import ConfigError, NodeConfig
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
+METRICS_PORT = 9404
 FIRST_BROKER_ID = 1
 FIRST_CONTROLLER_ID = 101
 STOP_SIGNAL = "SIGTERM"
@@ -200,6 +201,7 @@ def node_properties(
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners[role] for role in roles),
         "log.dirs": data,
+        "metrics.listener": f"{address}:{METRICS_PORT}",
     }
     if "broker" in roles:
         properties["advertised.listeners"] = listeners["broker"]

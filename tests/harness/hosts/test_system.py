@@ -67,6 +67,7 @@ def test_the_node_accepts_the_configuration_it_is_given() -> None:
     assert config.process_roles == ("broker",) and config.node_id == 1 and config.broker_rack == "r1"
     assert [str(one) for one in config.listeners] == ["PLAINTEXT://10.0.0.2:9092"]
     assert [str(one) for one in config.controller_quorum_voters] == ["101@10.0.0.1:9093"]
+    assert str(config.metrics_listener) == "10.0.0.2:9404"
 
 
 def test_a_host_in_both_groups_runs_one_combined_node() -> None:
