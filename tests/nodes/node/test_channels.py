@@ -330,3 +330,42 @@ def test_counters_tell_how_deep_a_channel_was(fixture: Fixture) -> None:
     for _ in range(5):
         fixture.send(1)
     assert (fixture.channel.received, fixture.channel.depth_max, fixture.channel.pauses) == (5, 5, 1)
+
+
+# -- idle connections ------------------------------------------------------------------------------------------------
+
+
+def idle_fixture(idle_max: int) -> Fixture:
+    made = Fixture()
+    made.connections = Connections(
+        {"PLAINTEXT": made.channel}, {"PLAINTEXT": BROKER_VERSIONS}, made.outbox, idle_max=idle_max
+    )
+    return made
+
+
+def test_a_connection_that_asks_nothing_for_too_long_is_closed_and_counted() -> None:
+    """`connections.max.idle.ms`; CL-18 counts them by plane."""
+    fixture = idle_fixture(100)
+    fixture.open(1)
+    assert fixture.connections.idle_due == 100
+    fixture.connections.expire(99)
+    assert fixture.outbox == []
+    fixture.connections.expire(100)
+    assert fixture.outbox == [Close(1)]
+    assert fixture.channel.expired == 1
+    assert fixture.connections.idle_due == 2**63 - 1, "nobody is left to watch"
+
+
+def test_a_request_renews_its_connection_and_one_that_waits_for_its_answer_keeps_it() -> None:
+    fixture = idle_fixture(100)
+    fixture.open(1)
+    fixture.open(2)
+    fixture.send(1)
+    request = fixture.take()
+    fixture.connections.expire(100)
+    assert fixture.outbox == [Close(2)]
+    fixture.connections.expire(250)
+    assert fixture.outbox == [Close(2)], "a parked request holds its connection"
+    request.respond(MetadataResponse())
+    fixture.connections.expire(fixture.connections.idle_due)
+    assert fixture.outbox[-1] == Close(1)
