@@ -12,6 +12,7 @@ from enum import IntEnum
 from squall.nodes.protocol.messages import (
     allocate_producer_ids,
     alter_partition,
+    alter_partition_reassignments,
     api_versions,
     begin_quorum_epoch,
     broker_heartbeat,
@@ -23,6 +24,7 @@ from squall.nodes.protocol.messages import (
     describe_cluster,
     describe_configs,
     describe_quorum,
+    describe_topic_partitions,
     elect_leaders,
     end_quorum_epoch,
     fetch,
@@ -30,6 +32,7 @@ from squall.nodes.protocol.messages import (
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -57,6 +60,8 @@ class ApiKey(IntEnum):
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     VOTE = 52
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
@@ -67,6 +72,7 @@ class ApiKey(IntEnum):
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,16 @@ _TABLE = (
         incremental_alter_configs.IncrementalAlterConfigsRequest,
         incremental_alter_configs.IncrementalAlterConfigsResponse,
     ),
+    _api(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest,
+        alter_partition_reassignments.AlterPartitionReassignmentsResponse,
+    ),
+    _api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        list_partition_reassignments.ListPartitionReassignmentsRequest,
+        list_partition_reassignments.ListPartitionReassignmentsResponse,
+    ),
     _api(ApiKey.VOTE, vote.VoteRequest, vote.VoteResponse),
     _api(
         ApiKey.BEGIN_QUORUM_EPOCH,
@@ -130,6 +146,11 @@ _TABLE = (
         ApiKey.ALLOCATE_PRODUCER_IDS,
         allocate_producer_ids.AllocateProducerIdsRequest,
         allocate_producer_ids.AllocateProducerIdsResponse,
+    ),
+    _api(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        describe_topic_partitions.DescribeTopicPartitionsRequest,
+        describe_topic_partitions.DescribeTopicPartitionsResponse,
     ),
 )
 

@@ -60,7 +60,7 @@ def value_to_kio(value: Any, hint: Any, kafka_type: str) -> Any:
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
     if isinstance(value, list):
         return tuple(value_to_kio(item, typing.get_args(hint)[0], kafka_type) for item in value)
-    if dataclasses.is_dataclass(hint):
+    if dataclasses.is_dataclass(hint) and value is not None:
         return to_kio(value, hint)
     if value is None:
         return None
