@@ -2,7 +2,8 @@
 
     host ── opened, received, closed, tick ──▶ queues
     host ── turn ─▶  timers and peers' answers, all control requests, committed metadata,
-                     then at most `turn.requests.max` data requests; the parked that became ready
+                     then data requests, up to `turn.requests.max` or `turn.bytes.max`;
+                     the parked that became ready
     host ── flush ▶  the metadata log to disk; what that commits is applied and answered
     host ◀─ outbox ─ released only now: nothing is said before it is durable
 
@@ -231,10 +232,10 @@ class Node:
         broker = self.broker
         if broker is None or not broker.is_serving:
             return
-        for _ in range(self.config.turn_requests_max):
-            inbound = self.data.take()
-            if inbound is None:
-                break
+        requests, size = self.config.turn_requests_max, self.config.turn_bytes_max
+        while requests > 0 and size > 0 and (inbound := self.data.take()) is not None:
+            requests -= 1
+            size -= inbound.size
             self._serve(now, inbound, broker.handle, self.data_times)
         broker.settle(now)
         self.connections.relieve(self.data)

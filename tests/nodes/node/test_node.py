@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -16,7 +17,7 @@ from squall.nodes.protocol.headers import correlation_id_of, decode_response, en
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest
-from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.nodes.protocol.schema import Message
 
 SECOND = 1_000_000
@@ -43,12 +44,11 @@ class Clock:
 class Host:
     """Runs a node's iterations, and connects it to itself, as a combined node needs."""
 
-    def __init__(self, disk: SimDisk | None = None) -> None:
+    def __init__(self, disk: SimDisk | None = None, properties: Mapping[str, str] | None = None) -> None:
         self.disk = disk or SimDisk(Random(1))
         self.now = 0
-        self.node = Node(
-            NodeConfig.of(PROPERTIES), disk=self.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0
-        )
+        config = NodeConfig.of(PROPERTIES | dict(properties or {}))
+        self.node = Node(config, disk=self.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0)
         self.sent: list[tuple[int, bytes]] = []
         self.effects: list[object] = []
         self._peers: dict[int, int] = {}
@@ -149,6 +149,18 @@ def test_a_turn_takes_all_control_requests_and_a_bounded_number_of_data_requests
     host.iterate()
     host.iterate()
     assert host.answered(1) == data
+
+
+def test_a_turn_takes_large_data_requests_up_to_a_number_of_bytes() -> None:
+    """CL-24: few large requests take as long as many small ones."""
+    host = Host(properties={"turn.bytes.max": "100"})
+    host.run()
+    host.open(1, CLIENT)
+    asked = [host.send(1, MetadataRequest(topics=[MetadataRequestTopic(name="t" * 60)]), 12) for _ in range(3)]
+    host.iterate()
+    assert host.answered(1) == asked[:2], "the second one passes the bound, and there it ends"
+    host.iterate()
+    assert host.answered(1) == asked
 
 
 def test_a_flood_pauses_its_connections_and_no_others(host: Host) -> None:

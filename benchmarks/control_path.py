@@ -1,0 +1,190 @@
+"""The control path under a flood of data: heartbeats and AlterPartition of a broker with 500 produce requests.
+
+Three controllers and four brokers run as processes on loopback. Broker 1 leads the topic that is flooded, with 500
+requests outstanding at any time, acks=all, three replicas; so much that its request channel is full. It also leads
+topic-partitions that are written to steadily, and whose other replica is on broker 4, which is stopped and continued
+again and again, so that the ISR shrinks and expands all the time.
+
+Measured is what broker 1 itself feels: from its asking the active controller to its hearing the answer, as its metrics
+tell (`squall_controller_request_time_ms`). Heartbeats come every 20 ms instead of every two seconds, to have enough of
+them; the load's part in all of this, client and seven processes, shares the machine. Without load the same is measured
+first, for comparison. That nobody was fenced and no other controller became active is read off the controllers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from confluent_kafka.admin import NewTopic
+
+from squall.benchmarks._load import TIMEOUT_S, Bench
+from squall.benchmarks._saturation import Flood
+from squall.benchmarks.measurement import Measurement
+from squall.harness.loopback import Cluster
+from squall.harness.scraping import Metrics
+
+OUTSTANDING = 500
+FLOODED, RESTLESS, STOPPED = 1, "restless", 4
+RESTLESS_PARTITIONS = 20
+DURATION_S = 30.0
+STOP_S, GO_S = 0.9, 0.6
+TRICKLE_S = 0.1
+BAR_MS = 50.0
+PROPERTIES = {
+    "broker.heartbeat.interval.ms": "20",
+    "broker.session.timeout.ms": "9000",
+    "replica.lag.time.max.ms": "500",
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+}
+TIMES = "squall_controller_request_time_ms"
+
+
+@dataclass(frozen=True)
+class Felt:
+    """What one broker felt of the control path, in milliseconds, and how much it was asked meanwhile."""
+
+    heartbeats: int
+    heartbeat_p50: float
+    heartbeat_p99: float
+    alterations: int
+    alteration_p50: float
+    alteration_p99: float
+    requests_per_second: float
+    fences: int
+    elections: int
+
+
+def measured(record_bytes: int, *, outstanding: int = OUTSTANDING, duration_s: float = DURATION_S) -> Felt:
+    """One run on a cluster of its own. Nothing is outstanding if `outstanding` is 0."""
+    with Cluster(brokers=4, controllers=3, properties=PROPERTIES) as cluster:
+        cluster.wait_until_ready()
+        bench = Bench(cluster)
+        _create_topics(bench)
+        before = _controllers(cluster)
+        with _restless(cluster), _trickle(bench):
+            answered = _flooded(cluster, record_bytes, outstanding, duration_s)
+            metrics = cluster.metrics(FLOODED)
+        after = _controllers(cluster)
+        return _felt(metrics, answered / duration_s, before, after)
+
+
+def _create_topics(bench: Bench) -> None:
+    flooded = NewTopic("flooded", 1, replica_assignment=[[FLOODED, 2, 3]])
+    restless = NewTopic(RESTLESS, RESTLESS_PARTITIONS, replica_assignment=[[FLOODED, STOPPED]] * RESTLESS_PARTITIONS)
+    for future in bench.admin.create_topics([flooded, restless]).values():
+        future.result(TIMEOUT_S)
+
+    def led() -> bool:
+        found = bench.admin.list_topics(timeout=TIMEOUT_S).topics
+        return all(one.leader == FLOODED for name in ("flooded", RESTLESS) for one in found[name].partitions.values())
+
+    bench.cluster.wait_for("leaders", led)
+
+
+def _flooded(cluster: Cluster, record_bytes: int, outstanding: int, duration_s: float) -> int:
+    """Wait for so long, with or without a flood; how many requests were answered."""
+    if not outstanding:
+        time.sleep(duration_s)
+        return 0
+    port = cluster.ports[FLOODED]
+    with Flood("127.0.0.1", port, "flooded", outstanding=outstanding, record_bytes=record_bytes) as flood:
+        time.sleep(duration_s)
+        answered = flood.answered
+    assert not flood.errors, f"requests were refused: {flood.errors[0]}\n{cluster.logs()}"
+    assert answered, f"no request was answered\n{cluster.logs()}"
+    return answered
+
+
+@contextmanager
+def _restless(cluster: Cluster) -> Iterator[None]:
+    """Broker 4 stops and goes."""
+    ended = Event()
+
+    def stop_and_go() -> None:
+        while not ended.wait(GO_S):
+            cluster.pause(STOPPED)
+            ended.wait(STOP_S)
+            cluster.resume(STOPPED)
+
+    thread = Thread(target=stop_and_go, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _trickle(bench: Bench) -> Iterator[None]:
+    """A few records a second for each of the restless; who is behind must have something to be behind of."""
+    ended = Event()
+    producer = bench.producer({"enable.idempotence": False, "acks": "1"})
+
+    def write() -> None:
+        while not ended.wait(TRICKLE_S):
+            for partition in range(RESTLESS_PARTITIONS):
+                producer.produce(RESTLESS, b"drop", partition=partition)
+            producer.poll(0)
+
+    thread = Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        bench.flush(producer)
+
+
+def _controllers(cluster: Cluster) -> tuple[int, int]:
+    """Sessions that ended in silence, and times that a controller became active, as all controllers counted."""
+    found = [cluster.metrics(node.node_id) for node in cluster.controllers]
+    fences = sum(one.value("kafka_controller_timed_out_broker_heartbeat_count") for one in found)
+    elections = max(one.value("kafka_controller_new_active_controllers_count") for one in found)
+    return int(fences), int(elections)
+
+
+def _felt(metrics: Metrics, requests: float, before: tuple[int, int], after: tuple[int, int]) -> Felt:
+    def times(request: str, quantile: str) -> float:
+        return metrics.value(TIMES, request=request, quantile=quantile)
+
+    return Felt(
+        heartbeats=int(metrics.value(f"{TIMES}_count", request="BrokerHeartbeat")),
+        heartbeat_p50=times("BrokerHeartbeat", "0.5"),
+        heartbeat_p99=times("BrokerHeartbeat", "0.99"),
+        alterations=int(metrics.value(f"{TIMES}_count", request="AlterPartition")),
+        alteration_p50=times("AlterPartition", "0.5"),
+        alteration_p99=times("AlterPartition", "0.99"),
+        requests_per_second=requests,
+        fences=after[0] - before[0],
+        elections=after[1] - before[1],
+    )
+
+
+def figures(label: str, felt: Felt) -> list[Measurement]:
+    def milliseconds(name: str, value: float, must: float | None = None) -> Measurement:
+        return Measurement(name, value, "ms", must=must, higher_is_better=False)
+
+    return [
+        Measurement(f"produce requests answered, {label}", felt.requests_per_second, "/s"),
+        milliseconds(f"    heartbeats ({felt.heartbeats}), p50", felt.heartbeat_p50),
+        milliseconds("    heartbeats, p99", felt.heartbeat_p99, BAR_MS),
+        milliseconds(f"    AlterPartition ({felt.alterations}), p50", felt.alteration_p50),
+        milliseconds("    AlterPartition, p99", felt.alteration_p99, BAR_MS),
+        Measurement("    brokers fenced", felt.fences, "", must=0, higher_is_better=False),
+        Measurement("    elections", felt.elections, "", must=0, higher_is_better=False),
+    ]
+
+
+def run() -> list[Measurement]:
+    """Without load, with small requests, and with large ones."""
+    found = figures("no load", measured(0, outstanding=0))
+    found += figures(f"{OUTSTANDING} outstanding of 1 KB", measured(1000))
+    found += figures(f"{OUTSTANDING} outstanding of 100 KB", measured(100_000))
+    return found
