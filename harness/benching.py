@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
 from rich.table import Table
@@ -21,25 +22,30 @@ NOT_BENCHMARKS = frozenset({"measurement"})
 
 
 def names() -> list[str]:
-    """Every benchmark there is."""
+    """Every benchmark there is; `control_path.py` is called `control-path`."""
     found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
-    return sorted(name for name in found if name not in NOT_BENCHMARKS and not name.startswith("_"))
+    return sorted(name.replace("_", "-") for name in found if name not in NOT_BENCHMARKS and not name.startswith("_"))
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"squall.benchmarks.{name.replace('-', '_')}")
 
 
 def described() -> list[tuple[str, str]]:
     """Benchmarks with the first line of their description."""
     listed = []
     for name in names():
-        module = importlib.import_module(f"squall.benchmarks.{name}")
+        module = _module(name)
         listed.append((name, (module.__doc__ or "").strip().splitlines()[0] if module.__doc__ else ""))
     return listed
 
 
 def measure(name: str) -> list[Measurement]:
     """Run one benchmark. Raises UsageError for a name that is none."""
+    name = name.replace("_", "-")
     if name not in names():
         raise UsageError(f"there is no benchmark {name!r}{suggestion(name, names())}")
-    measurements: list[Measurement] = importlib.import_module(f"squall.benchmarks.{name}").run()
+    measurements: list[Measurement] = _module(name).run()
     return measurements
 
 
