@@ -253,6 +253,34 @@ def build_batch(
         append_record(content, delta, time - times[0], record)
     body = compress(compression, bytes(content)) if compression else content
     attributes = compression | (_TRANSACTIONAL_BIT if transactional else 0) | (_CONTROL_BIT if control else 0)
+    return assemble_batch(
+        body,
+        len(records),
+        base_timestamp=times[0],
+        max_timestamp=max(times),
+        attributes=attributes,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def assemble_batch(
+    body: Buffer,
+    count: int,
+    *,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """One sealed batch whose records are encoded already, and compressed if the attributes say so."""
     batch = bytearray(HEADER_SIZE)
     _HEADER.pack_into(
         batch,
@@ -263,13 +291,13 @@ def build_batch(
         MAGIC,
         0,
         attributes,
-        len(records) - 1,
-        times[0],
-        max(times),
+        count - 1,
+        base_timestamp,
+        max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        count,
     )
     batch += body
     seal(batch)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.compiler import encode_bytes
-from squall.nodes.protocol.records import BatchHeader, Record, build_batch, control_key, parse_records
+from squall.nodes.protocol.records import BatchHeader, Record, build_batch, control_key
 from squall.nodes.protocol.schema import Message, array, int16, int32, message
+from squall.nodes.protocol.value_batches import build_value_batch, parse_values
 from squall.nodes.raft.config import RaftConfig
 from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.storage.log import Appended, Log
@@ -85,7 +86,7 @@ class MetadataLog:
 
     def append(self, values: Sequence[bytes], epoch: int, now_ms: int) -> int:
         """Append one batch as the leader; returns the offset of its last record."""
-        batch = build_batch([Record(value=value) for value in values], timestamp=now_ms)
+        batch = build_value_batch(values, now_ms)
         return self._append(batch, epoch, now_ms)
 
     def append_leader_change(self, voters: tuple[int, ...], granted: tuple[int, ...], epoch: int, now_ms: int) -> int:
@@ -170,6 +171,6 @@ class MetadataLog:
                 base_offset=header.base_offset,
                 epoch=header.leader_epoch,
                 timestamp_ms=header.max_timestamp,
-                values=tuple(record.value or b"" for record in parse_records(batch)),
+                values=parse_values(batch),
                 is_control=header.is_control,
             )
