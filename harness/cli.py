@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
+from squall.harness.operator.commands import cluster_app
 
 if TYPE_CHECKING:
     from squall.harness.run import Hosts
@@ -50,6 +51,7 @@ suite_app = typer.Typer(help="Suite files.", epilog="Example: squall suite schem
 app.add_typer(lab_app, name="lab")
 app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
+app.add_typer(cluster_app, name="cluster")
 
 SuiteArgument = Annotated[Path, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml")]
 InventoryOption = Annotated[

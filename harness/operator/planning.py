@@ -1,0 +1,248 @@
+"""Which replicas go where: a plan that is balanced, rack aware and moves little. No I/O.
+
+    plan(partitions, brokers={1: "a", 2: "b", 3: "c"})  ->  a tuple of Move, those that change something
+
+Rules, in this order:
+
+1. Replicas stand on the brokers given, each topic-partition's on as many racks as there are (up to its count).
+2. Brokers get equal numbers of replicas, and of preferred leaders, as far as rule 1 lets them.
+3. What is well placed stays: a replica that need not move is not copied, a preferred leader that need not change stays.
+
+It begins with what may stay, fills up with the least loaded broker of the least used rack, and then moves single
+replicas from the fullest to the emptiest broker until that helps no more. Every such step makes the sum of squared
+loads smaller, so it ends; and it looks at brokers and topic-partitions in order, so the same question has the same
+answer. Without racks the loads end at most one apart: a broker with two more than another has a topic-partition that
+the other lacks.
+
+Plans are kept in the format of kafka-reassign-partitions: `{"version": 1, "partitions": [{"topic", "partition",
+"replicas"}]}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from squall.harness.errors import UsageError
+from squall.harness.operator.facts import PartitionFacts
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Racks = Mapping[int, str | None]
+"""The rack of each broker that may host replicas."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A topic-partition whose replicas, or whose preferred leader, change."""
+
+    topic: str
+    partition: int
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(one for one in self.new if one not in self.old)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        return tuple(one for one in self.old if one not in self.new)
+
+
+def plan(
+    partitions: Sequence[PartitionFacts], brokers: Racks, *, replication_factor: int | None = None
+) -> tuple[Move, ...]:
+    """Moves that bring the topic-partitions onto the brokers. Raises UsageError if there are too few brokers."""
+    ordered = sorted(partitions, key=lambda one: (one.topic, one.partition))
+    counts = {_place(one): replication_factor or len(one.replicas) for one in ordered}
+    most = max(counts.values(), default=0)
+    if most > len(brokers):
+        listed = ",".join(str(one) for one in sorted(brokers))
+        raise UsageError(
+            f"--brokers {listed}: {len(brokers)} brokers cannot hold {most} replicas of a topic-partition",
+            remedy=f"name at least {most} brokers, or give a smaller --replication-factor",
+        )
+    placement = _Placement(brokers, counts)
+    for one in ordered:
+        placement.keep(_place(one), one.replicas)
+    for one in ordered:
+        placement.fill(_place(one))
+    placement.even_out()
+    chosen = placement.with_leaders({_place(one): one.replicas for one in ordered})
+    moves = [Move(one.topic, one.partition, one.replicas, chosen[_place(one)]) for one in ordered]
+    return tuple(move for move in moves if move.old != move.new)
+
+
+def _place(one: PartitionFacts) -> Place:
+    return one.topic, one.partition
+
+
+class _Placement:
+    """Replicas of topic-partitions under way from where they are to where they shall be."""
+
+    def __init__(self, racks: Racks, counts: Mapping[Place, int]) -> None:
+        self.racks = {broker: racks[broker] for broker in sorted(racks)}
+        self.counts = counts
+        self.load = dict.fromkeys(self.racks, 0)
+        self.replicas: dict[Place, list[int]] = {}
+
+    def keep(self, place: Place, old: Sequence[int]) -> None:
+        """Let replicas stay that are on brokers given, no more of them on a rack than must be."""
+        kept: list[int] = []
+        for broker in old:
+            if broker in self.racks and len(kept) < self.counts[place] and self._fits(kept, broker):
+                kept.append(broker)
+                self.load[broker] += 1
+        self.replicas[place] = kept
+
+    def fill(self, place: Place) -> None:
+        """Add replicas, each on a rack used least by this topic-partition, there on the broker with the least."""
+        chosen = self.replicas[place]
+        while len(chosen) < self.counts[place]:
+            used = self._used(chosen)
+            free = [broker for broker in self.racks if broker not in chosen]
+            best = min(free, key=lambda broker: (used[self._rack(broker)], self.load[broker], broker))
+            chosen.append(best)
+            self.load[best] += 1
+
+    def even_out(self) -> None:
+        """Move replicas from full to empty brokers while that makes them more alike."""
+        while self._one_step():
+            pass
+
+    def _one_step(self) -> bool:
+        by_load = sorted(self.racks, key=lambda broker: (self.load[broker], broker))
+        for full in reversed(by_load):
+            for empty in by_load:
+                if self.load[full] - self.load[empty] < 2:
+                    break
+                place = self._movable(full, empty)
+                if place is not None:
+                    chosen = self.replicas[place]
+                    chosen[chosen.index(full)] = empty
+                    self.load[full] -= 1
+                    self.load[empty] += 1
+                    return True
+        return False
+
+    def _movable(self, full: int, empty: int) -> Place | None:
+        for place, chosen in self.replicas.items():
+            if full in chosen and empty not in chosen:
+                others = [one for one in chosen if one != full]
+                if self._fits(others, empty):
+                    return place
+        return None
+
+    def _fits(self, others: Sequence[int], broker: int) -> bool:
+        """Whether a further replica there leaves as many racks in use as there can be."""
+        used = self._used(others)
+        rack = self._rack(broker)
+        return used[rack] == 0 or all(used[one] > 0 for one in {self._rack(known) for known in self.racks})
+
+    def _used(self, replicas: Sequence[int]) -> Counter[str]:
+        return Counter(self._rack(broker) for broker in replicas)
+
+    def _rack(self, broker: int) -> str:
+        """Its rack; a broker without one is a rack of its own, so that rule 1 asks nothing of it."""
+        rack = self.racks[broker]
+        return f"rack {rack}" if rack is not None else f"broker {broker}"
+
+    def with_leaders(self, old: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
+        """Replicas in order: first the preferred leader, of which every broker gets its share."""
+        led = dict.fromkeys(self.racks, 0)
+        first: dict[Place, int] = {}
+        for place, chosen in self.replicas.items():
+            before = old[place][0] if old[place] else None
+            first[place] = min(chosen, key=lambda broker: (led[broker], broker != before, chosen.index(broker)))
+            led[first[place]] += 1
+        self._even_leaders(first, led, old)
+        return {place: self._ordered(first[place], chosen, old[place]) for place, chosen in self.replicas.items()}
+
+    def _even_leaders(self, first: dict[Place, int], led: dict[int, int], old: Mapping[Place, Sequence[int]]) -> None:
+        """Hand leaderships back to whom had them, and on from who has most, where that keeps or improves balance."""
+        for place, leader in list(first.items()):
+            before = old[place][0] if old[place] else leader
+            if before != leader and before in self.replicas[place] and led[before] < led[leader]:
+                led[leader] -= 1
+                led[before] += 1
+                first[place] = before
+        changed = True
+        while changed:
+            changed = False
+            for place, chosen in self.replicas.items():
+                leader, least = first[place], min(chosen, key=lambda broker: (led[broker], broker))
+                if led[leader] - led[least] >= 2:
+                    led[leader] -= 1
+                    led[least] += 1
+                    first[place], changed = least, True
+
+    @staticmethod
+    def _ordered(leader: int, chosen: Sequence[int], old: Sequence[int]) -> tuple[int, ...]:
+        kept = [one for one in old if one in chosen and one != leader]
+        return (leader, *kept, *(one for one in chosen if one != leader and one not in old))
+
+
+# -- plans as files ------------------------------------------------------------------------------------------------
+
+
+def plan_as_json(targets: Mapping[Place, Sequence[int]]) -> str:
+    """The text of a plan file."""
+    rows = [
+        {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        for (topic, partition), replicas in sorted(targets.items())
+    ]
+    return json.dumps({"version": 1, "partitions": rows}, indent=2) + "\n"
+
+
+def load_plan(path: Path) -> dict[Place, tuple[int, ...]]:
+    """The targets of a plan file. Raises UsageError."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as trouble:
+        raise UsageError(f"{path}: {trouble.strerror or trouble}") from trouble
+    except ValueError as trouble:
+        raise UsageError(f"{path}: not JSON: {trouble}", remedy=_FORMAT) from trouble
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise UsageError(f"{path}: partitions: a list is missing", remedy=_FORMAT)
+    if document.get("version", 1) != 1:
+        raise UsageError(f"{path}: version: {document['version']!r} is not known", remedy="the format has version 1")
+    targets: dict[Place, tuple[int, ...]] = {}
+    for number, row in enumerate(document["partitions"]):
+        place, replicas = _row(f"{path}: partitions[{number}]", row)
+        if place in targets:
+            raise UsageError(f"{path}: partitions[{number}]: {place[0]}-{place[1]} is given twice")
+        targets[place] = replicas
+    if not targets:
+        raise UsageError(f"{path}: partitions: the list is empty, there is nothing to do")
+    return targets
+
+
+_FORMAT = 'a plan is {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}'
+
+
+def _row(where: str, row: Any) -> tuple[Place, tuple[int, ...]]:
+    if not isinstance(row, dict):
+        raise UsageError(f"{where}: {row!r} is not an object", remedy=_FORMAT)
+    topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
+    if not isinstance(topic, str) or not topic:
+        raise UsageError(f"{where}.topic: {topic!r} is not the name of a topic", remedy=_FORMAT)
+    if not isinstance(partition, int) or not _is_number(partition):
+        raise UsageError(f"{where}.partition: {partition!r} is not a number of 0 or more", remedy=_FORMAT)
+    if not isinstance(replicas, list) or not replicas or not all(_is_number(one) for one in replicas):
+        raise UsageError(f"{where}.replicas: {replicas!r} is not a list of broker ids", remedy=_FORMAT)
+    if len(set(replicas)) < len(replicas):
+        raise UsageError(f"{where}.replicas: {replicas} names a broker twice", remedy="name each broker once")
+    directories = row.get("log_dirs")
+    if directories is not None and any(one != "any" for one in directories):
+        said = f"{where}.log_dirs: {directories!r} asks for directories, which are not chosen here"
+        raise UsageError(said, remedy='leave log_dirs out, or give "any" for each replica')
+    return (topic, partition), tuple(replicas)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

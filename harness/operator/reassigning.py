@@ -1,0 +1,150 @@
+"""Moves topic-partitions: begin, list, cancel, wait (AlterPartitionReassignments, ListPartitionReassignments).
+
+The controller does the moving: it adds the new replicas, waits until all of the target are in sync, and takes the old
+ones away (RA-01 to RA-05). Here is only asking for it and looking on. A move is over when it is no longer listed; that
+it also reached its target is looked up afterwards, because a move that somebody cancelled is over as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from squall.harness.errors import UsageError
+from squall.harness.operator.asking import Asker, refuse_error
+from squall.harness.operator.describing import metadata_of, ongoing_moves
+from squall.harness.operator.facts import OngoingMove
+from squall.harness.operator.planning import Place
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from squall.workloads.clients.admin import error_name
+
+ALTER_TIMEOUT_MS = 30_000
+LOOK_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the moves are that are waited for."""
+
+    total: int
+    done: int
+    replicas_to_add: int
+    """Replicas that still have to catch up."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.done == self.total
+
+
+async def begin(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> None:
+    """Have the moves begun; all problems are told together. Raises UsageError."""
+    refused = await _alter(asker, {place: list(replicas) for place, replicas in targets.items()})
+    _raise(refused, "cannot be moved")
+
+
+async def cancel(asker: Asker, places: Collection[Place]) -> int:
+    """Cancel moves; how many there were. One that is over by now is no error. Raises UsageError."""
+    refused = await _alter(asker, dict.fromkeys(places))
+    over = {place for place, (code, _) in refused.items() if code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+    _raise({place: why for place, why in refused.items() if place not in over}, "cannot be cancelled")
+    return len(places) - len(over)
+
+
+_Refusals = dict[Place, tuple[int, str | None]]
+
+
+async def _alter(asker: Asker, targets: Mapping[Place, list[int] | None]) -> _Refusals:
+    by_topic: dict[str, list[ReassignablePartition]] = {}
+    for (topic, partition), replicas in sorted(targets.items()):
+        wanted = ReassignablePartition(partition_index=partition, replicas=replicas)
+        by_topic.setdefault(topic, []).append(wanted)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=ALTER_TIMEOUT_MS,
+        topics=[ReassignableTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
+    )
+    told = await asker.any(request, AlterPartitionReassignmentsResponse)
+    refuse_error("the reassignment was refused", told.error_code, told.error_message)
+    return {
+        (topic.name, one.partition_index): (one.error_code, one.error_message)
+        for topic in told.responses
+        for one in topic.partitions
+        if one.error_code != ErrorCode.NONE
+    }
+
+
+def _raise(refused: _Refusals, what: str) -> None:
+    errors = [
+        UsageError(f"{topic}-{partition} {what}: {error_name(code)}" + (f", {said}" if said else ""))
+        for (topic, partition), (code, said) in sorted(refused.items())
+    ]
+    if errors:
+        raise UsageError.joined(errors)
+
+
+async def progress(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> Progress:
+    """How far the moves to these targets are."""
+    ongoing = [one for one in await ongoing_moves(asker, required=True) if (one.topic, one.partition) in targets]
+    if not ongoing:
+        return Progress(len(targets), len(targets), 0)
+    in_sync = await _in_sync(asker)
+    behind = sum(_behind(one, in_sync.get((one.topic, one.partition), ())) for one in ongoing)
+    return Progress(len(targets), len(targets) - len(ongoing), behind)
+
+
+def _behind(move: OngoingMove, in_sync: Collection[int]) -> int:
+    return sum(replica not in in_sync for replica in move.target)
+
+
+async def _in_sync(asker: Asker) -> dict[Place, tuple[int, ...]]:
+    told = await metadata_of(asker)
+    return {
+        (topic.name or "", part.partition_index): tuple(part.isr_nodes)
+        for topic in told.topics
+        for part in topic.partitions
+    }
+
+
+async def wait(
+    asker: Asker,
+    targets: Mapping[Place, Sequence[int]],
+    seconds: float,
+    tell: Callable[[Progress], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> bool:
+    """Look on until the moves are over; False if they are not in so many seconds."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        now = await progress(asker, targets)
+        tell(now)
+        if now.is_over:
+            return True
+        if loop.time() >= end:
+            return False
+        await sleep(LOOK_SECONDS)
+
+
+async def missed(asker: Asker, targets: Mapping[Place, Sequence[int]]) -> dict[Place, tuple[int, ...]]:
+    """Topic-partitions whose replicas are not those of the target, with what they are.
+
+    The broker asked may learn of the end of a move a moment after the controller decided it.
+    """
+    for _ in range(10):
+        told = await metadata_of(asker)
+        found = {
+            (topic.name or "", part.partition_index): tuple(part.replica_nodes)
+            for topic in told.topics
+            for part in topic.partitions
+        }
+        wrong = {place: found.get(place, ()) for place in targets if found.get(place, ()) != tuple(targets[place])}
+        if not wrong:
+            return {}
+        await asyncio.sleep(LOOK_SECONDS)
+    return wrong
