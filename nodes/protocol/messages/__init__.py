@@ -28,6 +28,7 @@ from squall.nodes.protocol.messages import (
     elect_leaders,
     end_quorum_epoch,
     fetch,
+    fetch_snapshot,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
@@ -68,6 +69,7 @@ class ApiKey(IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
@@ -135,6 +137,7 @@ _TABLE = (
     _api(ApiKey.DESCRIBE_QUORUM, describe_quorum.DescribeQuorumRequest, describe_quorum.DescribeQuorumResponse),
     _api(ApiKey.ALTER_PARTITION, alter_partition.AlterPartitionRequest, alter_partition.AlterPartitionResponse),
     _api(ApiKey.UPDATE_FEATURES, update_features.UpdateFeaturesRequest, update_features.UpdateFeaturesResponse),
+    _api(ApiKey.FETCH_SNAPSHOT, fetch_snapshot.FetchSnapshotRequest, fetch_snapshot.FetchSnapshotResponse),
     _api(ApiKey.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest, describe_cluster.DescribeClusterResponse),
     _api(
         ApiKey.BROKER_REGISTRATION,
