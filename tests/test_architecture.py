@@ -86,6 +86,47 @@ def test_floors_of_nodes_import_only_downwards() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+PLANES = {"control": ("controller",), "data": ("broker", "replication")}
+"""What decides over the cluster, and what keeps its records."""
+SHARED = {"ports", "config", "mutants", "protocol", "storage", "raft", "metadata"}
+"""What both stand on: messages and files, the replicated metadata log, and the image it replays to."""
+
+
+def floors_below(floors: tuple[str, ...]) -> dict[str, str]:
+    """Every floor that these reach by imports, however indirectly, with the module that reaches it first."""
+    reached: dict[str, str] = {}
+    waiting = list(floors)
+    while waiting:
+        floor = waiting.pop()
+        for path in modules(f"nodes/{floor}") if (ROOT / "nodes" / floor).is_dir() else [ROOT / f"nodes/{floor}.py"]:
+            for name, line in imports(path):
+                if name.startswith("squall.nodes."):
+                    target = name.split(".")[2]
+                    if target not in reached and target not in floors:
+                        reached[target] = place(path, line)
+                        waiting.append(target)
+    return reached
+
+
+@pytest.mark.parametrize(("plane", "other"), [("control", "data"), ("data", "control")])
+def test_the_planes_share_messages_and_no_code_of_their_own(plane: str, other: str) -> None:
+    """DA-02: neither plane reaches the other's code, by whatever way; what they share is the floor beneath both."""
+    reached = floors_below(PLANES[plane])
+    assert not {floor: by for floor, by in reached.items() if floor in PLANES[other]}
+    assert set(reached) <= SHARED, f"the {plane} plane stands on more than was agreed: {reached}"
+
+
+def test_only_the_node_puts_the_planes_together() -> None:
+    """DA-02, QC-24: a combined node is made of both, and nothing else knows of both."""
+    knowing = {
+        path.relative_to(ROOT / "nodes").parts[0]
+        for path in modules("nodes")
+        if {"controller", "broker"}
+        <= {name.split(".")[2] for name, _ in imports(path) if name.startswith("squall.nodes.")}
+    }
+    assert knowing == {"node"}
+
+
 def core_modules() -> Iterator[Path]:
     for path in modules("nodes"):
         inside = path.relative_to(ROOT / "nodes")
