@@ -193,9 +193,10 @@ def _words(
             messages = rng.choice((0, 0, 1, 1, 2, 5))
             return {"fault": "rpc-cut", "messages": messages, **_messages(first, rng, brokers, controllers)}
         case "clock-step":
-            return {"fault": "clock", "target": first, "offset": round(rng.uniform(-3600, 3600), 3)}
+            return {"fault": "clock", "target": first, "offset": round(rng.uniform(-3600, 3600), 3) or 1.0}
         case "clock-drift":
-            return {"fault": "clock", "target": first, "offset": 0, "rate": round(_log_uniform(rng, 0.5, 2.0), 4)}
+            rate = round(_log_uniform(rng, 0.5, 2.0), 4)
+            return {"fault": "clock", "target": first, "offset": 0, "rate": rate if rate != 1 else 1.0001}
     return {}
 
 

@@ -249,6 +249,20 @@ def test_a_divergent_suffix_of_another_epoch_is_legal_until_it_is_committed() ->
     cluster.commit(*EVERYONE)
 
 
+def test_a_replica_may_go_on_at_the_start_of_the_log_whatever_it_holds_before() -> None:
+    """Data-plane seed 1940: b3 was away while its last record was replaced, and then deleted."""
+    cluster = committed(10)
+    cluster.append(0, 99, "b3")
+    cluster.change(isr=[1, 2])
+    for value in (11, 12):
+        cluster.append(1, value, "b1", "b2")
+    cluster.commit("b1", "b2")
+    leader = cluster.replica("b1").log
+    leader.start_offset, leader.batches = 2, leader.batches[2:]
+    cluster.show("b1", "log_start", to=2)
+    cluster.append(1, 12, "b3")
+
+
 def test_what_lies_below_the_start_of_the_log_counts_no_more() -> None:
     """DeleteRecords and retention; DP-07 holds all the while."""
     cluster = committed(10, 11, 12)

@@ -37,7 +37,7 @@ def test_seeds_differ_in_which_kinds_they_use_and_how_many() -> None:
     assert min(map(len, mixes)) <= 3 and max(map(len, mixes)) >= 10
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", [*range(50), 1805])
 def test_every_drawn_fault_can_be_written_as_an_entry_of_a_suite(seed: int) -> None:
     for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60):
         ENTRY.validate_python({**fault.written(), "at": fault.at, "for": max(0.001, fault.duration)})
