@@ -92,11 +92,18 @@ class ClusterFacts:
             "controller": self.controller,
             "controller_epoch": self.controller_epoch,
             "brokers": [asdict(one) for one in self.brokers],
-            "topics": [topic_as_json(one) for one in self.topics],
+            "topics": [_topic_of_metadata(one) for one in self.topics],
             "partitions": len(self.partitions),
             "under_replicated": [f"{one.topic}-{one.partition}" for one in self.under_replicated],
             "offline": [f"{one.topic}-{one.partition}" for one in self.offline],
         }
+
+
+def _topic_of_metadata(topic: TopicFacts) -> dict[str, Any]:
+    """What Metadata alone tells of a topic."""
+    names = ("partition", "leader", "leader_epoch", "replicas", "isr")
+    partitions = [{name: getattr(one, name) for name in names} for one in topic.partitions]
+    return {"name": topic.name, "topic_id": topic.topic_id, "partitions": partitions}
 
 
 def topic_as_json(topic: TopicFacts) -> dict[str, Any]:

@@ -92,13 +92,19 @@ class _Placement:
         self.replicas: dict[Place, list[int]] = {}
 
     def keep(self, place: Place, old: Sequence[int]) -> None:
-        """Let replicas stay that are on brokers given, no more of them on a rack than must be."""
-        kept: list[int] = []
-        for broker in old:
-            if broker in self.racks and len(kept) < self.counts[place] and self._fits(kept, broker):
+        """Let replicas stay that are on brokers given; not so many on one rack that others are left out."""
+        count = self.counts[place]
+        here = [broker for broker in old if broker in self.racks]
+        first_of_rack = {self._rack(broker): broker for broker in reversed(here)}
+        kept = [broker for broker in here if first_of_rack[self._rack(broker)] == broker][:count]
+        racks_wanted = min(count, len({self._rack(broker) for broker in self.racks}))
+        for broker in here:
+            room = count - len(kept) - max(0, racks_wanted - len(first_of_rack))
+            if broker not in kept and room > 0:
                 kept.append(broker)
-                self.load[broker] += 1
-        self.replicas[place] = kept
+        self.replicas[place] = [broker for broker in here if broker in kept]
+        for broker in self.replicas[place]:
+            self.load[broker] += 1
 
     def fill(self, place: Place) -> None:
         """Add replicas, each on a rack used least by this topic-partition, there on the broker with the least."""
@@ -157,20 +163,18 @@ class _Placement:
         led = dict.fromkeys(self.racks, 0)
         first: dict[Place, int] = {}
         for place, chosen in self.replicas.items():
-            before = old[place][0] if old[place] else None
-            first[place] = min(chosen, key=lambda broker: (led[broker], broker != before, chosen.index(broker)))
-            led[first[place]] += 1
-        self._even_leaders(first, led, old)
+            if old[place][0] in chosen:
+                first[place] = old[place][0]
+                led[first[place]] += 1
+        for place, chosen in self.replicas.items():
+            if place not in first:
+                first[place] = min(chosen, key=lambda broker: (led[broker], broker))
+                led[first[place]] += 1
+        self._even_leaders(first, led)
         return {place: self._ordered(first[place], chosen, old[place]) for place, chosen in self.replicas.items()}
 
-    def _even_leaders(self, first: dict[Place, int], led: dict[int, int], old: Mapping[Place, Sequence[int]]) -> None:
-        """Hand leaderships back to whom had them, and on from who has most, where that keeps or improves balance."""
-        for place, leader in list(first.items()):
-            before = old[place][0] if old[place] else leader
-            if before != leader and before in self.replicas[place] and led[before] < led[leader]:
-                led[leader] -= 1
-                led[before] += 1
-                first[place] = before
+    def _even_leaders(self, first: dict[Place, int], led: dict[int, int]) -> None:
+        """Hand leaderships on from whoever leads two more than another replica of the same topic-partition."""
         changed = True
         while changed:
             changed = False
