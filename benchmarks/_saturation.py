@@ -25,6 +25,7 @@ ACKS_ALL = -1
 TIMEOUT_MS = 30_000
 CONNECTIONS = 50
 JOIN_TIMEOUT_S = 30.0
+LOOK_EVERY_S = 0.05
 
 
 def produce_frame(topic: str, partition: int, record_bytes: int) -> bytes:
@@ -62,29 +63,66 @@ class Flood:
         self._thread.join(JOIN_TIMEOUT_S)
 
     def _run(self) -> None:
-        asyncio.run(self._pour())
+        try:
+            asyncio.run(self._pour())
+        except OSError as trouble:
+            self.errors.append(str(trouble))
 
     async def _pour(self) -> None:
-        done = await asyncio.gather(*(self._ask() for _ in range(CONNECTIONS)), return_exceptions=True)
-        self.errors += [repr(one) for one in done if one is not None]
+        """Until it is told to stop. Whatever goes wrong on a connection ends it, and is remembered."""
+        loop = asyncio.get_running_loop()
+        opened = []
+        for _ in range(CONNECTIONS):
+            transport, asker = await loop.create_connection(self._asker, self._host, self._port)
+            transport.write(self._frame * self._share)
+            opened.append((transport, asker))
+        while not self._stopping.is_set():
+            await asyncio.sleep(LOOK_EVERY_S)
+        for transport, asker in opened:
+            self.answered += asker.answered
+            self.errors += asker.errors
+            transport.abort()
 
-    async def _ask(self) -> None:
-        """One connection: its share on the way, and another for each that is answered."""
-        reader, writer = await asyncio.open_connection(self._host, self._port)
+    def _asker(self) -> _Asker:
+        return _Asker(self._frame)
+
+
+class _Asker(asyncio.Protocol):
+    """One connection: asks again for each answer. Only the first is looked into."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.answered = 0
+        self.errors: list[str] = []
+        self._frame = frame
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.errors.append(f"the connection was closed: {exc}")
+
+    def data_received(self, data: bytes) -> None:
+        data = self._received + data
+        position, count = 0, 0
+        while len(data) - position >= 4:
+            end = position + 4 + int.from_bytes(data[position : position + 4], "big")
+            if end > len(data):
+                break
+            if not self.answered and not count:
+                self._check(data[position + 4 : end])
+            position = end
+            count += 1
+        self._received = data[position:]
+        self.answered += count
+        self._transport.write(self._frame * count)
+
+    def _check(self, answer: bytes) -> None:
         try:
-            writer.write(self._frame * self._share)
-            first = True
-            while not self._stopping.is_set():
-                length = int.from_bytes(await reader.readexactly(4), "big")
-                answer = await reader.readexactly(length)
-                if first:
-                    check(answer)
-                    first = False
-                self.answered += 1
-                writer.write(self._frame)
-                await writer.drain()
-        finally:
-            writer.close()
+            check(answer)
+        except AssertionError as refusal:
+            self.errors.append(str(refusal))
 
 
 def check(answer: bytes) -> None:

@@ -94,7 +94,7 @@ def _flooded(cluster: Cluster, record_bytes: int, outstanding: int, duration_s: 
     port = cluster.ports[FLOODED]
     with Flood("127.0.0.1", port, "flooded", outstanding=outstanding, record_bytes=record_bytes) as flood:
         time.sleep(duration_s)
-        answered = flood.answered
+    answered = flood.answered
     assert not flood.errors, f"requests were refused: {flood.errors[0]}\n{cluster.logs()}"
     assert answered, f"no request was answered\n{cluster.logs()}"
     return answered

@@ -8,7 +8,9 @@
     host ◀─ outbox ─ released only now: nothing is said before it is durable
 
 The order within a turn is the isolation of the control plane (CL-24): whatever data requests are queued, the next vote,
-heartbeat or timer waits for at most one turn's worth of them.
+heartbeat or timer waits for at most one turn's worth of them. What the control plane has to say does not wait for them
+either: a turn that has something for a controller, or an answer of one, ends there and is released, and data come in
+the next, which the host begins at once. Data never wait twice in a row, so that they cannot starve.
 
 A node has one quorum replica, voter or observer, which a controller and a broker in the same node share (QC-24). A
 frame that cannot be decoded, or asks for what its listener does not serve, ends its connection and nothing else.
@@ -98,6 +100,7 @@ class Node:
         self._decided = () if self.controller is None else self.controller.api_keys
         self._voters = {one.id: (one.host, one.port) for one in config.controller_quorum_voters}
         self._leader_seen: tuple[int | None, int] = (None, -1)
+        self._data_waited = False
         self._closed = False
 
     def _make_controller(self, rng: Rng, trace: Trace, now: int, mutants: Mutants) -> QuorumController | None:
@@ -184,10 +187,17 @@ class Node:
             return
         self._clock.turn = now
         self.connections.drained()
+        sent = self.links.sent_to_controllers
         self._hear_peers(now)
-        self._serve_control(now)
+        served = self._serve_control(now)
         self._run_timers(now)
         self._apply_metadata(now)
+        self._ask_peers(now)
+        urgent = served or self.links.sent_to_controllers != sent
+        if urgent and not self._data_waited and self._has_data():
+            self._data_waited = True
+            return
+        self._data_waited = False
         self._serve_data(now)
         self._ask_peers(now)
 
@@ -220,13 +230,17 @@ class Node:
                     f"node {self.config.node_id}: controller {leader} leads the quorum in epoch {epoch}"
                 )
 
-    def _serve_control(self, now: int) -> None:
+    def _serve_control(self, now: int) -> bool:
+        """All that there is; whether there was any."""
+        served = False
         while (inbound := self.control.take()) is not None:
+            served = True
             self._serve(now, inbound, self._handle_control, self.control_times)
             if inbound.handled_at and inbound.request is not None and inbound.request.api_key in self._decided:
                 began = inbound.began_at
                 self.controller_times.add(began - inbound.received_at, inbound.handled_at - began, 0, 0)
         self.connections.relieve(self.control)
+        return served
 
     def _serve_data(self, now: int) -> None:
         broker = self.broker

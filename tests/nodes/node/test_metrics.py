@@ -85,6 +85,7 @@ def test_requests_are_counted_on_the_plane_they_came_in_on(host: Host) -> None:
     assert waiting.of(names.DATA_QUEUE) == 3
     assert waiting.of(names.CONTROL_QUEUE) == 1
     host.iterate()
+    host.iterate()
     read = Read(host)
     assert read.of(names.DATA_QUEUE) == read.of(names.CONTROL_QUEUE) == 0
     assert read.of(names.REQUESTS, plane="data", request="Metadata") == 3

@@ -136,19 +136,48 @@ def test_inputs_are_only_queued(host: Host) -> None:
     assert host.node.deadline() <= host.now, "queued work makes the next turn due"
 
 
-def test_a_turn_takes_all_control_requests_and_a_bounded_number_of_data_requests(host: Host) -> None:
-    """CL-24: a backlog of data cannot hold up the control plane."""
+def test_a_turn_takes_all_control_requests_and_leaves_data_for_the_next(host: Host) -> None:
+    """CL-24: a backlog of data holds up neither control requests nor their answers."""
     host.open(1, CLIENT)
     host.open(2, CONTROL)
-    data = [host.send(1, MetadataRequest(), 12) for _ in range(3 * TURN_REQUESTS_MAX)]
+    data = [host.send(1, MetadataRequest(), 12) for _ in range(2 * TURN_REQUESTS_MAX)]
     control = [host.send(2, DescribeQuorumRequest(), 2) for _ in range(30)]
     host.iterate()
     assert host.answered(2) == control
-    assert host.answered(1) == data[:TURN_REQUESTS_MAX]
+    assert host.answered(1) == []
     assert host.node.deadline() <= host.now, "the rest makes the next turn due"
     host.iterate()
+    assert host.answered(1) == data[:TURN_REQUESTS_MAX]
+    assert host.node.deadline() <= host.now
     host.iterate()
     assert host.answered(1) == data
+
+
+def test_control_requests_without_end_do_not_starve_the_data_plane(host: Host) -> None:
+    host.open(1, CLIENT)
+    host.open(2, CONTROL)
+    data = [host.send(1, MetadataRequest(), 12) for _ in range(2 * TURN_REQUESTS_MAX)]
+    for _ in range(4):
+        host.send(2, DescribeQuorumRequest(), 2)
+        host.iterate()
+    assert host.answered(1) == data, "every other turn is theirs"
+
+
+def test_a_heartbeat_leaves_before_the_data_that_came_in_with_it(host: Host) -> None:
+    """CL-24: what a broker has to say to the controller is not held up by what its clients ask."""
+    interval = 2 * SECOND
+    assert host.node.broker is not None
+    host.now = host.node.broker.lifecycle.deadline()
+    assert host.now < 10 * interval
+    host.open(1, CLIENT)
+    asked = host.send(1, MetadataRequest(), 12)
+    sent = host.node.links.sent_to_controllers
+    host.iterate()
+    assert host.node.links.sent_to_controllers == sent + 1
+    assert host.answered(1) == []
+    host.iterate()
+    host.iterate()
+    assert host.answered(1) == [asked]
 
 
 def test_a_turn_takes_large_data_requests_up_to_a_number_of_bytes() -> None:
