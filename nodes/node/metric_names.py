@@ -181,6 +181,12 @@ CONTROLLER_REQUEST_TIME = Metric(
     "ms from a broker's asking the active controller to its hearing the answer",
     None,
 )
+ITERATION_TIME = Metric(
+    "squall_iteration_time_ms",
+    SUMMARY,
+    "ms of one round of the node's thread; whatever comes in waits for so long",
+    None,
+)
 PROCESS_CPU = Metric(
     "process_cpu_seconds_total",
     COUNTER,
@@ -189,5 +195,7 @@ PROCESS_CPU = Metric(
 )
 PROCESS_MEMORY = Metric("process_resident_memory_bytes", GAUGE, "resident memory of the process", None)
 
+OF_THE_HOST = (ITERATION_TIME, PROCESS_CPU, PROCESS_MEMORY)
+"""What the node's host adds to what the node tells."""
 METRICS = tuple(one for one in dict(globals()).values() if isinstance(one, Metric))
 """All of them, in the order above."""

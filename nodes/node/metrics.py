@@ -76,7 +76,7 @@ class Collector:
         yield from _requests(node.data_times)
         for api_key, recent in sorted(node.links.controller_times.items()):
             labels = (("request", api_name(api_key)),)
-            yield from _summary(names.CONTROLLER_REQUEST_TIME, labels, recent.values(), recent.count, recent.total)
+            yield from summary(names.CONTROLLER_REQUEST_TIME, labels, recent.values(), recent.count, recent.total)
 
     # -- the quorum -----------------------------------------------------------------------------------------------
 
@@ -120,8 +120,8 @@ class Collector:
         yield Sample(names.COMMITTED_OFFSET, self._node.raft.high_watermark - 1)
         times = self._node.controller_times
         queue, local, _, _ = times.values()
-        yield from _summary(names.EVENT_QUEUE_TIME, (), queue, times.count, times.queue)
-        yield from _summary(names.EVENT_PROCESSING_TIME, (), local, times.count, times.local)
+        yield from summary(names.EVENT_QUEUE_TIME, (), queue, times.count, times.queue)
+        yield from summary(names.EVENT_PROCESSING_TIME, (), local, times.count, times.local)
         yield from _census(image)
 
     # -- the broker -----------------------------------------------------------------------------------------------
@@ -230,10 +230,10 @@ def _requests(plane: PlaneTimes) -> Collected:
             (names.REMOTE_TIME, remote, times.remote),
             (names.TOTAL_TIME, total, times.total),
         ):
-            yield from _summary(metric, labels, ascending, times.count, all_of_them)
+            yield from summary(metric, labels, ascending, times.count, all_of_them)
 
 
-def _summary(metric: Metric, labels: Labels, ascending: Sequence[int], count: int, total: int) -> Collected:
+def summary(metric: Metric, labels: Labels, ascending: Sequence[int], count: int, total: int) -> Collected:
     """Quantiles of microseconds in milliseconds, with their number and sum."""
     for of in QUANTILES:
         yield Sample(metric, quantile(ascending, of) / 1000, (*labels, ("quantile", f"{of:g}")))

@@ -204,7 +204,7 @@ async def _serve(
     for endpoint, bound in sockets:
         await shell.listen(endpoint.listener, bound)
         say(f"node {config.node_id} listens on {endpoint.listener}://{endpoint.host}:{bound.getsockname()[1]}")
-    metrics = await _serve_metrics(node, metrics_socket)
+    metrics = await _serve_metrics(node, shell, metrics_socket)
     try:
         await shell.run()
     finally:
@@ -213,10 +213,10 @@ async def _serve(
     say(f"node {config.node_id} has stopped cleanly")
 
 
-async def _serve_metrics(node: Node, bound: socket.socket | None) -> MetricsEndpoint | None:
+async def _serve_metrics(node: Node, shell: Shell, bound: socket.socket | None) -> MetricsEndpoint | None:
     if bound is None:
         return None
-    endpoint = MetricsEndpoint(Collector(node, SystemWallClock(), monotonic_us(), busy_us()))
+    endpoint = MetricsEndpoint(Collector(node, SystemWallClock(), monotonic_us(), busy_us()), shell.iterations)
     await endpoint.start(bound)
     host, port = bound.getsockname()[:2]
     say(f"node {node.config.node_id} shows metrics on http://{host}:{port}/metrics")

@@ -14,12 +14,13 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from squall.nodes.node import metric_names as names
-from squall.nodes.node.metrics import Collector, Sample
+from squall.nodes.node.metrics import Collector, Sample, summary
+from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,8 +34,9 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 class MetricsEndpoint:
     """See the module. `start`, then `close`."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector, iterations: Recent) -> None:
         self._collector = collector
+        self._iterations = iterations
         self._under_way: asyncio.Task[str] | None = None
         self._server: asyncio.Server | None = None
 
@@ -71,7 +73,7 @@ class MetricsEndpoint:
         try:
             page = Page()
             paused_at = time.monotonic()
-            for sample in chain(_host_samples(), self._collector.collect(monotonic_us(), busy_us())):
+            for sample in chain(self._of_the_host(), self._collector.collect(monotonic_us(), busy_us())):
                 if sample is not None:
                     page.add(sample)
                 if time.monotonic() - paused_at >= SLICE_S:
@@ -80,6 +82,12 @@ class MetricsEndpoint:
             return page.text()
         finally:
             self._under_way = None
+
+    def _of_the_host(self) -> Iterator[Sample | None]:
+        times, took = os.times(), self._iterations
+        yield Sample(names.PROCESS_CPU, times.user + times.system)
+        yield Sample(names.PROCESS_MEMORY, resident_bytes())
+        yield from summary(names.ITERATION_TIME, (), took.values(), took.count, took.total)
 
 
 def _http(status: str, content_type: str, content: str) -> bytes:
@@ -125,14 +133,6 @@ def _number(value: float) -> str:
 def busy_us() -> int:
     """Processor time of this thread, which is the node's."""
     return time.thread_time_ns() // 1000
-
-
-def _host_samples() -> list[Sample]:
-    times = os.times()
-    return [
-        Sample(names.PROCESS_CPU, times.user + times.system),
-        Sample(names.PROCESS_MEMORY, resident_bytes()),
-    ]
 
 
 def resident_bytes(statm: Path = Path("/proc/self/statm"), page: Callable[[], int] = resource.getpagesize) -> int:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.node import Node
+from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
 from squall.nodes.server.log import say
 
@@ -156,6 +157,8 @@ class Shell:
         self.frame_bytes_max = frame_bytes_max
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         self.refused_frames = 0
+        self.iterations = Recent()
+        """How long iterations take; what comes in meanwhile waits for so long."""
         self._node = node
         self._idle = idle
         self._loop = asyncio.get_running_loop()
@@ -257,7 +260,9 @@ class Shell:
             say(line)
         node.notices.clear()
         deadline = node.deadline()
-        if deadline <= monotonic_us():
+        ended = monotonic_us()
+        self.iterations.add(ended - now)
+        if deadline <= ended:
             self._ask_for_iteration()
         else:
             self._arm(deadline / 1_000_000)

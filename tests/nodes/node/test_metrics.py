@@ -124,10 +124,10 @@ def test_a_plane_that_is_off_has_no_idleness(host: Host) -> None:
 
 
 def test_every_metric_of_the_table_is_told_by_some_node_and_no_other(host: Host) -> None:
-    """Those of the process are the host's (nodes/server)."""
+    """The others are the host's (nodes/server)."""
     create(host, "orders", 1)
     told = {sample.metric.name for sample in Read(host).samples}
-    assert told == {metric.name for metric in METRICS if not metric.name.startswith("process_")}
+    assert told == {metric.name for metric in METRICS if metric not in names.OF_THE_HOST}
 
 
 def test_summaries_have_quantiles_a_sum_and_a_count(host: Host) -> None:

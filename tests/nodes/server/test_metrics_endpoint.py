@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from squall.nodes.node import metric_names as names
 from squall.nodes.node.metric_names import METRICS
 from squall.nodes.node.metrics import Sample
+from squall.nodes.node.timings import Recent
 from squall.nodes.server.metrics_endpoint import MetricsEndpoint, Page, resident_bytes
 from tests.clusters import Cluster
 
@@ -128,7 +129,7 @@ def test_those_who_ask_during_a_scrape_are_given_the_same_answer(monkeypatch: py
 
     async def scenario() -> None:
         collector = SlowCollector()
-        endpoint = MetricsEndpoint(collector)  # type: ignore[arg-type]
+        endpoint = MetricsEndpoint(collector, Recent())  # type: ignore[arg-type]
         bound = socket.create_server(("127.0.0.1", 0))
         await endpoint.start(bound)
         answers = await asyncio.gather(*(ask(bound.getsockname()[1]) for _ in range(5)))
