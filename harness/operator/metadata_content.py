@@ -136,6 +136,13 @@ class RegisterControllerRecord(Message):
     features: list[BrokerFeature] = array(BrokerFeature)
 
 
+@message(kind="record", record_id=28, versions=(0, 0), flexible=0)
+class ClearElrRecord(Message):
+    """The topic's min.insync.replicas changed, so nobody out of its ISRs is eligible any more; all topics if empty."""
+
+    topic_name: str = string()
+
+
 FOREIGN: dict[int, type[Message]] = {
     cls.RECORD_ID: cls
     for cls in (
@@ -149,9 +156,10 @@ FOREIGN: dict[int, type[Message]] = {
         EndTransactionRecord,
         AbortTransactionRecord,
         RegisterControllerRecord,
+        ClearElrRecord,
     )
 }
-OTHER_NAMES = {10: "DelegationTokenRecord", 26: "RemoveDelegationTokenRecord", 28: "ClearElrRecord"}
+OTHER_NAMES = {10: "DelegationTokenRecord", 26: "RemoveDelegationTokenRecord"}
 
 
 # -- control records -----------------------------------------------------------------------------------------------
