@@ -45,7 +45,7 @@ CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.ELECT_LEADERS): (0, 2),
     int(ApiKey.INCREMENTAL_ALTER_CONFIGS): (0, 1),
     int(ApiKey.UPDATE_FEATURES): (0, 1),
-    int(ApiKey.VOTE): (0, 1),
+    int(ApiKey.VOTE): (0, 2),
     int(ApiKey.BEGIN_QUORUM_EPOCH): (0, 1),
     int(ApiKey.END_QUORUM_EPOCH): (0, 1),
     int(ApiKey.DESCRIBE_QUORUM): (0, 2),

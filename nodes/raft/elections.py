@@ -1,6 +1,9 @@
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch: both halves of each (QC-05..12, rules 33, 34, 38)."""
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch: both halves of each (QC-05..12, rules 33, 34, 38, 41)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.schema import Message
@@ -8,7 +11,12 @@ from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
 from squall.nodes.raft.quorum_state import ReplicaKey
-from squall.nodes.raft.roles import Candidate, Follower, Leader, Peer, Resigned, Unattached
+from squall.nodes.raft.roles import Candidate, Follower, Leader, Peer, Prospective, Resigned, Unattached
+
+Standing = TypeVar("Standing", Prospective, Candidate)
+
+
+Asking = TypeVar("Asking", Prospective, Candidate)
 
 
 class Elections:
@@ -30,13 +38,15 @@ class Elections:
         granted = False
         if error == ErrorCode.NONE:
             self._core.learn(now, question.epoch, None)
-            granted = self._grants(question)
-            if granted and self._quorum.role.voted is None:
+            granted = self._would_grant(now, question) if question.pre_vote else self._grants(question)
+            if granted and not question.pre_vote and self._quorum.role.voted is None:
                 self._quorum.grant_vote(now, question.candidate)
         request.respond(messages.vote_answer(self._config, error, self._core.hint(), granted))
 
     def _vote_error(self, question: messages.VoteQuestion) -> int:
-        if not question.valid_partition or not 0 <= question.last_epoch < question.epoch:
+        # Who stands has no record of the epoch it stands for; who only asks is still in the epoch of its last record.
+        newest = question.epoch if question.pre_vote else question.epoch - 1
+        if not question.valid_partition or not 0 <= question.last_epoch <= newest:
             return ErrorCode.INVALID_REQUEST
         if question.end_offset < 0 or question.candidate.id in (-1, self._config.node_id):
             return ErrorCode.INVALID_REQUEST
@@ -49,10 +59,23 @@ class Elections:
     def _grants(self, question: messages.VoteQuestion) -> bool:
         """Only while no leader is known, to one candidate, whose log has at least what this one has (QC-07)."""
         role = self._quorum.role
-        if not isinstance(role, Unattached):
+        if not isinstance(role, Unattached | Prospective):
             return False
         if role.voted is not None:
             return role.voted.is_same_as(question.candidate)
+        return role.leader_id is None and self._covers(question)
+
+    def _would_grant(self, now: int, question: messages.VoteQuestion) -> bool:
+        """Pre-vote: unless a leader lives, as far as this one knows; whom it has voted for in this epoch is nothing
+        to the next (rule 41). Changes nothing."""
+        role = self._quorum.role
+        hears_leader = isinstance(role, Follower) and role.heard and now < role.give_up_at
+        return not isinstance(role, Leader) and not hears_leader and self._covers(question)
+
+    def _covers(self, question: messages.VoteQuestion) -> bool:
+        """Whether the candidate's log has at least what this one has."""
+        if self._core.mutants.has("vote-ignores-log"):
+            return True
         return self._core.log.is_covered_by(question.last_epoch, question.end_offset)
 
     def _is_meant(self, voter: ReplicaKey | None) -> bool:
@@ -63,11 +86,48 @@ class Elections:
 
     # -- asking for votes -------------------------------------------------------------------------------------
 
+    def run_prospective(self, now: int, role: Prospective) -> None:
+        """Ask everybody, and again whoever refuses: it may lose the leader later than this one did."""
+        if role.granted() >= self._config.majority:
+            self._quorum.become_candidate(now)
+        elif now >= role.election_at:
+            self._quorum.withdraw(now)
+        else:
+            self._ask_for_votes(now, role, self._pre_vote_answered)
+
+    def _pre_vote_answered(self, role: Prospective, voter: int, peer: Peer) -> messages.Answered:
+        def answered(now: int, response: Message) -> None:
+            answer = messages.read_vote_answer(response)
+            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            if self._quorum.role is not role:
+                return
+            if answer.error == ErrorCode.NONE:
+                role.votes[voter] = answer.granted
+            if role.granted() >= self._config.majority:
+                self._quorum.become_candidate(now)
+            elif role.rejected() > len(self._config.voters) - self._config.majority:
+                self._quorum.withdraw(now)
+            elif not role.votes.get(voter):
+                self._core.retry_later(now, peer)
+
+        return answered
+
+    def _ask_for_votes(
+        self, now: int, role: Standing, answered: Callable[[Standing, int, Peer], messages.Answered]
+    ) -> None:
+        log = self._core.log
+        pre_vote = isinstance(role, Prospective)
+        for voter, peer in role.peers.items():
+            if peer.deadline <= now:
+                end = (log.last_epoch, log.end_offset)
+                message = messages.vote(self._config, role.epoch, voter, *end, pre_vote=pre_vote)
+                self._core.ask(voter, message, peer, answered(role, voter, peer))
+
     def run_candidate(self, now: int, role: Candidate) -> None:
         """Ask whoever has not answered yet; when time is up, wait or stand again."""
         if now >= role.election_at:
             if role.backing_off:
-                self._quorum.become_candidate(now)
+                self._quorum.become_prospective(now)
             else:
                 self._quorum.back_off(now)
             return
@@ -76,11 +136,7 @@ class Elections:
         if role.granted() >= self._config.majority:
             self._lead(now, role)
             return
-        log = self._core.log
-        for voter, peer in role.peers.items():
-            if peer.deadline <= now:
-                message = messages.vote(self._config, role.epoch, voter, log.last_epoch, log.end_offset)
-                self._core.ask(voter, message, peer, self._vote_answered(role, voter, peer))
+        self._ask_for_votes(now, role, self._vote_answered)
 
     def _vote_answered(self, role: Candidate, voter: int, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
@@ -143,6 +199,8 @@ class Elections:
         error = self._news_error(news)
         if error == ErrorCode.NONE:
             self._core.learn(now, news.epoch, news.leader_id)
+            if isinstance(self._quorum.role, Prospective):
+                self._quorum.become_follower(now, news.epoch, news.leader_id)  # the leader it had lost is there
         request.respond(messages.begin_answer(self._config, error, self._core.hint()))
 
     def _news_error(self, news: messages.LeaderNews) -> int:
@@ -157,7 +215,7 @@ class Elections:
     def run_resigned(self, now: int, role: Resigned) -> None:
         """Say goodbye until heard; if nobody takes over, stand for the next epoch."""
         if now >= role.election_at:
-            self._quorum.become_candidate(now)
+            self._quorum.become_prospective(now)
             return
         self.say_goodbye(now, role)
 
@@ -189,6 +247,7 @@ class Elections:
             role = self._quorum.role
             if isinstance(role, Follower) and role.leader_id == news.leader_id and self._config.votes:
                 role.give_up_at = min(role.give_up_at, now + self._succession_delay(news.successors))
+                role.heard, role.abandoned = False, True
         request.respond(messages.end_answer(self._config, error, self._core.hint()))
 
     def _succession_delay(self, successors: tuple[int, ...]) -> int:

@@ -1,7 +1,7 @@
 """The quorum's RPCs as questions and answers about one topic-partition, `__cluster_metadata-0`.
 
 On the wire each RPC carries lists of topics and partitions; a quorum has one of each. Here the lists are packed and
-unpacked, so that nothing else in this room sees them. Versions: Vote 1, BeginQuorumEpoch 1, EndQuorumEpoch 1, Fetch 17
+unpacked, so that nothing else in this room sees them. Versions: Vote 2, BeginQuorumEpoch 1, EndQuorumEpoch 1, Fetch 17
 (12 and later are understood), DescribeQuorum 2. A response that lacks the partition, as one with a top-level error
 does, reads as that error with no news of epoch or leader.
 """
@@ -91,9 +91,13 @@ class VoteQuestion:
     voter: ReplicaKey | None = None
     last_epoch: int = -1
     end_offset: int = -1
+    pre_vote: bool = False
+    """Only whether the vote would be granted; neither side promises anything (KIP-996)."""
 
 
-def vote(config: RaftConfig, epoch: int, voter_id: int, last_epoch: int, end_offset: int) -> vote_schema.VoteRequest:
+def vote(
+    config: RaftConfig, epoch: int, voter_id: int, last_epoch: int, end_offset: int, *, pre_vote: bool = False
+) -> vote_schema.VoteRequest:
     data = vote_schema.PartitionDataRequest(
         partition_index=PARTITION,
         replica_epoch=epoch,
@@ -102,6 +106,7 @@ def vote(config: RaftConfig, epoch: int, voter_id: int, last_epoch: int, end_off
         voter_directory_id=NO_DIRECTORY,
         last_offset_epoch=last_epoch,
         last_offset=end_offset,
+        pre_vote=pre_vote,
     )
     topic = vote_schema.TopicDataRequest(topic_name=TOPIC, partitions=[data])
     return vote_schema.VoteRequest(cluster_id=config.cluster_id, voter_id=voter_id, topics=[topic])
@@ -120,6 +125,7 @@ def read_vote(body: Message) -> VoteQuestion:
         voter=None if request.voter_id < 0 else ReplicaKey(request.voter_id, data.voter_directory_id),
         last_epoch=data.last_offset_epoch,
         end_offset=data.last_offset,
+        pre_vote=data.pre_vote,
     )
 
 

@@ -29,10 +29,13 @@ from squall.nodes.raft.errors import NotLeader
 from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
 from squall.nodes.raft.quorum_state import QuorumStateStore
 from squall.nodes.raft.replication import Fetcher, FetchService
-from squall.nodes.raft.roles import Candidate, Follower, Leader, Resigned, Role, Unattached
+from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from squall.nodes.raft.transitions import Quorum
 
 __all__ = ["CommittedBatch", "RaftReplica"]
+
+TRANSITIONS_PER_TICK = 3
+"""A transition may leave something to do at once; a quorum of one is prospective, candidate and leader in one go."""
 
 
 class RaftReplica:
@@ -174,9 +177,10 @@ class RaftReplica:
         """Do what is due: elections, fetches, announcements, answers to fetches that have waited long enough."""
         if self._closed:
             return
-        self._run(now)
-        if self.role.deadline(self._patience) <= now or isinstance(self.role, Candidate):
-            self._run(now)  # a transition may leave something to do at once: asking for votes, leading a quorum of one
+        for _ in range(TRANSITIONS_PER_TICK):
+            self._run(now)
+            if self.role.deadline(self._patience) > now and not isinstance(self.role, Prospective | Candidate):
+                break
 
     def _run(self, now: int) -> None:
         role = self.role
@@ -184,6 +188,8 @@ class RaftReplica:
             self._fetcher.run_unattached(now, role)
         elif isinstance(role, Follower):
             self._fetcher.run_follower(now, role)
+        elif isinstance(role, Prospective):
+            self._elections.run_prospective(now, role)
         elif isinstance(role, Candidate):
             self._elections.run_candidate(now, role)
         elif isinstance(role, Resigned):

@@ -187,7 +187,10 @@ class Fetcher:
         core = self._core
         lost = now >= role.give_up_at
         if lost and core.config.votes:
-            core.quorum.become_candidate(now)
+            if role.abandoned:
+                core.quorum.become_candidate(now)
+            else:
+                core.quorum.become_prospective(now)
         elif role.fetch.deadline <= now:
             self._fetch(now, role, self._any_voter() if lost else role.leader_id)
 
@@ -196,7 +199,7 @@ class Fetcher:
         core = self._core
         if core.config.votes:
             if now >= role.election_at:
-                core.quorum.become_candidate(now)
+                core.quorum.become_prospective(now)
         elif role.fetch.deadline <= now:
             self._fetch(now, role, self._any_voter())
 
@@ -228,7 +231,9 @@ class Fetcher:
     def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
         """Only the leader of this epoch answers without error, so what it says is so."""
         core = self._core
-        role.give_up_at = now + core.config.fetch_timeout
+        if not role.abandoned:
+            role.give_up_at = now + core.config.fetch_timeout
+            role.heard = True
         role.fetch.answered(now, 0)
         if answer.diverging is not None:
             core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)

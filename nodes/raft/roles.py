@@ -52,6 +52,8 @@ class Unattached:
     epoch: int
     voted: ReplicaKey | None
     election_at: int
+    elections_lost: int = 0
+    """How often it has asked for votes in vain since it last knew a leader."""
     fetch: Peer = field(default_factory=Peer)
     """An observer asks any voter who the leader is."""
     leader_id: int | None = None
@@ -71,6 +73,31 @@ class Resigned:
     election_at: int
     peers: dict[int, Peer]
     voted: ReplicaKey | None = None
+
+    def deadline(self, patience: int = 0) -> int:
+        return min([self.election_at, *(peer.deadline for peer in self.peers.values())])
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks whether a majority would vote for it, before it makes anybody change epochs (KIP-996, rule 41)."""
+
+    name = "prospective"
+    epoch: int
+    leader_id: int | None
+    """The leader it no longer hears, to whom it returns unless a majority has lost it too."""
+    voted: ReplicaKey | None
+    elections_lost: int
+    election_at: int
+    """When it gives up asking."""
+    peers: dict[int, Peer]
+    votes: dict[int, bool]
+
+    def granted(self) -> int:
+        return sum(self.votes.values())
+
+    def rejected(self) -> int:
+        return len(self.votes) - self.granted()
 
     def deadline(self, patience: int = 0) -> int:
         return min([self.election_at, *(peer.deadline for peer in self.peers.values())])
@@ -175,9 +202,13 @@ class Follower:
     voted: ReplicaKey | None = None
     votes: bool = True
     """False for an observer, which does nothing but fetch."""
+    heard: bool = False
+    """The leader has answered in this role, and has not taken leave since: reason enough to refuse pre-votes."""
+    abandoned: bool = False
+    """The leader has taken leave, so that whoever stands disturbs nobody."""
 
     def deadline(self, patience: int = 0) -> int:
         return min(self.give_up_at, self.fetch.deadline) if self.votes else self.fetch.deadline
 
 
-Role = Unattached | Resigned | Candidate | Leader | Follower
+Role = Unattached | Resigned | Prospective | Candidate | Leader | Follower

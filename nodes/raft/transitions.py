@@ -1,22 +1,28 @@
 """Which role follows which, and what is made durable on the way (QC-03..05, QC-08, rules 32..37).
 
-    from \\ to    unattached         candidate          leader         follower           resigned
-    unattached    higher epoch, or   election timeout   -              leader heard of    -
+    from \\ to    unattached        prospective       candidate       leader    follower          resigned
+    unattached    higher epoch, or  election timeout  -               -         leader heard of   -
                   vote granted
-    candidate     higher epoch       next election      majority       leader heard of    -
-    leader        higher epoch       -                  -              higher epoch and   no majority fetches,
-                                                                       its leader         or clean stop
-    follower      higher epoch       no answer for      -              higher epoch and   -
-                                     fetch timeout                     its leader
-    resigned      higher epoch       election timeout   -              higher epoch and   -
-                                                                       its leader
+    prospective   higher epoch,     -                 majority would  -         leader heard of,  refused, having
+                  vote granted, or                    vote for it               or refused,       led this epoch
+                  refused                                                       knowing one
+    candidate     higher epoch      next election     -               majority  leader heard of   -
+    leader        higher epoch      -                 -               -         higher epoch and  no majority
+                                                                                its leader        fetches, stop,
+                                                                                                  or removed
+    follower      higher epoch      no answer for     its leader has  -         higher epoch and  -
+                                    fetch timeout     taken leave               its leader
+    resigned      higher epoch      election timeout  -               -         higher epoch and  -
+                                                                                its leader
+
+Only a candidate makes others change epochs, and before it stands it has asked whether a majority would vote for it
+(KIP-996, rule 41). So a voter that was cut off comes back in the epoch in which it left, and whoever hears a leader
+refuses it. The one that a leader itself names as it takes leave need not ask: nobody is disturbed.
 
 An observer is only ever unattached or follower. Epochs never fall. Within an epoch there is at most one vote and one
 leader; both are written to `quorum-state` before `become_…` returns, so nothing that follows from a transition can be
 sent before it is durable. A restarted leader is *resigned in the same epoch*: it may have sent records that it then
 lost, and would otherwise write others at the same offset and epoch (QC-04).
-
-Left for later: a prospective role for pre-vote (rule 41), and voters that follow the log (rule 40).
 """
 
 from __future__ import annotations
@@ -25,7 +31,17 @@ from squall.nodes.ports import Rng, Trace
 from squall.nodes.raft.config import NEVER, RaftConfig
 from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore, ReplicaKey
-from squall.nodes.raft.roles import Candidate, Follower, Leader, Progress, Resigned, Role, Unattached, peers_of
+from squall.nodes.raft.roles import (
+    Candidate,
+    Follower,
+    Leader,
+    Progress,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+    peers_of,
+)
 
 BACKOFF_BASE = 100_000
 """The first range of the random wait after a lost election; it doubles with each further loss (QC-10)."""
@@ -49,7 +65,8 @@ class Quorum:
     @property
     def leader_id(self) -> int | None:
         """The leader of this epoch as far as known; a resigned leader no longer counts as one."""
-        return None if isinstance(self.role, Resigned) else self.role.leader_id
+        role = self.role
+        return None if role.leader_id == self.local.id and not isinstance(role, Leader) else role.leader_id
 
     # -- start ------------------------------------------------------------------------------------------------
 
@@ -86,16 +103,47 @@ class Quorum:
     def grant_vote(self, now: int, candidate: ReplicaKey) -> None:
         """Promise this epoch to a candidate. Durable on return."""
         role = self.role
-        free = isinstance(role, Unattached) and role.voted is None
+        free = isinstance(role, Unattached | Prospective) and role.voted is None and role.leader_id is None
         self._require(free, f"second vote in epoch {self.epoch}: for {candidate.id} after {self.role.voted}")
         self._enter(Unattached(self.epoch, candidate, self._election_at(now)))
         self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=candidate.id)
+
+    def become_prospective(self, now: int) -> None:
+        """Ask whether standing would help. Epoch, vote and the leader last known stay what they are."""
+        role = self.role
+        self._require(self._config.votes, "an observer cannot stand for election")
+        self._require(not isinstance(role, Leader), "a leader cannot stand for election")
+        lost = role.elections_lost + 1 if isinstance(role, Candidate) else 0
+        self._enter(
+            Prospective(
+                epoch=role.epoch,
+                leader_id=role.leader_id,
+                voted=role.voted,
+                elections_lost=role.elections_lost if isinstance(role, Unattached) else lost,
+                election_at=self._election_at(now),
+                peers=peers_of(self._config.other_voters),
+                votes={self.local.id: True},
+            )
+        )
+
+    def withdraw(self, now: int) -> None:
+        """A majority would not vote for this one: back to where it came from, with new patience."""
+        role = self.role
+        assert isinstance(role, Prospective)
+        if role.leader_id is None:
+            self._enter(Unattached(role.epoch, role.voted, self._election_at(now), role.elections_lost))
+        elif role.leader_id == self.local.id:
+            self._enter(self._resigned(now, role.epoch, role.voted, ()))
+        else:
+            follower = self._follower(now, role.epoch, role.leader_id, role.voted)
+            follower.give_up_at = self._election_at(now)
+            self._enter(follower)
 
     def become_candidate(self, now: int) -> None:
         """Stand for the next epoch, and vote for oneself."""
         self._require(self._config.votes, "an observer cannot stand for election")
         self._require(not isinstance(self.role, Leader), "a leader cannot stand for election")
-        lost = self.role.elections_lost + 1 if isinstance(self.role, Candidate) else 0
+        lost = self.role.elections_lost if isinstance(self.role, Prospective) else 0
         self._enter(
             Candidate(
                 epoch=self.epoch + 1,
@@ -139,6 +187,7 @@ class Quorum:
             self.check_leader(epoch, leader_id)
             if isinstance(self.role, Follower):
                 return
+            self._require(not isinstance(self.role, Leader), f"told to follow itself in epoch {epoch}")
         self._require(leader_id != self.local.id, f"told to be leader of epoch {epoch}, never elected in it")
         voted = self.role.voted if epoch == self.epoch else None
         self._enter(self._follower(now, epoch, leader_id, voted))

@@ -1,6 +1,7 @@
-"""Vote (API key 52), versions 0 to 1.
+"""Vote (API key 52), versions 0 to 2.
 
-A candidate of the metadata quorum asks for a vote (KIP-595). Version 1 adds directory ids (KIP-853).
+A candidate of the metadata quorum asks for a vote (KIP-595). Version 1 adds directory ids (KIP-853),
+version 2 pre-votes (KIP-996).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ class PartitionDataRequest(Message):
     voter_directory_id: bytes = uuid(versions="1+")
     last_offset_epoch: int = int32()
     last_offset: int = int64()
+    pre_vote: bool = boolean(versions="2+")
 
 
 @message()
@@ -25,7 +27,7 @@ class TopicDataRequest(Message):
     partitions: list[PartitionDataRequest] = array(PartitionDataRequest)
 
 
-@message(api_key=52, kind="request", versions=(0, 1), flexible=0)
+@message(api_key=52, kind="request", versions=(0, 2), flexible=0)
 class VoteRequest(Message):
     cluster_id: str | None = string(default=None, nullable="0+")
     voter_id: int = int32(default=-1, versions="1+")
@@ -54,7 +56,7 @@ class NodeEndpoint(Message):
     port: int = uint16(versions="1+")
 
 
-@message(api_key=52, kind="response", versions=(0, 1), flexible=0)
+@message(api_key=52, kind="response", versions=(0, 2), flexible=0)
 class VoteResponse(Message):
     error_code: int = int16()
     topics: list[TopicDataResponse] = array(TopicDataResponse)

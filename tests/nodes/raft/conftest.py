@@ -23,7 +23,7 @@ from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.replica import RaftReplica
 
 MS = 1000
-VERSIONS = {ApiKey.VOTE: 1, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1, ApiKey.FETCH: 17}
+VERSIONS = {ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1, ApiKey.FETCH: 17}
 
 
 class Clock:

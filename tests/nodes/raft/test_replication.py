@@ -61,12 +61,13 @@ class Node:
         return requests
 
     def win(self) -> Node:
-        """Stand, and be granted a vote by the first peer."""
+        """Ask, stand, and be granted both the pre-vote and the vote by the first peer."""
         self.now = self.replica.deadline()
-        self.replica.tick(self.now)
-        votes = self.sent()
-        answer = messages.vote_answer(config(2), ErrorCode.NONE, Hint(self.replica.epoch, None), True)
-        votes[0].complete(self.now, answer)
+        for _ in ("pre-vote", "vote"):
+            self.replica.tick(self.now)
+            votes = self.sent()
+            answer = messages.vote_answer(config(2), ErrorCode.NONE, Hint(self.replica.epoch, None), True)
+            votes[0].complete(self.now, answer)
         assert self.replica.is_leader
         self.replica.flush(self.now)
         return self
