@@ -127,7 +127,7 @@ def test_a_broker_whose_id_is_taken_is_refused_by_the_controller(tmp_path: Path)
         cluster.wait_until_ready()
         [port] = free_ports(1)
         twin = cluster.brokers[0].config_path.read_text()
-        lines = [line for line in twin.splitlines() if not line.startswith(("listeners=", "log.dirs="))]
+        lines = [line for line in twin.splitlines() if not line.startswith(("listeners=", "log.dirs=", "metrics."))]
         lines += [
             f"listeners=PLAINTEXT://127.0.0.1:{port}",
             f"log.dirs={tmp_path / 'twin'}",
