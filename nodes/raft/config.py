@@ -53,6 +53,13 @@ class RaftConfig:
     fetch_max_wait: int = 500_000
     """How long a leader may hold an empty fetch."""
     fetch_max_bytes: int = 8 << 20
+    snapshot_fetch_max_bytes: int = 8 << 20
+    """How much of a snapshot is asked for, and given, at once."""
+    retention_bytes: int = 100 << 20
+    """`metadata.max.retention.bytes`: with more in log and snapshots the oldest snapshot goes, and the log before the
+    next one; -1 is any size."""
+    retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    """`metadata.max.retention.ms`: so does a snapshot whose last record is older than this, in ms; -1 is for ever."""
 
     def __post_init__(self) -> None:
         if len(self.directory_id) != 16:

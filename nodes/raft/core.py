@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.schema import Message
@@ -11,22 +12,34 @@ from squall.nodes.raft.config import RaftConfig
 from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.purgatory import FetchPurgatory
-from squall.nodes.raft.roles import Leader, Peer
+from squall.nodes.raft.roles import Follower, Leader, Peer
 from squall.nodes.raft.transitions import Quorum
 
 
 class Core:
     """The state of one replica, and the few things that every part of it does alike."""
 
-    def __init__(self, config: RaftConfig, quorum: Quorum, log: MetadataLog, *, clock: WallClock, trace: Trace) -> None:
+    def __init__(
+        self,
+        config: RaftConfig,
+        quorum: Quorum,
+        log: MetadataLog,
+        *,
+        clock: WallClock,
+        trace: Trace,
+        mutants: Mutants = HEALTHY,
+    ) -> None:
         self.config = config
+        self.mutants = mutants
         self.quorum = quorum
         self.log = log
         self.clock = clock
         self.trace = trace
         self.purgatory = FetchPurgatory()
         self.requests: list[OutboundRequest] = []
-        self.high_watermark = 0
+        latest = log.snapshots.latest
+        self.high_watermark = 0 if latest is None else latest.end_offset
+        """What a snapshot stands for was committed when it was made."""
 
     # -- news -------------------------------------------------------------------------------------------------
 
@@ -79,6 +92,19 @@ class Core:
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.trace.event("high_watermark", node=self.config.node_id, epoch=self.quorum.epoch, offset=offset)
+
+    def heard_from_leader(self, now: int, role: Follower) -> None:
+        """Its leader has answered this follower, which therefore stays one for another while (QC-18)."""
+        if not role.abandoned:
+            role.give_up_at = now + self.config.fetch_timeout
+            role.heard = True
+
+    def heard_from_fetcher(self, now: int, replica_id: int) -> None:
+        """A voter that is busy with a snapshot follows this leader (QC-18), though it acknowledges nothing by it."""
+        role = self.quorum.role
+        if isinstance(role, Leader) and replica_id in role.others:
+            role.others[replica_id].fetched_at = now
+            role.others[replica_id].fetched_at_ms = self.clock.now_ms()
 
     # -- requests ---------------------------------------------------------------------------------------------
 

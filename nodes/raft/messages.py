@@ -278,6 +278,8 @@ class FetchAnswer:
     hint: Hint
     high_watermark: int = -1
     diverging: tuple[int, int] | None = None
+    snapshot: tuple[int, int] | None = None
+    """(end offset, epoch) of the snapshot to be fetched instead of records."""
     records: Buffer = b""
 
 
@@ -329,14 +331,16 @@ def fetch_answer(
     hint: Hint,
     *,
     high_watermark: int = -1,
+    log_start: int = 0,
     diverging: tuple[int, int] | None = None,
+    snapshot: tuple[int, int] | None = None,
     records: Buffer = b"",
 ) -> fetch_schema.FetchResponse:
     data = fetch_schema.PartitionData(
         partition_index=PARTITION,
         error_code=error,
         high_watermark=high_watermark,
-        log_start_offset=0,
+        log_start_offset=log_start,
         current_leader=fetch_schema.LeaderIdAndEpoch(
             leader_id=-1 if hint.leader_id is None else hint.leader_id, leader_epoch=hint.epoch
         ),
@@ -345,6 +349,8 @@ def fetch_answer(
     )
     if diverging is not None:
         data.diverging_epoch = fetch_schema.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    if snapshot is not None:
+        data.snapshot_id = fetch_schema.SnapshotId(end_offset=snapshot[0], epoch=snapshot[1])
     topic = fetch_schema.FetchableTopicResponse(topic_id=TOPIC_ID, topic=TOPIC, partitions=[data])
     return fetch_schema.FetchResponse(responses=[topic], node_endpoints=_endpoints(fetch_schema, config, hint))
 
@@ -354,11 +360,12 @@ def read_fetch_answer(body: Message) -> FetchAnswer:
     data = _only_partition(response.responses, by_id=True)
     if response.error_code != ErrorCode.NONE or data is None:
         return FetchAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
-    diverging = data.diverging_epoch
+    diverging, snapshot = data.diverging_epoch, data.snapshot_id
     return FetchAnswer(
         error=data.error_code,
         hint=Hint(data.current_leader.leader_epoch, _leader(data.current_leader.leader_id)),
         high_watermark=data.high_watermark,
         diverging=None if diverging.end_offset < 0 else (diverging.epoch, diverging.end_offset),
+        snapshot=None if snapshot.end_offset < 0 else (snapshot.end_offset, snapshot.epoch),
         records=data.records if data.records is not None else b"",
     )

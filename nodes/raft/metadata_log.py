@@ -2,7 +2,16 @@
 
 Adds to `storage.Log`: record batches made from values, the order of log ends (X05), the answer to a fetcher whose log
 is no prefix of this one (QC-15, rule 13), truncation that never reaches below the high watermark (rule 36), and the
-reading of what is committed. Snapshots (SN) will move `start_offset` here one day; until then it is 0 everywhere.
+reading of what is committed.
+
+Snapshots take the place of a prefix (SN-03, rule 39). The log is whole, from 0 on, or it begins where the oldest
+snapshot that is kept ends: `retain` moves its start from one snapshot to the next, `restart_at` empties it where a
+downloaded one ends. Where the log begins is on the disk before anything goes, as the start of the first epoch in its
+epoch cache. What a start finds is made to agree: a log that ends before the newest snapshot was left behind by a
+download that ended between rename and reset, and goes; what no snapshot reaches is refused at a voter, who answers for
+what it acknowledged, and dropped by an observer, who fetches it again.
+
+Below the newest snapshot everything is durable (`flush` precedes a snapshot), so a start scans only what lies above.
 """
 
 from __future__ import annotations
@@ -10,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.compiler import encode_bytes
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch, control_key
@@ -17,6 +27,9 @@ from squall.nodes.protocol.schema import Message, array, int16, int32, message
 from squall.nodes.protocol.value_batches import build_value_batch, parse_values
 from squall.nodes.raft.config import RaftConfig
 from squall.nodes.raft.errors import InvariantViolation
+from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+from squall.nodes.storage.epochs import LeaderEpochCache
+from squall.nodes.storage.errors import CorruptFile
 from squall.nodes.storage.log import Appended, Log
 
 LEADER_CHANGE = 2
@@ -47,6 +60,8 @@ class CommittedBatch:
     timestamp_ms: int
     values: tuple[bytes, ...]
     is_control: bool
+    size: int = 0
+    """Bytes in the log."""
 
     @property
     def next_offset(self) -> int:
@@ -60,10 +75,45 @@ class CommittedBatch:
 class MetadataLog:
     """One replica's copy of the metadata log."""
 
-    def __init__(self, config: RaftConfig, *, disk: Disk, now_ms: int, trace: Trace) -> None:
+    def __init__(
+        self, config: RaftConfig, *, disk: Disk, now_ms: int, trace: Trace, mutants: Mutants = HEALTHY
+    ) -> None:
         self._node = config.node_id
+        self._config = config
         self._trace = trace
-        self._log = Log.open(disk, config.directory, config.log, now_ms=now_ms, trace=trace)
+        self._claims_durability = mutants.has("metadata-not-fsynced")
+        self.snapshots = Snapshots(disk, config.directory, node_id=config.node_id, trace=trace)
+        latest = self.snapshots.latest
+        known_epochs = LeaderEpochCache(disk, config.directory).entries
+        self._log = Log.open(
+            disk,
+            config.directory,
+            config.log,
+            now_ms=now_ms,
+            trace=trace,
+            recovery_point=0 if latest is None else latest.end_offset,
+            start_offset=known_epochs[0][1] if known_epochs else 0,
+        )
+        self._agree_with_snapshots()
+
+    def _agree_with_snapshots(self) -> None:
+        """A start may find log and snapshots in any state that a crash leaves behind; see the module."""
+        latest, start = self.snapshots.latest, self.start_offset
+        if start > (0 if latest is None else latest.end_offset):
+            if self._config.votes:
+                raise CorruptFile(
+                    f"{self._config.directory}: the log begins at {start} and no undamaged snapshot reaches there; "
+                    "restore one, or remove this voter's whole directory and let it catch up"
+                )
+            self.snapshots.notices.append(
+                f"node {self._node}: the metadata log begins at {start} and no undamaged snapshot reaches there; "
+                "fetching all of it again"
+            )
+            self._log.restart_at(0)
+            start = 0
+        if latest is not None and (self.last_epoch, self.end_offset) < (latest.epoch, latest.end_offset):
+            self.restart_at(latest)
+        self.snapshots.remove_before(start)
 
     @property
     def start_offset(self) -> int:
@@ -75,7 +125,7 @@ class MetadataLog:
 
     @property
     def durable_offset(self) -> int:
-        return self._log.durable_offset
+        return self._log.end_offset if self._claims_durability else self._log.durable_offset
 
     @property
     def last_epoch(self) -> int:
@@ -117,7 +167,9 @@ class MetadataLog:
         self._trace_append(self._log.append_as_follower(content))
 
     def flush(self) -> int:
-        """Make everything durable; returns the end of what is."""
+        """Make everything durable; returns the end of what is. Mutant `metadata-not-fsynced`: only says so."""
+        if self._claims_durability:
+            return self._log.end_offset
         if self._log.durable_offset < self._log.end_offset:
             self._log.flush()
             self._trace.event("fsync", node=self._node, durable=self._log.durable_offset)
@@ -125,6 +177,53 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close()
+
+    # -- a snapshot in place of a prefix ----------------------------------------------------------------------
+
+    def restart_at(self, snapshot: SnapshotId) -> None:
+        """Nothing but the snapshot counts; the log is empty and goes on where it ends. Durable at once."""
+        self._trace.event("log_reset", node=self._node, end=snapshot.end_offset, was=self.end_offset)
+        self._log.restart_at(snapshot.end_offset)
+        self._log.assign_epoch(snapshot.epoch, snapshot.end_offset)
+        self.snapshots.remove_before(snapshot.end_offset)
+
+    def retain(self, now_ms: int) -> bool:
+        """Give up old snapshots and the log before those that stay, as far as the limits want; whether any went.
+
+        The limits are soft: the newest snapshot always stays, and so does all of the log behind the oldest kept.
+        """
+        before = self.snapshots.oldest
+        while len(self.snapshots.ids) > 1 and self._is_too_much(now_ms):
+            following = self.snapshots.ids[1]
+            if self._log.advance_start(following.end_offset):
+                self._log.epochs.save()
+                self._trace.event("log_start", node=self._node, offset=following.end_offset)
+            self.snapshots.remove_before(following.end_offset)
+            self._log.drop_before_start()
+        return self.snapshots.oldest != before
+
+    def _is_too_much(self, now_ms: int) -> bool:
+        config = self._config
+        if 0 <= config.retention_bytes < self._log.size + self.snapshots.size:
+            return True
+        oldest = self.snapshots.ids[0]
+        return 0 <= config.retention_ms < now_ms - self.snapshots.timestamp_of(oldest)
+
+    def snapshot_for(self, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | None:
+        """What a replica with this log end must fetch instead of records, None if records will do (SN-05, rule 36).
+
+        Offset 0 takes a snapshot even where the log is whole: it is shorter (SN-06). Otherwise a whole log tells
+        exactly where two logs part, whatever their epochs.
+        """
+        oldest, latest, start = self.snapshots.oldest, self.snapshots.latest, self.start_offset
+        if oldest is None or latest is None:
+            return None
+        if fetch_offset == 0:
+            return latest
+        if start == 0:
+            return None
+        strange = fetch_offset == start and last_fetched_epoch != oldest.epoch
+        return latest if fetch_offset < start or strange or last_fetched_epoch < oldest.epoch else None
 
     # -- agreement --------------------------------------------------------------------------------------------
 
@@ -157,6 +256,9 @@ class MetadataLog:
             )
         self._trace.event("truncate", node=self._node, end=target, was=self.end_offset)
         self._log.truncate_to(target)
+        latest = self.snapshots.latest
+        if latest is not None and target == latest.end_offset:
+            self._log.assign_epoch(latest.epoch, target)  # nothing else says so if the log begins here
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -165,6 +267,11 @@ class MetadataLog:
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
         """Whole batches from the one that holds `from_offset`, all below `upper`."""
+        if from_offset < self.start_offset:
+            raise InvariantViolation(
+                f"node {self._node}: records from {from_offset} are wanted, the log begins at {self.start_offset}; "
+                "the snapshot was to be loaded first"
+            )
         for batch in self._log.batches(from_offset, upper):
             header = BatchHeader.read(batch)
             yield CommittedBatch(
@@ -173,4 +280,5 @@ class MetadataLog:
                 timestamp_ms=header.max_timestamp,
                 values=parse_values(batch),
                 is_control=header.is_control,
+                size=header.size,
             )

@@ -30,6 +30,8 @@ from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
 from squall.nodes.raft.quorum_state import QuorumStateStore
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from squall.nodes.raft.snapshot_fetch import SnapshotService
+from squall.nodes.raft.snapshots import SnapshotId, Snapshots, SnapshotWriter
 from squall.nodes.raft.transitions import Quorum
 
 __all__ = ["CommittedBatch", "RaftReplica"]
@@ -54,14 +56,16 @@ class RaftReplica:
     ) -> None:
         self.config = config
         self.mutants = mutants
-        log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace)
-        quorum = Quorum(config, QuorumStateStore(disk, config.directory), rng=rng, trace=trace)
+        log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace, mutants=mutants)
+        quorum = Quorum(config, QuorumStateStore(disk, config.directory, mutants), rng=rng, trace=trace)
         quorum.start(now, log.last_epoch)
-        self._core = Core(config, quorum, log, clock=clock, trace=trace)
+        self._core = Core(config, quorum, log, clock=clock, trace=trace, mutants=mutants)
         self._elections = Elections(self._core)
         self._service = FetchService(self._core)
+        self._snapshot_service = SnapshotService(self._core)
         self._fetcher = Fetcher(self._core, rng)
         self._closed = False
+        self._snapshots_pass_high_watermark = False
 
     # -- what others may know ---------------------------------------------------------------------------------
 
@@ -108,6 +112,47 @@ class RaftReplica:
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
         """Committed batches in order, from the one that holds `from_offset`."""
         return self._core.log.batches(from_offset, self._core.high_watermark)
+
+    def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
+        """The same up to any offset. What is not committed may be replaced yet."""
+        return self._core.log.batches(from_offset, upper)
+
+    # -- snapshots --------------------------------------------------------------------------------------------
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Those that are here."""
+        return self._core.log.snapshots
+
+    def snapshot_before(self, next_offset: int) -> SnapshotId | None:
+        """The snapshot to load by whoever has replayed everything below `next_offset`; None if the log goes on there.
+
+        Who begins at 0 takes a snapshot even where the log is whole (SN-04).
+        """
+        latest = self.snapshots.latest
+        begins_here = next_offset >= self._core.log.start_offset and next_offset > 0
+        return None if begins_here or latest is None or latest.end_offset <= next_offset else latest
+
+    def begin_snapshot(self, snapshot_id: SnapshotId, timestamp_ms: int) -> SnapshotWriter:
+        """Begin a snapshot of what is replayed; everything in it is committed (SN-02, rule 39). Raises ValueError.
+
+        Mutant `snapshot-above-hw`: of whatever is in the log.
+        """
+        limit = self.end_offset if self._snapshots_pass_high_watermark else self.high_watermark
+        if snapshot_id.end_offset > limit:
+            raise ValueError(f"snapshot {snapshot_id} would pass the high watermark {limit}")
+        self._core.log.flush()
+        return self.snapshots.create(snapshot_id, timestamp_ms)
+
+    def finish_snapshot(self, writer: SnapshotWriter) -> bool:
+        """Put it in its place and let old ones go; False, and it is gone, if one that reaches further has come."""
+        latest = self.snapshots.latest
+        if latest is not None and latest.end_offset >= writer.id.end_offset:
+            writer.abandon()
+            return False
+        writer.finish()
+        self._core.log.retain(self._core.clock.now_ms())
+        return True
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -167,6 +212,9 @@ class RaftReplica:
 
     def handle_fetch(self, now: int, request: ServerRequest) -> None:
         self._service.handle_fetch(now, request)
+
+    def handle_fetch_snapshot(self, now: int, request: ServerRequest) -> None:
+        self._snapshot_service.handle_fetch_snapshot(now, request)
 
     def handle_describe_quorum(self, now: int, request: ServerRequest) -> None:
         self._service.handle_describe_quorum(now, request)

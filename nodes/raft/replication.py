@@ -19,6 +19,8 @@ from squall.nodes.raft.core import Core
 from squall.nodes.raft.purgatory import ParkedFetch
 from squall.nodes.raft.quorum_state import NO_DIRECTORY
 from squall.nodes.raft.roles import Follower, Leader, Progress, Unattached
+from squall.nodes.raft.snapshot_fetch import SnapshotDownload
+from squall.nodes.raft.snapshots import SnapshotId
 
 OBSERVER_FORGOTTEN_AFTER = 300_000_000
 """An observer that has not fetched for five minutes is no longer described."""
@@ -47,6 +49,12 @@ class FetchService:
         error = core.epoch_error(question.epoch)
         if error != ErrorCode.NONE:
             core.refuse_fetch(request, error)
+            return
+        snapshot = core.log.snapshot_for(question.offset, question.last_fetched_epoch)
+        if snapshot is not None:
+            core.heard_from_fetcher(now, question.replica_id)
+            place = (snapshot.end_offset, snapshot.epoch)
+            request.respond(messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), snapshot=place))
             return
         diverging = core.log.divergence(question.offset, question.last_fetched_epoch)
         if diverging is not None:
@@ -103,7 +111,14 @@ class FetchService:
         self._told[fetch.replica_id] = (fetch.request.connection, exposed)
         records = core.log.read(fetch.offset, fetch.max_bytes)
         fetch.request.respond(
-            messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), high_watermark=exposed, records=records)
+            messages.fetch_answer(
+                self._config,
+                ErrorCode.NONE,
+                core.hint(),
+                high_watermark=exposed,
+                log_start=core.log.start_offset,
+                records=records,
+            )
         )
 
     # -- progress ---------------------------------------------------------------------------------------------
@@ -116,7 +131,10 @@ class FetchService:
         role.own_durable_offset = self._core.log.durable_offset
         end = role.majority_end_offset()
         known = role.high_watermark
-        if end > role.epoch_start_offset and (known is None or end > known):
+        of_this_epoch = end > role.epoch_start_offset
+        if self._core.mutants.has("hw-counts-old-epoch"):
+            of_this_epoch = end > self._core.high_watermark
+        if of_this_epoch and (known is None or end > known):
             role.high_watermark = end
             self._core.raise_high_watermark(end)
         self.wake(now)
@@ -181,6 +199,7 @@ class Fetcher:
         self._core = core
         self._rng = rng
         self._asked: int | None = None
+        self.download = SnapshotDownload(core)
 
     def run_follower(self, now: int, role: Follower) -> None:
         """Fetch; without answers a voter stands for election, an observer asks somebody else who leads."""
@@ -192,7 +211,10 @@ class Fetcher:
             else:
                 core.quorum.become_prospective(now)
         elif role.fetch.deadline <= now:
-            self._fetch(now, role, self._any_voter() if lost else role.leader_id)
+            if not lost and self.download.is_under_way(role):
+                self.download.ask(now, role)
+            else:
+                self._fetch(now, role, self._any_voter() if lost else role.leader_id)
 
     def run_unattached(self, now: int, role: Unattached) -> None:
         """A voter waits to hear of a leader, or stands; an observer asks."""
@@ -231,10 +253,11 @@ class Fetcher:
     def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
         """Only the leader of this epoch answers without error, so what it says is so."""
         core = self._core
-        if not role.abandoned:
-            role.give_up_at = now + core.config.fetch_timeout
-            role.heard = True
+        core.heard_from_leader(now, role)
         role.fetch.answered(now, 0)
+        if answer.snapshot is not None:
+            self.download.begin(role, SnapshotId(*answer.snapshot))
+            return
         if answer.diverging is not None:
             core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)
             return

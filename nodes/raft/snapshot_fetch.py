@@ -1,0 +1,148 @@
+"""Snapshots from replica to replica: the leader hands out bytes, a fetcher puts them together (SN-05, SN-06, rule 36).
+
+A fetch that records cannot serve is answered with the id of the leader's newest snapshot. The fetcher then asks for
+that file by byte position, one piece after another, in place of its fetches; each answer is a sign of the leader's
+life, and to the leader each question is one of the fetcher's. When the last byte is there the file is synced, read through, and
+given its name; the log is emptied and goes on where the snapshot ends; the next fetch asks for what follows.
+
+A download belongs to one leader in one epoch: another node's snapshot of the same id need not have the same bytes. With
+another leader, after a restart, or if the leader has the snapshot no longer, it begins anew with the next fetch.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.raft import messages
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.errors import InvariantViolation
+from squall.nodes.raft.roles import Follower
+from squall.nodes.raft.snapshot_messages import (
+    SnapshotAnswer,
+    SnapshotQuestion,
+    fetch_snapshot,
+    read_fetch_snapshot,
+    read_snapshot_answer,
+    snapshot_answer,
+    snapshot_refusal,
+)
+from squall.nodes.raft.snapshots import PositionOutOfRange, SnapshotId, SnapshotNotFound, SnapshotReceiver
+from squall.nodes.storage.errors import CorruptFile
+
+
+class SnapshotService:
+    """The leader's half."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def handle_fetch_snapshot(self, now: int, request: ServerRequest) -> None:
+        config = self._core.config
+        question = read_fetch_snapshot(request.body)
+        if question.cluster_id is not None and question.cluster_id != config.cluster_id:
+            request.respond(snapshot_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        elif not question.valid_partition:
+            request.respond(snapshot_refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            request.respond(snapshot_answer(config, self._answer(now, question)))
+
+    def _answer(self, now: int, question: SnapshotQuestion) -> SnapshotAnswer:
+        core = self._core
+        error = core.epoch_error(question.epoch)
+        if error != ErrorCode.NONE:
+            return SnapshotAnswer(error, core.hint(), question.snapshot_id)
+        core.heard_from_fetcher(now, question.replica_id)
+        most = min(question.max_bytes, core.config.snapshot_fetch_max_bytes)
+        try:
+            size, content = core.log.snapshots.read(question.snapshot_id, question.position, most)
+        except SnapshotNotFound:
+            return SnapshotAnswer(ErrorCode.SNAPSHOT_NOT_FOUND, core.hint(), question.snapshot_id)
+        except PositionOutOfRange:
+            return SnapshotAnswer(ErrorCode.POSITION_OUT_OF_RANGE, core.hint(), question.snapshot_id)
+        return SnapshotAnswer(ErrorCode.NONE, core.hint(), question.snapshot_id, size, question.position, content)
+
+
+class SnapshotDownload:
+    """The fetcher's half: at most one snapshot on its way."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._part: SnapshotReceiver | None = None
+        self._role: Follower | None = None
+
+    def is_under_way(self, role: Follower) -> bool:
+        """Whether this follower is to ask for the next piece. What was begun in another role is given up."""
+        if self._role is not role:
+            self.give_up()
+        return self._part is not None
+
+    def begin(self, role: Follower, snapshot_id: SnapshotId) -> None:
+        core = self._core
+        if snapshot_id.end_offset < core.high_watermark:
+            raise InvariantViolation(
+                f"node {core.config.node_id}: leader {role.leader_id} wants it to start from snapshot {snapshot_id}, "
+                f"which ends below its high watermark {core.high_watermark}"
+            )
+        self.give_up()
+        self._part, self._role = core.log.snapshots.receive(snapshot_id), role
+        core.trace.event(
+            "snapshot_fetch", node=core.config.node_id, end=snapshot_id.end_offset, epoch=snapshot_id.epoch
+        )
+
+    def give_up(self) -> None:
+        if self._part is not None:
+            self._part.abandon()
+        self._part = self._role = None
+
+    def ask(self, now: int, role: Follower) -> None:
+        """Ask the leader for the next piece."""
+        part = self._part
+        assert part is not None
+        message = fetch_snapshot(self._core.config, role.epoch, part.id, part.size)
+        self._core.ask(role.leader_id, message, role.fetch, self._answered(role, part))
+
+    def _answered(self, role: Follower, part: SnapshotReceiver) -> messages.Answered:
+        def answered(now: int, response: Message) -> None:
+            core = self._core
+            answer = read_snapshot_answer(response)
+            core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            if core.quorum.role is not role or self._part is not part:
+                return
+            if not self._continues(part, answer):
+                self.give_up()
+                core.retry_later(now, role.fetch)
+                return
+            core.heard_from_leader(now, role)
+            role.fetch.answered(now, 0)
+            part.append(answer.content)
+            if part.size >= answer.size:
+                self._finish(now, role, part)
+
+        return answered
+
+    @staticmethod
+    def _continues(part: SnapshotReceiver, answer: SnapshotAnswer) -> bool:
+        """Whether the answer brings the next bytes of this very snapshot, and at least one of them."""
+        return (
+            answer.error == ErrorCode.NONE
+            and answer.snapshot_id == part.id
+            and answer.position == part.size
+            and 0 < len(answer.content) <= answer.size - part.size
+        )
+
+    def _finish(self, now: int, role: Follower, part: SnapshotReceiver) -> None:
+        """All is here: the snapshot first, then the log that it replaces."""
+        core = self._core
+        self._part = self._role = None
+        try:
+            part.finish()
+        except CorruptFile as trouble:
+            core.log.snapshots.notices.append(
+                f"node {core.config.node_id}: what leader {role.leader_id} sent is no snapshot: {trouble}"
+            )
+            core.retry_later(now, role.fetch)
+            return
+        core.log.restart_at(part.id)
+        if part.id.end_offset > core.high_watermark:
+            core.raise_high_watermark(part.id.end_offset)
