@@ -29,6 +29,10 @@ MUTANTS: dict[str, str] = {
     "hw-advances-under-min-isr": "the high watermark moves while the ISR is below min ISR (breaks EL-03, rule 10)",
     "divergent-suffix-kept": "a follower sends no last fetched epoch and keeps what diverges (breaks DP-13, rule 13)",
     "stale-fetch-appended": "an answer to a fetch of an older leader epoch is appended (breaks EP-04, rule 9)",
+    "vote-not-persisted": "N05: a voter that restarts has forgotten whom it voted for (breaks QC-08, rule 32)",
+    "vote-ignores-log": "N12: a vote is given to a candidate that lacks what this voter has (breaks QC-07, QC-09)",
+    "hw-counts-old-epoch": "N10: records of older epochs are committed by being on a majority (breaks QC-16)",
+    "metadata-not-fsynced": "N11: a voter acknowledges metadata that it has not made durable (breaks QC-20)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

@@ -38,6 +38,7 @@ from squall.nodes.broker.hosted import Hosted
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.node.node import Node
+from squall.nodes.raft.roles import Leader
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.operation import MARKER, SEND, Event
 
@@ -96,6 +97,8 @@ class Observer:
         self._cut: dict[tuple[str, int], None] = {}
         self._quorum_cuts: dict[int, int] = {}
         self._quorum_touched = False
+        self._votes: list[tuple[int, int, int]] = []
+        self._voted: dict[tuple[int, int], int] = {}
         self._traced: list[TraceEvent] = []
         self._turns: dict[str, int] = {}
         self._quorum_seen: dict[Place, tuple[int, int, bool, int]] = {}
@@ -126,6 +129,9 @@ class Observer:
                 self._touched[key] = None
             return
         self._quorum_touched = True
+        if name == "vote":
+            self._votes.append((int(fields["node"]), int(fields["epoch"]), int(fields["candidate"])))  # type: ignore[call-overload]
+            return
         if name == "truncate":
             node, cut = int(fields["node"]), int(fields["end"])  # type: ignore[call-overload]
             self._quorum_cuts[node] = min(cut, self._quorum_cuts.get(node, cut))
@@ -150,12 +156,14 @@ class Observer:
         traced, self._traced = self._traced, []
         quorum_touched, self._quorum_touched = self._quorum_touched, False
         if node is None:  # it died in this turn: what it traced before is nobody's
+            self._votes.clear()
             return
         turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
         self.recent.append(turn)
         try:
             if quorum_touched or turns % SWEEP == 0:
+                self._look_at_votes()
                 self._look_at_metadata(process, node)
             if node.broker is not None:
                 self._look_at_topics(process, node.broker.replicas, touched, everything=turns % SWEEP == 0)
@@ -167,6 +175,7 @@ class Observer:
 
     def _look_at_metadata(self, process: SimProcess, node: Node) -> None:
         self._look_at_quorum(process, node, self._quorum_cuts.pop(node.config.node_id, None))
+        self._look_at_applied(process, node)
         if node.controller is not None:
             self._look_at_image(process, "controller", node.controller.committed)
         if node.broker is not None:
@@ -209,6 +218,8 @@ class Observer:
                     "HWM", f"{process.name} has cut the metadata log at {cut}, below what is committed"
                 )
             log.cut(place, cut)
+        if isinstance(raft.role, Leader):
+            self._look_at_commitment(process, raft.role)
         log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
         if leads and log.one_leader(epoch, process.name):
             self.sightings.quorum_leaders += 1
@@ -225,6 +236,41 @@ class Observer:
                 return
             if committed.base_offset == batch.base and not committed.is_control:
                 self.images.committed(list(committed.values))
+
+    def _look_at_votes(self) -> None:
+        """A voter gives one vote in an epoch, through all its incarnations (QC-06, QC-08)."""
+        votes, self._votes = self._votes, []
+        for voter, epoch, candidate in votes:
+            first = self._voted.setdefault((voter, epoch), candidate)
+            if first != candidate:
+                name = self._names[voter]
+                raise InvariantBroken(
+                    "ELECT",
+                    f"{name} has voted twice in quorum epoch {epoch}, for {self._names[first]} and "
+                    f"{self._names[candidate]}",
+                )
+
+    def _look_at_commitment(self, process: SimProcess, role: Leader) -> None:
+        """A leader commits nothing before a record of its own epoch, which takes all older ones along (QC-16)."""
+        if role.high_watermark is not None and role.high_watermark <= role.epoch_start_offset:
+            raise InvariantBroken(
+                "HWM",
+                f"{process.name} leads quorum epoch {role.epoch} from offset {role.epoch_start_offset} on, and counts "
+                f"records up to {role.high_watermark} as committed, all of older epochs",
+            )
+
+    def _look_at_applied(self, process: SimProcess, node: Node) -> None:
+        """Nobody acts on metadata that the replica beneath has not heard to be committed (MD-03, rule 30)."""
+        high_watermark = node.raft.high_watermark
+        images = [] if node.controller is None else [("controller", node.controller.committed)]
+        images += [] if node.broker is None else [("broker", node.broker.image)]
+        for role, image in images:
+            if image.last_offset >= high_watermark:
+                raise InvariantBroken(
+                    "MD-03",
+                    f"{process.name} ({role}) has applied metadata up to {image.last_offset}, only what is below "
+                    f"{high_watermark} is known to be committed",
+                )
 
     # -- images ---------------------------------------------------------------------------------------------------
 

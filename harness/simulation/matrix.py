@@ -88,6 +88,10 @@ TRIALS: tuple[Trial, ...] = (
     mutant("stale-fetch-appended", "EP-04", "late-fetch-answer", "EP-04"),
     mutant("end-offset-unguarded", "DP-14", "end-offsets-after-failover", "stale_read", "hw_regress"),
     mutant("epoch-cache-not-truncated", "DP-13", "barren-epoch", "DP-13", "LIVENESS"),
+    mutant("vote-ignores-log", "QC-07", "lagging-voter", "ELECT", "HWM"),
+    mutant("hw-counts-old-epoch", "QC-16", "figure8-metadata", "HWM", "ELECT"),
+    mutant("metadata-not-fsynced", "QC-20", "quorum-power-loss", "ELECT", "HWM"),
+    mutant("vote-not-persisted", "QC-08", "voter-crash-storm", "ELECT"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

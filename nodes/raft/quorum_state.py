@@ -8,8 +8,9 @@ even by a node that lost its power in between.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk
 from squall.nodes.protocol.topic_partition import ZERO_ID, format_id, parse_id
 from squall.nodes.storage.checkpoints import read_whole, write_atomically
@@ -47,8 +48,9 @@ class QuorumState:
 class QuorumStateStore:
     """Reads and replaces the file in one directory of a disk."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, mutants: Mutants = HEALTHY) -> None:
         self._disk = disk
+        self._forgets_votes = mutants.has("vote-not-persisted")
         self._path = f"{directory}/{FILE}"
         self._last: QuorumState | None = None
 
@@ -70,8 +72,9 @@ class QuorumStateStore:
         return self._last
 
     def write(self, state: QuorumState) -> None:
-        """Replace the state; durable on return."""
-        write_atomically(self._disk, self._path, _encode(state))
+        """Replace the state; durable on return. Mutant `vote-not-persisted`: all of it but the vote."""
+        kept = replace(state, voted=None) if self._forgets_votes else state
+        write_atomically(self._disk, self._path, _encode(kept))
         self._last = state
 
 
