@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from squall.nodes.protocol.messages import (
+    add_raft_voter,
     allocate_producer_ids,
     alter_partition,
     alter_partition_reassignments,
@@ -37,7 +38,9 @@ from squall.nodes.protocol.messages import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     update_features,
+    update_raft_voter,
     vote,
 )
 from squall.nodes.protocol.schema import Message
@@ -75,6 +78,9 @@ class ApiKey(IntEnum):
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,9 @@ _TABLE = (
         describe_topic_partitions.DescribeTopicPartitionsRequest,
         describe_topic_partitions.DescribeTopicPartitionsResponse,
     ),
+    _api(ApiKey.ADD_RAFT_VOTER, add_raft_voter.AddRaftVoterRequest, add_raft_voter.AddRaftVoterResponse),
+    _api(ApiKey.REMOVE_RAFT_VOTER, remove_raft_voter.RemoveRaftVoterRequest, remove_raft_voter.RemoveRaftVoterResponse),
+    _api(ApiKey.UPDATE_RAFT_VOTER, update_raft_voter.UpdateRaftVoterRequest, update_raft_voter.UpdateRaftVoterResponse),
 )
 
 APIS: dict[int, Api] = {int(api.key): api for api in _TABLE}
