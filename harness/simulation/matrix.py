@@ -91,7 +91,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("vote-ignores-log", "QC-07", "lagging-voter", "ELECT", "HWM"),
     mutant("hw-counts-old-epoch", "QC-16", "figure8-metadata", "HWM", "ELECT"),
     mutant("metadata-not-fsynced", "QC-20", "quorum-power-loss", "ELECT", "HWM"),
-    mutant("vote-not-persisted", "QC-08", "voter-crash-storm", "ELECT"),
+    mutant("vote-not-persisted", "QC-08", "split-vote-crash", "ELECT"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 
