@@ -73,7 +73,7 @@ class Broker:
             previous_epoch=self.replicas.previous_epoch,
         )
         self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch)
-        self._observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
+        self.observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
         self._history: MetadataDelta | None = MetadataDelta()
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
         self._forwarding = Forwarding(config)
@@ -153,9 +153,9 @@ class Broker:
         Until this broker has seen its own registration it only reads: what was decided before is history, and a
         replica that lived through it again would act on leader epochs long gone. Then all of it counts at once.
         """
-        if not self._observer.behind:
+        if not self.observer.behind:
             return
-        for delta in self._observer.advance(self._history):
+        for delta in self.observer.advance(self._history):
             if self._history is None and not delta.empty:
                 self.replicas.apply(now, delta)
         self._begin_if_caught_up(now)
@@ -178,6 +178,8 @@ class Broker:
         self._producer_ids.tick(now)
 
     def deadline(self) -> int:
+        if self.observer.is_loading:
+            return 0
         nearest = min(self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline())
         if self._history is None:
             nearest = min(nearest, self.replicas.deadline(), self.isr_sender.deadline())
@@ -196,6 +198,11 @@ class Broker:
                 taken += requests
                 requests.clear()
         return taken
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether there is something for the controller that clients' requests must not hold up."""
+        return bool(self.lifecycle.requests or self.isr_sender.requests)
 
     def close(self, now: int) -> None:
         """Stop cleanly: checkpoint, flush and close every log, leave the mark."""

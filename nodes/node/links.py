@@ -90,8 +90,6 @@ class Links:
         self._for_controller: list[_Waiting] = []
         self._look_again = NEVER
         self._last_connection = 0
-        self.sent_to_controllers = 0
-        """Requests that left for a controller; by this counter the node sees that it has something urgent to say."""
         self.controller_times: dict[int, Recent] = {}
         """By API key: from a component's asking the active controller to its hearing the end of it, whatever it was."""
 
@@ -152,7 +150,6 @@ class Links:
         version = peer_version(request.message, to_controller=link.to_controller)
         chunks = link.session.send(request.message, version, now, waiting.deadline, complete)
         self._outbox.append(Send(link.connection, chunks))
-        self.sent_to_controllers += link.to_controller
 
     def _follow_controller(self, waiting: _Waiting) -> Complete:
         def complete(now: int, response: Message | None) -> None:

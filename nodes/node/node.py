@@ -187,18 +187,16 @@ class Node:
             return
         self._clock.turn = now
         self.connections.drained()
-        sent = self.links.sent_to_controllers
         self._hear_peers(now)
         served = self._serve_control(now)
         self._run_timers(now)
         self._apply_metadata(now)
-        self._ask_peers(now)
-        urgent = served or self.links.sent_to_controllers != sent
+        urgent = served or bool(self.raft.requests) or (self.broker is not None and self.broker.is_urgent)
         if urgent and not self._data_waited and self._has_data():
             self._data_waited = True
-            return
-        self._data_waited = False
-        self._serve_data(now)
+        else:
+            self._data_waited = False
+            self._serve_data(now)
         self._ask_peers(now)
 
     def _hear_peers(self, now: int) -> None:
@@ -226,6 +224,7 @@ class Node:
         if self.raft.leader_and_epoch != self._leader_seen:
             self._leader_seen = leader, epoch = self.raft.leader_and_epoch
             if leader is not None:
+                self.quorum_watch.new_leaders += 1
                 self.notices.append(
                     f"node {self.config.node_id}: controller {leader} leads the quorum in epoch {epoch}"
                 )
@@ -301,7 +300,8 @@ class Node:
             self.controller.advance(now)
         self._apply_metadata(now)
         self._ask_peers(now)
-        self.quorum_watch.observe(now)
+        if self.controller is not None:
+            self.quorum_watch.observe(now)
 
     def deadline(self) -> int:
         """When the host must come again without an input; in the past if work was left."""

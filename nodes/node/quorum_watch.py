@@ -21,35 +21,30 @@ STANDING = ("prospective", "candidate")
 
 
 class QuorumWatch:
-    """Call `observe` once per turn, after the flush."""
+    """Call `observe` once per turn, after the flush, if this replica votes; others commit and elect nothing."""
 
     def __init__(self, raft: RaftReplica) -> None:
         self.commits = Recent()
         self.elections = Recent()
         self.new_leaders = 0
-        """How often a leader of the quorum became known here; the same one in a new epoch counts again."""
+        """How often a leader of the quorum became known here, as the node tells; the same one in a new epoch counts
+        again."""
         self._raft = raft
-        self._seen: tuple[int | None, int] = (None, -1)
         self._standing_since = -1
         self._written: deque[tuple[int, int]] = deque()
         self._written_to = 0
 
     def observe(self, now: int) -> None:
         raft = self._raft
-        known = raft.leader_and_epoch
-        if known != self._seen:
-            self._seen = known
-            if known[0] is not None:
-                self.new_leaders += 1
-        self._watch_election(now, known[0])
+        self._watch_election(now)
         if raft.is_leader:
             self._watch_commits(now)
         elif self._written:
             self._written.clear()
 
-    def _watch_election(self, now: int, leader: int | None) -> None:
+    def _watch_election(self, now: int) -> None:
         if self._standing_since >= 0:
-            if leader is not None:
+            if self._raft.leader_and_epoch[0] is not None:
                 self.elections.add(now - self._standing_since)
                 self._standing_since = -1
         elif self._raft.role.name in STANDING:

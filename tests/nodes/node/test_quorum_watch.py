@@ -75,10 +75,3 @@ def test_an_election_lasts_from_standing_to_knowing_a_leader_whoever_wins(
     watch.observe(2500)
     watch.observe(2600)
     assert watch.elections.values() == [1500]
-
-
-def test_every_new_leader_counts_and_so_does_the_same_one_in_a_new_epoch(replica: Replica, watch: QuorumWatch) -> None:
-    for leader, epoch in ((None, 1), (2, 1), (2, 1), (None, 2), (3, 2), (3, 3)):
-        replica.become("follower", leader, epoch)
-        watch.observe(0)
-    assert watch.new_leaders == 3
