@@ -12,6 +12,8 @@ and ELR in the same batch that registers it (EL-05, rule 28). Kafka was sent tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.liveness import Sessions
@@ -82,7 +84,7 @@ class BrokerControl:
             if not known.fenced:
                 records.append(FenceBrokerRecord(id=known.id, epoch=known.epoch))
             return records
-        return [] if known.fenced else self.fence_records(image, known)
+        return [] if known.fenced else list(self.fence_records(image, known))
 
     def _may_have_lost_records(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> bool:
         """Mutant `unclean-restart-stays-eligible`: whoever comes back is taken to have all it ever had."""
@@ -101,39 +103,37 @@ class BrokerControl:
         caught_up = request.current_metadata_offset >= broker.epoch
         if request.want_shut_down:
             self.sessions.end(broker.id)
-            records = [] if broker.fenced else self.fence_records(image, broker)
+            leaving = () if broker.fenced else self.fence_records(image, broker)
             return Outcome(
-                BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=True, should_shut_down=True), records
+                BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=True, should_shut_down=True), leaving
             )
         self.sessions.heard(now, broker.id)
         fenced = request.want_fence or (broker.fenced and not caught_up)
-        records = []
+        records: Iterable[Message] = ()
         if fenced and not broker.fenced:
             records = self.fence_records(image, broker)
         elif broker.fenced and not fenced:
             records = self._unfence_records(image, broker)
         return Outcome(BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced), records)
 
-    def fence_silent(self, now: int, image: MetadataImage) -> list[Message]:
+    def fence_silent(self, now: int, image: MetadataImage) -> Iterable[Message]:
         """Records that fence the broker that has been silent for longest, if its session is over."""
         broker_id = self.sessions.first_silent(now)
         if broker_id is None:
-            return []
+            return ()
         self.sessions.end(broker_id)
         self.timed_out += 1
         broker = image.brokers.get(broker_id)
-        return [] if broker is None or broker.fenced else self.fence_records(image, broker)
+        return () if broker is None or broker.fenced else self.fence_records(image, broker)
 
-    def fence_records(self, image: MetadataImage, broker: BrokerRegistration) -> list[Message]:
-        """Out of ISRs and leaderships first, fenced last, all in one batch (rule 25)."""
-        records: list[Message] = list(self._changes.broker_leaves(image, broker.id))
-        records.append(FenceBrokerRecord(id=broker.id, epoch=broker.epoch))
-        return records
+    def fence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+        """Out of ISRs and leaderships first, fenced last (rule 25), drawn while they are written (see `Outcome`)."""
+        yield from self._changes.broker_leaves(image, broker.id)
+        yield FenceBrokerRecord(id=broker.id, epoch=broker.epoch)
 
-    def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> list[Message]:
-        records: list[Message] = [UnfenceBrokerRecord(id=broker.id, epoch=broker.epoch)]
-        records += self._changes.broker_joins(image, broker.id)
-        return records
+    def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+        yield UnfenceBrokerRecord(id=broker.id, epoch=broker.epoch)
+        yield from self._changes.broker_joins(image, broker.id)
 
     # -- producer ids -----------------------------------------------------------------------------------------
 

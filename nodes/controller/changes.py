@@ -2,18 +2,19 @@
 
 Events are a broker's coming and going, its unclean restart, other settings, and the switching of eligible leader
 replicas. Each is one walk over the topic-partitions; what it yields belongs into one batch with the record of the event
-itself, so that no node ever sees one without the other.
+itself, so that no node ever sees one without the other. A broker of a large cluster has more of them than one batch
+holds: then the walk goes on from turn to turn, nothing else is decided meanwhile (see `controller`), and the record of
+the event comes with the last batch. A walk for one broker costs what that broker has, by the index of `metadata.topic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from squall.nodes.controller.elections import Active, Decision, Replicas, Rules, decide
+from squall.nodes.controller.elections import Decision, Replicas, Rules, decide
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import (
-    NO_LEADER,
     NO_LEADER_CHANGE,
     RECOVERED,
     RECOVERING,
@@ -84,31 +85,31 @@ class PartitionChanges:
     ) -> Iterator[PartitionChangeRecord]:
         """Out of every ISR and every leadership; and if it may have `lost` records, out of every ELR too."""
 
-        def active(replica: int) -> bool:
-            return replica != broker and self.is_active(image, replica)
-
-        def concerned(registration: PartitionRegistration) -> bool:
-            return broker in registration.isr or registration.leader == broker or (lost and broker in registration.elr)
-
-        gone = (broker,) if lost else ()
-        for topic in image.topics.values():
-            rules = self.rules(image, topic)
-            for number, registration in topic.partitions.items():
-                if concerned(registration):
-                    remaining = tuple(member for member in registration.isr if member != broker)
-                    yield from _changed(topic, number, remaining, active, rules, gone)
+        standing = [one.id for one in image.brokers.values() if one.active and one.id != broker]
+        decisions = _Decisions(standing, (broker,) if lost else ())
+        for topic in list(image.topics.values()):
+            numbers = topic.of_broker(broker)
+            rules = self.rules(image, topic) if numbers else _NO_RULES
+            for number in numbers:
+                old = topic.partitions[number]
+                if broker in old.isr or old.leader == broker or (lost and broker in old.elr):
+                    remaining = tuple(member for member in old.isr if member != broker)
+                    record = change(topic, number, decisions.of(old, remaining, rules))
+                    if record is not None:
+                        yield record
 
     def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[PartitionChangeRecord]:
         """A leader for every topic-partition that has none and may be led now."""
-
-        def active(replica: int) -> bool:
-            return replica == broker or self.is_active(image, replica)
-
-        for topic in image.topics.values():
-            rules = self.rules(image, topic)
-            for number, registration in topic.partitions.items():
-                if registration.leader == NO_LEADER:
-                    yield from _changed(topic, number, registration.isr, active, rules)
+        standing = [one.id for one in image.brokers.values() if one.active]
+        decisions = _Decisions([*standing, broker])
+        for topic in list(image.topics.values()):
+            numbers = topic.leaderless()
+            rules = self.rules(image, topic) if numbers else _NO_RULES
+            for number in numbers:
+                old = topic.partitions[number]
+                record = change(topic, number, decisions.of(old, old.isr, rules))
+                if record is not None:
+                    yield record
 
     # -- settings ---------------------------------------------------------------------------------------------
 
@@ -156,9 +157,28 @@ class PartitionChanges:
                     yield record
 
 
-def _changed(
-    topic: Topic, number: int, isr: Replicas, active: Active, rules: Rules, lost: Replicas = ()
-) -> Iterator[PartitionChangeRecord]:
-    record = change(topic, number, decide(topic.partitions[number], isr, active, rules, lost=lost))
-    if record is not None:
-        yield record
+class _Decisions:
+    """What `decide` says for each topic-partition of one event, worked out once for all that are alike.
+
+    A broker in a large cluster has hundreds of thousands of topic-partitions, and a few thousand ways in which they
+    lie on brokers.
+    """
+
+    def __init__(self, active: Sequence[int], lost: Replicas = ()) -> None:
+        self._active = dict.fromkeys(active, True)
+        self._lost = lost
+        self._known: dict[Rules, dict[tuple[object, ...], Decision]] = {}
+        self._rules = _NO_RULES
+        self._alike = self._known.setdefault(_NO_RULES, {})
+
+    def of(self, old: PartitionRegistration, isr: Replicas, rules: Rules) -> Decision:
+        if rules is not self._rules:
+            self._rules, self._alike = rules, self._known.setdefault(rules, {})
+        key = (old.replicas, old.isr, old.leader, old.elr, old.last_known_elr)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = decide(old, isr, self._active.__contains__, rules, lost=self._lost)
+        return found
+
+
+_NO_RULES = Rules()

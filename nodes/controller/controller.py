@@ -11,10 +11,15 @@ One request at a time, in the order of arrival; responses leave in the order of 
 records of its own may still rest on uncommitted ones (that a topic exists already, say), so it waits for all that was
 written before it.
 
-Activation: only when everything up to the start of its epoch is committed and replayed; `image` then begins as a copy
-of `committed`. Losing the leadership drops `image`, which is the whole rollback, and answers what is parked with
-NOT_CONTROLLER; its outcome is unknown to the client. Two images, rather than an undo log: the active controller pays
-memory and a copy at activation for a rollback that cannot be wrong.
+Activation: only when everything up to the start of its epoch is committed and replayed; `image` then begins as a clone
+of `committed`, which shares what it does not change, so that neither activation nor memory knows how large the cluster
+is. Losing the leadership drops `image`, which is the whole rollback, and answers what is parked NOT_CONTROLLER; its
+outcome is unknown to the client. Two images, rather than an undo log: the rollback cannot be wrong.
+
+The event loop never stands still for long. What concerns more topic-partitions than one batch holds, a broker that
+leaves, say, is decided and written a batch in a turn; requests that come meanwhile are held back, so all of it is
+decided on one state, as if in one turn, while votes, fetches and timers of the quorum go on. Replay stops after as many
+records in each turn.
 
 The controller knows nothing of replicas' high watermarks or log ends (EP-07); of the quorum it knows offsets only.
 Host: call `handle` for requests, `tick` each turn, and `advance` after raft's `flush`, so that what that committed is
@@ -24,8 +29,9 @@ answered in the same iteration.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import cast
 
 from squall.nodes.controller.brokers import BrokerControl
@@ -61,6 +67,10 @@ from squall.nodes.raft.errors import NotLeader
 from squall.nodes.raft.replica import RaftReplica
 
 Handler = Callable[[int, ServerRequest], Outcome]
+REPLAYED_IN_A_TURN = 10_000
+"""Records, beyond which replay goes on in the next turn."""
+APART_AT_MOST = 100_000
+"""Topic-partitions held twice, committed and ahead, before the two images are brought together where they are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,15 @@ class _Parked:
     offset: int
     request: ServerRequest
     response: Message
+
+
+@dataclass(slots=True)
+class _Unfinished:
+    """Records still to be drawn and written, and the answer once they are; nobody asked for a broker's silence."""
+
+    records: Iterator[Message]
+    request: ServerRequest | None = None
+    response: Message | None = None
 
 
 class QuorumController:
@@ -102,6 +121,8 @@ class QuorumController:
         self._image: MetadataImage | None = None
         self._active_epoch: int | None = None
         self._parked: deque[_Parked] = deque()
+        self._unfinished: _Unfinished | None = None
+        self._held: deque[ServerRequest] = deque()
         self._written_at = now
         self.last_applied_ms = -1
         """The timestamp of the batch replayed last; metrics tell the lag by it."""
@@ -145,14 +166,41 @@ class QuorumController:
         if self._image is None:
             request.respond(not_controller(request))
             return
-        outcome = self._handlers[request.api_key](now, request)
+        if self._unfinished is not None:
+            self._held.append(request)
+            return
         try:
-            self._write(now, outcome.records)
+            self._decide(now, request)
         except NotLeader:
             request.respond(not_controller(request))
             return
-        self._parked.append(_Parked(self._image.last_offset, request, outcome.response))
         self._answer_parked()
+
+    def _decide(self, now: int, request: ServerRequest) -> None:
+        outcome = self._handlers[request.api_key](now, request)
+        self._write(now, outcome.records)
+        if self._unfinished is not None:
+            self._unfinished.request, self._unfinished.response = request, outcome.response
+        else:
+            self._park(request, outcome.response)
+
+    def _park(self, request: ServerRequest, response: Message) -> None:
+        self._parked.append(_Parked(self._deciding.last_offset, request, response))
+
+    def _go_on(self, now: int) -> None:
+        """The next batch of what is unfinished; after the last one, the requests held back."""
+        unfinished = self._unfinished
+        if unfinished is not None:
+            self._write(now, unfinished.records)
+            if self._unfinished is not None:
+                self._unfinished = unfinished
+                return
+            if unfinished.request is not None and unfinished.response is not None:
+                self._park(unfinished.request, unfinished.response)
+        while self._held and self._unfinished is None:
+            request = self._held.popleft()
+            if not request.closed:
+                self._decide(now, request)
 
     @property
     def _deciding(self) -> MetadataImage:
@@ -193,16 +241,30 @@ class QuorumController:
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def _write(self, now: int, records: Sequence[Message]) -> None:
-        """Append records and replay them at once; one batch unless they are too many for one."""
+    def _write(self, now: int, records: Iterable[Message]) -> None:
+        """Append records and replay them at once: a sequence as a whole, of an iterator one batch, the rest in turns
+        to come."""
+        self._unfinished = None
+        if isinstance(records, Sequence):
+            self._append(now, records)
+            return
+        rest = iter(records)
+        batch = list(islice(rest, self.config.records_max))
+        self._append(now, batch)
+        if len(batch) == self.config.records_max:
+            self._unfinished = _Unfinished(rest)
+
+    def _append(self, now: int, records: Sequence[Message]) -> None:
+        """One batch unless they are too many for one."""
         if not records:
             return
         size = self.config.records_max
         batches = [records[at : at + size] for at in range(0, len(records), size)]
         offset = self._raft.end_offset
         self._raft.append(now, [[encode_record(record) for record in batch] for batch in batches])
+        image, epoch = self._deciding, self._raft.epoch
         for record in records:
-            self._deciding.replay(record, offset, self._raft.epoch)
+            image.replay(record, offset, epoch)
             offset += 1
         self._written_at = now
 
@@ -211,12 +273,18 @@ class QuorumController:
     def advance(self, now: int) -> None:
         """Replay what is committed by now, and let go the responses that waited for it."""
         self._watch_leadership(now)
-        for batch in self._raft.committed(self.committed.last_offset + 1):
+        committed, left = self.committed, REPLAYED_IN_A_TURN
+        for batch in self._raft.committed(committed.last_offset + 1):
             if not batch.is_control:
                 for offset, value in enumerate(batch.values, batch.base_offset):
-                    self.committed.replay(decode_record(value), offset, batch.epoch)
+                    committed.replay(decode_record(value), offset, batch.epoch)
             self.committed.passed(batch.last_offset, batch.epoch)
             self.last_applied_ms = batch.timestamp_ms
+            left -= len(batch.values)
+            if left <= 0:
+                break
+        if self._image is not None and self._image.apart > APART_AT_MOST:
+            committed.share_with(self._image)
         self._activate_if_ready(now)
         self._answer_parked()
 
@@ -234,10 +302,16 @@ class QuorumController:
         self._trace.event("controller", node=self.config.node_id, epoch=self._active_epoch, active=False)
         self._image = None
         self._active_epoch = None
-        parked, self._parked = self._parked, deque()
-        for one in parked:
-            if not one.request.closed:
-                one.request.respond(not_controller(one.request))
+        waiting = [one.request for one in self._parked]
+        if self._unfinished is not None and self._unfinished.request is not None:
+            waiting.append(self._unfinished.request)
+        waiting += self._held
+        self._parked.clear()
+        self._held.clear()
+        self._unfinished = None
+        for request in waiting:
+            if not request.closed:
+                request.respond(not_controller(request))
 
     def _activate_if_ready(self, now: int) -> None:
         """Lead, once all that earlier leaders committed is replayed (QC-23)."""
@@ -264,9 +338,10 @@ class QuorumController:
         self.advance(now)
         if self._image is None:
             return
-        while self._brokers.sessions.deadline() <= now:
+        self._go_on(now)
+        while self._unfinished is None and self._brokers.sessions.deadline() <= now:
             self._write(now, self._brokers.fence_silent(now, self._image))
-        if self._idle_at() <= now:
+        if self._unfinished is None and self._idle_at() <= now:
             self._write(now, [NoOpRecord()])
 
     def _idle_at(self) -> int:
@@ -280,6 +355,8 @@ class QuorumController:
             return 0
         if self._image is None:
             return NEVER
+        if self._unfinished is not None or self._held:
+            return 0
         return min(self._brokers.sessions.deadline(), self._idle_at())
 
     def close(self, now: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from squall.nodes.protocol.errors import ErrorCode
@@ -11,10 +11,14 @@ from squall.nodes.protocol.schema import Message
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`records` are written as one batch where they fit one; without any, the response still waits its turn."""
+    """`records` are written as one batch where they fit one; without any, the response still waits its turn.
+
+    A sequence is written within one turn, whatever its size. An iterator that gives more than one batch's worth is
+    drawn from batch by batch, one in each turn, and no other request is decided before its end.
+    """
 
     response: Message
-    records: Sequence[Message] = ()
+    records: Iterable[Message] = ()
 
 
 class Refused(Exception):
