@@ -92,6 +92,9 @@ TRIALS: tuple[Trial, ...] = (
     mutant("hw-counts-old-epoch", "QC-16", "figure8-metadata", "HWM", "ELECT"),
     mutant("metadata-not-fsynced", "QC-20", "quorum-power-loss", "ELECT", "HWM"),
     mutant("vote-not-persisted", "QC-08", "split-vote-crash", "ELECT"),
+    mutant(
+        "uncommitted-metadata-applied", "MD-03", "minority-active-controller", "HWM", "IMAGE", "ELECT", "EPOCH", "LM"
+    ),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

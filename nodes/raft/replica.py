@@ -56,6 +56,7 @@ class RaftReplica:
     ) -> None:
         self.config = config
         self.mutants = mutants
+        self._takes_all_for_committed = mutants.has("uncommitted-metadata-applied") and not config.votes
         log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace, mutants=mutants)
         quorum = Quorum(config, QuorumStateStore(disk, config.directory, mutants), rng=rng, trace=trace)
         quorum.start(now, log.last_epoch)
@@ -97,7 +98,12 @@ class RaftReplica:
 
     @property
     def high_watermark(self) -> int:
-        """All below is committed, as far as this replica has heard. Never falls while it runs."""
+        """All below is committed, as far as this replica has heard. Never falls while it runs.
+
+        Mutant `uncommitted-metadata-applied`: a broker takes all that it has fetched for committed.
+        """
+        if self._takes_all_for_committed:
+            return self.end_offset
         return self._core.high_watermark
 
     @property
@@ -111,7 +117,7 @@ class RaftReplica:
 
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
         """Committed batches in order, from the one that holds `from_offset`."""
-        return self._core.log.batches(from_offset, self._core.high_watermark)
+        return self._core.log.batches(from_offset, self.high_watermark)
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
         """The same up to any offset. What is not committed may be replaced yet."""
