@@ -292,6 +292,19 @@ class NodeConfig:
     controller_quorum_election_backoff_max_ms: int = setting(1000, integer(0), "pause after a lost vote, at most")
     controller_quorum_request_timeout_ms: int = setting(2000, integer(1), "requests between voters")
     controller_quorum_retry_backoff_ms: int = setting(20, integer(0), "pause before a request is repeated")
+    metadata_log_segment_bytes: int = setting(1 << 30, integer(1024), "segments of the metadata log")
+    metadata_log_max_record_bytes_between_snapshots: int = setting(
+        20 << 20, integer(1), "new bytes in the metadata log after which a snapshot is made"
+    )
+    metadata_log_max_snapshot_interval_ms: int = setting(
+        3_600_000, integer(0, LONG_MAX), "a snapshot at least this often, if anything is new; 0 is never"
+    )
+    metadata_max_retention_bytes: int = setting(
+        100 << 20, integer(-1, LONG_MAX), "above it old snapshots go, and the metadata log before those kept; -1 is any"
+    )
+    metadata_max_retention_ms: int = setting(
+        _WEEK_MS, integer(-1, LONG_MAX), "and so do snapshots older than this; -1 is for ever"
+    )
     metadata_max_idle_interval_ms: int = setting(500, integer(0), "a record at least this often; 0 is never")
 
     queued_max_requests: int = setting(500, integer(1), "data requests waiting before connections are paused")

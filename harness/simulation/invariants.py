@@ -220,6 +220,8 @@ class Observer:
             log.cut(place, cut)
         if isinstance(raft.role, Leader):
             self._look_at_commitment(process, raft.role)
+        if raft.log.start_offset > log.seen(place, raft.log.start_offset).examined:
+            log.forget(place)  # a snapshot has taken the place of what it had
         log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
         if leads and log.one_leader(epoch, process.name):
             self.sightings.quorum_leaders += 1

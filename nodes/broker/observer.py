@@ -3,6 +3,9 @@
 The quorum replica beneath, shared with a controller in the same node, holds uncommitted records too; nothing above
 its high watermark is ever looked at here. One batch is one delta: what the controller wrote in one breath takes effect
 in one.
+
+Where the log does not go on from what is replayed, a snapshot stands between (SN-04, SN-05): it is loaded beside the
+image, some records at a time, and then takes its place; the delta is the difference between the two.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from typing import Protocol
 
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.metadata.records import decode_record
+from squall.nodes.metadata.snapshot import SnapshotLoader, difference
 from squall.nodes.ports import Trace
 from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 
 
 class CommittedLog(Protocol):
@@ -23,6 +28,11 @@ class CommittedLog(Protocol):
     def high_watermark(self) -> int: ...
 
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]: ...
+
+    def snapshot_before(self, next_offset: int) -> SnapshotId | None: ...
+
+    @property
+    def snapshots(self) -> Snapshots: ...
 
 
 class MetadataObserver:
@@ -34,6 +44,19 @@ class MetadataObserver:
         self._image = image
         self._trace = trace
         self.next_offset = 0
+        self.replayed_bytes = 0
+        self.last_applied_ms = -1
+        self._loader: SnapshotLoader | None = None
+
+    @property
+    def snapshot_image(self) -> MetadataImage:
+        """What a snapshot is made of."""
+        return self._image
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a snapshot is being read; to be called again soon."""
+        return self._loader is not None
 
     @property
     def behind(self) -> bool:
@@ -47,6 +70,12 @@ class MetadataObserver:
         """
         if not self.behind:
             return
+        due = self._log.snapshot_before(self.next_offset)
+        if due is not None:
+            delta = MetadataDelta() if gathered is None else gathered
+            if not self._loaded(due, delta):
+                return
+            yield delta
         for batch in self._log.committed(self.next_offset):
             delta = MetadataDelta() if gathered is None else gathered
             if not batch.is_control:
@@ -54,5 +83,22 @@ class MetadataObserver:
                     self._image.replay(decode_record(value), offset, batch.epoch, delta)
             self._image.passed(batch.last_offset, batch.epoch)
             self.next_offset = batch.next_offset
+            self.replayed_bytes += batch.size
+            self.last_applied_ms = batch.timestamp_ms
             self._trace.event("metadata_applied", node=self._node_id, offset=batch.last_offset, epoch=batch.epoch)
             yield delta
+
+    def _loaded(self, snapshot_id: SnapshotId, delta: MetadataDelta) -> bool:
+        """Load some more of a snapshot; whether the image is now what it stands for, with the difference in `delta`."""
+        if self._loader is None or self._loader.id != snapshot_id:
+            self._loader = SnapshotLoader(self._log.snapshots, snapshot_id)
+        if not self._loader.advance():
+            return False
+        image, self._loader = self._loader.image, None
+        difference(self._image, image, self._node_id, delta)
+        self._image.become(image)
+        self.next_offset = snapshot_id.end_offset
+        node, end, epoch = self._node_id, snapshot_id.end_offset, snapshot_id.epoch
+        self._trace.event("snapshot_loaded", node=node, end=end, epoch=epoch)
+        self._trace.event("metadata_applied", node=node, offset=end - 1, epoch=epoch)
+        return True

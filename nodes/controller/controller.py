@@ -48,6 +48,7 @@ from squall.nodes.controller.topics import TopicControl
 from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import NoOpRecord, decode_record, encode_record
+from squall.nodes.metadata.snapshot import SnapshotLoader
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng, Trace
 from squall.nodes.protocol.messages import ApiKey
@@ -124,8 +125,11 @@ class QuorumController:
         self._unfinished: _Unfinished | None = None
         self._held: deque[ServerRequest] = deque()
         self._written_at = now
+        self._snapshots_run_ahead = False
         self.last_applied_ms = -1
         """The timestamp of the batch replayed last; metrics tell the lag by it."""
+        self.replayed_bytes = 0
+        self._loader: SnapshotLoader | None = None
         self._handlers: dict[int, Handler] = {
             ApiKey.BROKER_REGISTRATION: self._register,
             ApiKey.BROKER_HEARTBEAT: self._heartbeat,
@@ -153,6 +157,11 @@ class QuorumController:
     @property
     def timed_out_heartbeats(self) -> int:
         return self._brokers.timed_out
+
+    @property
+    def snapshot_image(self) -> MetadataImage:
+        """What a snapshot is made of: the committed image. Mutant `snapshot-above-hw`: the one that runs ahead."""
+        return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
 
     @property
     def fenced_brokers(self) -> int:
@@ -273,6 +282,8 @@ class QuorumController:
     def advance(self, now: int) -> None:
         """Replay what is committed by now, and let go the responses that waited for it."""
         self._watch_leadership(now)
+        if not self._follow_snapshot():
+            return
         committed, left = self.committed, REPLAYED_IN_A_TURN
         for batch in self._raft.committed(committed.last_offset + 1):
             if not batch.is_control:
@@ -280,6 +291,7 @@ class QuorumController:
                     committed.replay(decode_record(value), offset, batch.epoch)
             self.committed.passed(batch.last_offset, batch.epoch)
             self.last_applied_ms = batch.timestamp_ms
+            self.replayed_bytes += batch.size
             left -= len(batch.values)
             if left <= 0:
                 break
@@ -287,6 +299,19 @@ class QuorumController:
             committed.share_with(self._image)
         self._activate_if_ready(now)
         self._answer_parked()
+
+    def _follow_snapshot(self) -> bool:
+        """Whether the log goes on where `committed` ends; if not, load some more of the snapshot between (SN-04)."""
+        due = self._raft.snapshot_before(self.committed.last_offset + 1)
+        if due is None:
+            return True
+        if self._loader is None or self._loader.id != due:
+            self._loader = SnapshotLoader(self._raft.snapshots, due)
+        if not self._loader.advance():
+            return False
+        self.committed, self._loader = self._loader.image, None
+        self._trace.event("snapshot_loaded", node=self.config.node_id, end=due.end_offset, epoch=due.epoch)
+        return True
 
     def _answer_parked(self) -> None:
         while self._parked and self._parked[0].offset <= self.committed.last_offset:

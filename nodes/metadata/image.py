@@ -186,6 +186,10 @@ class MetadataImage:
         self.apart = 0
         return copy
 
+    def become(self, other: MetadataImage) -> None:
+        """Hold what another image holds, which nobody uses any more; whoever keeps this one sees the new content."""
+        vars(self).update(vars(other))
+
     def share_with(self, ahead: MetadataImage) -> None:
         """Hold once what both hold alike. `ahead` began as a clone of this image, and has replayed what this one has
         and perhaps more: a topic that it has not changed since is the same in both, and it takes this image's."""

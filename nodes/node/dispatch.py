@@ -49,6 +49,7 @@ CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.BEGIN_QUORUM_EPOCH): (0, 1),
     int(ApiKey.END_QUORUM_EPOCH): (0, 1),
     int(ApiKey.DESCRIBE_QUORUM): (0, 2),
+    int(ApiKey.FETCH_SNAPSHOT): (0, 1),
     int(ApiKey.ALTER_PARTITION): (3, 3),
     int(ApiKey.BROKER_REGISTRATION): (0, 4),
     int(ApiKey.BROKER_HEARTBEAT): (0, 1),
@@ -65,6 +66,7 @@ def peer_version(message: Message, *, to_controller: bool) -> int:
 
 _PURPOSES = {
     int(ApiKey.FETCH): "fetch",
+    int(ApiKey.FETCH_SNAPSHOT): "fetch",
     int(ApiKey.VOTE): "quorum",
     int(ApiKey.BEGIN_QUORUM_EPOCH): "quorum",
     int(ApiKey.END_QUORUM_EPOCH): "quorum",

@@ -25,6 +25,7 @@ from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.lifecycle import RegistrationRefused
 from squall.nodes.config import NodeConfig
 from squall.nodes.controller.controller import QuorumController
+from squall.nodes.metadata.snapshot_generator import SnapshotGenerator
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
@@ -32,7 +33,7 @@ from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Res
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
 from squall.nodes.node.quorum_watch import QuorumWatch
-from squall.nodes.node.settings import broker_config, controller_config, raft_config
+from squall.nodes.node.settings import broker_config, controller_config, raft_config, snapshot_config
 from squall.nodes.node.timings import ApiTimes, Clock, PlaneTimes
 from squall.nodes.ports import Disk, Rng, Stopwatch, Trace, WallClock
 from squall.nodes.protocol.errors import ProtocolError
@@ -96,6 +97,7 @@ class Node:
         self._clock = Clock(stopwatch)
         self.connections.on_late_answer = self._answered_late
         self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self.snapshot_generator = self._make_snapshot_generator(now)
         self._control_handlers = self._control_table()
         self._decided = () if self.controller is None else self.controller.api_keys
         self._voters = {one.id: (one.host, one.port) for one in config.controller_quorum_voters}
@@ -121,12 +123,20 @@ class Node:
             disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants,
         )  # fmt: skip
 
+    def _make_snapshot_generator(self, now: int) -> SnapshotGenerator:
+        """One for the node, whichever of its parts replays the log (SN-01)."""
+        if self.controller is not None:
+            return SnapshotGenerator(snapshot_config(self.config), self.raft, self.controller, now)
+        assert self.broker is not None, "a node has at least one role"
+        return SnapshotGenerator(snapshot_config(self.config), self.raft, self.broker.observer, now)
+
     def _control_table(self) -> dict[int, Handle]:
         table: dict[int, Handle] = {
             int(ApiKey.VOTE): self.raft.handle_vote,
             int(ApiKey.BEGIN_QUORUM_EPOCH): self.raft.handle_begin_quorum_epoch,
             int(ApiKey.END_QUORUM_EPOCH): self.raft.handle_end_quorum_epoch,
             int(ApiKey.FETCH): self.raft.handle_fetch,
+            int(ApiKey.FETCH_SNAPSHOT): self.raft.handle_fetch_snapshot,
             int(ApiKey.DESCRIBE_QUORUM): self.raft.handle_describe_quorum,
         }
         if self.controller is not None:
@@ -221,6 +231,9 @@ class Node:
             if self.broker.notices:
                 self.notices += self.broker.notices
                 self.broker.notices.clear()
+        if self.raft.snapshots.notices:
+            self.notices += self.raft.snapshots.notices
+            self.raft.snapshots.notices.clear()
         if self.raft.leader_and_epoch != self._leader_seen:
             self._leader_seen = leader, epoch = self.raft.leader_and_epoch
             if leader is not None:
@@ -299,6 +312,7 @@ class Node:
         if self.controller is not None:
             self.controller.advance(now)
         self._apply_metadata(now)
+        self.snapshot_generator.advance(now)
         self._ask_peers(now)
         if self.controller is not None:
             self.quorum_watch.observe(now)
@@ -310,6 +324,7 @@ class Node:
         if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
             return 0
         nearest = min(self.raft.deadline(), self.links.deadline(), self.connections.idle_due)
+        nearest = min(nearest, self.snapshot_generator.deadline())
         if self.controller is not None:
             nearest = min(nearest, self.controller.deadline())
         if self.broker is not None:

@@ -8,7 +8,8 @@ from squall.nodes.broker.config import BrokerConfig, TopicDefaults
 from squall.nodes.config import RACK_AWARE_SELECTOR, NodeConfig
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.metadata.image import Endpoint
-from squall.nodes.raft.config import RaftConfig, Voter
+from squall.nodes.metadata.snapshot_generator import SnapshotConfig
+from squall.nodes.raft.config import BATCH_BYTES_MAX, RaftConfig, Voter
 from squall.nodes.replication.ports import ReplicationConfig
 from squall.nodes.storage.config import LOG_APPEND_TIME, LogConfig
 
@@ -28,6 +29,16 @@ def raft_config(config: NodeConfig, directory_id: bytes) -> RaftConfig:
         fetch_timeout=config.controller_quorum_fetch_timeout_ms * MS,
         request_timeout=config.controller_quorum_request_timeout_ms * MS,
         retry_backoff=config.controller_quorum_retry_backoff_ms * MS,
+        log=LogConfig(max_message_bytes=BATCH_BYTES_MAX, segment_bytes=config.metadata_log_segment_bytes),
+        retention_bytes=config.metadata_max_retention_bytes,
+        retention_ms=config.metadata_max_retention_ms,
+    )
+
+
+def snapshot_config(config: NodeConfig) -> SnapshotConfig:
+    return SnapshotConfig(
+        bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
+        interval=config.metadata_log_max_snapshot_interval_ms * MS,
     )
 
 

@@ -2,8 +2,9 @@
 
 A fetch that records cannot serve is answered with the id of the leader's newest snapshot. The fetcher then asks for
 that file by byte position, one piece after another, in place of its fetches; each answer is a sign of the leader's
-life, and to the leader each question is one of the fetcher's. When the last byte is there the file is synced, read through, and
-given its name; the log is emptied and goes on where the snapshot ends; the next fetch asks for what follows.
+life, and to the leader each question is one of the fetcher's. When the last byte is there the file is synced, read
+through, and given its name; the log is emptied and goes on where the snapshot ends; the next fetch asks for what
+follows.
 
 A download belongs to one leader in one epoch: another node's snapshot of the same id need not have the same bytes. With
 another leader, after a restart, or if the leader has the snapshot no longer, it begins anew with the next fetch.
@@ -106,7 +107,7 @@ class SnapshotDownload:
         def answered(now: int, response: Message) -> None:
             core = self._core
             answer = read_snapshot_answer(response)
-            core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            core.heed(now, answer.hint)
             if core.quorum.role is not role or self._part is not part:
                 return
             if not self._continues(part, answer):
@@ -144,5 +145,6 @@ class SnapshotDownload:
             core.retry_later(now, role.fetch)
             return
         core.log.restart_at(part.id)
+        core.reload_voters(now)
         if part.id.end_offset > core.high_watermark:
             core.raise_high_watermark(part.id.end_offset)

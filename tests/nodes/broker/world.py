@@ -67,6 +67,9 @@ class MetadataLog:
     def high_watermark(self) -> int:
         return self.batches[-1].next_offset if self.batches else 0
 
+    def snapshot_before(self, next_offset: int) -> None:
+        """The log goes back to its beginning."""
+
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
         return (batch for batch in self.batches if batch.next_offset > from_offset)
 

@@ -1,0 +1,146 @@
+"""A metadata image as the records of a snapshot, and back (SN-03, MD-08).
+
+Replaying these records into an empty image gives the image that replaying the whole log gave: the fingerprints are
+equal. One record stands for each broker, topic, topic-partition, setting and feature, in the form in which it is now;
+what led there is gone, as are the records of what was removed. The order is Kafka's: features, brokers, topics with
+their partitions, configs, producer ids. What no image keeps (a broker's supported features, say) is not in a snapshot
+either.
+
+Both ways go in pieces, because two million records take seconds and a node's turn must not: `snapshot_values` is a
+generator over an image that nobody changes any more (a `clone`, whose topics are shared until somebody changes his
+own), and `SnapshotLoader` replays so many records each time it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from squall.nodes.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage, PartitionRegistration, Topic
+from squall.nodes.metadata.records import (
+    BrokerEndpoint,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+
+LOAD_RECORDS = 10_000
+"""Records replayed at once while a snapshot is loaded."""
+
+
+def snapshot_records(image: MetadataImage) -> Iterator[Message]:
+    """The records that make the image. It must not change while they are taken."""
+    for name in sorted(image.features):
+        yield FeatureLevelRecord(name=name, feature_level=image.features[name])
+    for broker in image.brokers.values():
+        yield _broker_record(broker)
+    for topic in image.topics.values():
+        yield TopicRecord(name=topic.name, topic_id=topic.id)
+        for number, registration in topic.partitions.items():
+            yield partition_record(topic.id, number, registration)
+    for (resource_type, name), settings in image.configs.items():
+        for key, value in settings.items():
+            yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+
+
+def snapshot_values(image: MetadataImage, at_once: int) -> Iterator[list[bytes]]:
+    """The same as values, in batches."""
+    records = snapshot_records(image)
+    while values := [encode_record(record) for record in islice(records, at_once)]:
+        yield values
+
+
+def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[BrokerEndpoint(name=one.listener, host=one.host, port=one.port) for one in broker.endpoints],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.directories),
+    )
+
+
+def partition_record(topic_id: bytes, number: int, registration: PartitionRegistration) -> PartitionRecord:
+    """One topic-partition as it is now."""
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic_id,
+        replicas=list(registration.replicas),
+        isr=list(registration.isr),
+        removing_replicas=list(registration.removing),
+        adding_replicas=list(registration.adding),
+        leader=registration.leader,
+        leader_recovery_state=registration.recovery_state,
+        leader_epoch=registration.leader_epoch,
+        partition_epoch=registration.partition_epoch,
+        directories=list(registration.directories),
+        eligible_leader_replicas=list(registration.elr) or None,
+        last_known_elr=list(registration.last_known_elr) or None,
+    )
+
+
+class SnapshotLoader:
+    """One snapshot on its way to becoming an image."""
+
+    def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
+        self.id = snapshot_id
+        self.image = MetadataImage()
+        self._values = (value for batch in snapshots.batches(snapshot_id) for value in batch.values)
+
+    def advance(self, at_once: int = LOAD_RECORDS) -> bool:
+        """Replay some more; whether that was all, so that `image` is the whole. Raises CorruptFile."""
+        image, offset = self.image, self.image.last_offset
+        before = offset
+        for value in islice(self._values, at_once):
+            offset += 1
+            image.replay(decode_record(value), offset)
+        if offset - before == at_once:
+            return False
+        # The offsets within a snapshot are its own; what it stands for ends where its name says.
+        image.last_offset, image.last_epoch = self.id.end_offset - 1, self.id.epoch
+        return True
+
+
+def difference(old: MetadataImage, new: MetadataImage, broker: int, delta: MetadataDelta) -> None:
+    """Add to `delta` what a broker must look at that goes on with `new` instead of `old`.
+
+    Of topic-partitions only those that are or were its own: the rest is none of its business, and may be millions.
+    """
+    for number in [*old.brokers, *new.brokers]:
+        if old.brokers.get(number) != new.brokers.get(number):
+            delta.brokers[number] = None
+    for topic in old.topics.values():
+        if topic.id not in new.topics:
+            _removed(topic, delta)
+    for topic in new.topics.values():
+        before = old.topics.get(topic.id)
+        if before is not topic:
+            _differing(before, topic, broker, delta)
+    for resource in [*old.configs, *new.configs]:
+        if old.configs.get(resource) != new.configs.get(resource):
+            delta.configs[resource] = None
+
+
+def _removed(topic: Topic, delta: MetadataDelta) -> None:
+    delta.removed_topics[topic.id] = topic
+    for number in topic.partitions:
+        delta.partitions.pop((topic.id, number), None)
+
+
+def _differing(before: Topic | None, topic: Topic, broker: int, delta: MetadataDelta) -> None:
+    own = topic.of_broker(broker) if before is None else (*before.of_broker(broker), *topic.of_broker(broker))
+    for number in own:
+        if before is None or before.partitions.get(number) != topic.partitions[number]:
+            delta.partitions[topic.id, number] = None

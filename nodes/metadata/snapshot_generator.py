@@ -1,0 +1,114 @@
+"""When a node writes a snapshot of its image, and how it does so without holding anything up (SN-01).
+
+Every node does it by itself, after so many bytes of new records or so much time with any (Kafka's
+`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`). The image is frozen at
+one offset by a `clone`, which costs next to nothing: topics are shared until the log's next record changes one. Then
+some records are written in each turn, while the node goes on replaying into its own.
+
+A snapshot stands for what is committed (rule 39): `image` is the committed one, at the end of a batch. Mutant
+`snapshot-above-hw`: the active controller's image that runs ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.snapshot import snapshot_values
+from squall.nodes.raft.snapshots import SnapshotId, Snapshots, SnapshotWriter
+
+NEVER = 2**63 - 1
+WRITE_RECORDS = 4_000
+"""Records written in one turn: some 20 ms."""
+
+
+class ImageSource(Protocol):
+    """Who replays the log on this node."""
+
+    @property
+    def snapshot_image(self) -> MetadataImage:
+        """What is to be kept in a snapshot, at the end of a batch."""
+        ...
+
+    @property
+    def replayed_bytes(self) -> int:
+        """Bytes of batches replayed since the start."""
+        ...
+
+    @property
+    def last_applied_ms(self) -> int:
+        """The time of the last batch replayed."""
+        ...
+
+
+class SnapshotLog(Protocol):
+    """The quorum replica."""
+
+    @property
+    def snapshots(self) -> Snapshots: ...
+
+    def begin_snapshot(self, snapshot_id: SnapshotId, timestamp_ms: int) -> SnapshotWriter: ...
+
+    def finish_snapshot(self, writer: SnapshotWriter) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotConfig:
+    """`interval` is in microseconds; 0 is never."""
+
+    bytes_between: int = 20 << 20
+    interval: int = 3600 * 1_000_000
+
+
+class SnapshotGenerator:
+    """See the module. The host calls `advance` in every turn, after what is committed has been replayed."""
+
+    def __init__(self, config: SnapshotConfig, log: SnapshotLog, source: ImageSource, now: int) -> None:
+        self._config = config
+        self._log = log
+        self._source = source
+        self._begun_at = now
+        self._bytes_then = 0
+        self._writer: SnapshotWriter | None = None
+        self._values: Iterator[list[bytes]] = iter(())
+
+    def advance(self, now: int) -> None:
+        """Begin a snapshot if one is due, or write some more of the one begun."""
+        if self._writer is not None:
+            self._write(self._writer)
+        elif self._is_due(now):
+            self._begin(now)
+
+    def deadline(self) -> int:
+        if self._writer is not None:
+            return 0
+        return self._begun_at + self._config.interval if self._config.interval > 0 and self._has_news() else NEVER
+
+    def _is_due(self, now: int) -> bool:
+        config = self._config
+        enough = self._source.replayed_bytes - self._bytes_then >= config.bytes_between
+        late = config.interval > 0 and now >= self._begun_at + config.interval
+        return (enough or late) and self._has_news()
+
+    def _has_news(self) -> bool:
+        latest = self._log.snapshots.latest
+        return self._source.snapshot_image.last_offset >= (0 if latest is None else latest.end_offset)
+
+    def _begin(self, now: int) -> None:
+        self._begun_at = now
+        self._bytes_then = self._source.replayed_bytes
+        image = self._source.snapshot_image
+        snapshot_id = SnapshotId(image.last_offset + 1, image.last_epoch)
+        self._writer = self._log.begin_snapshot(snapshot_id, self._source.last_applied_ms)
+        self._values = snapshot_values(image.clone(), WRITE_RECORDS)
+
+    def _write(self, writer: SnapshotWriter) -> None:
+        values = next(self._values, None)
+        if values is not None:
+            writer.append(values)
+            return
+        self._writer = None
+        self._values = iter(())
+        self._log.finish_snapshot(writer)
