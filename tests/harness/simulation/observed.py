@@ -112,6 +112,7 @@ class HandMadeRaft:
     content: HandMadeLog
     high_watermark: int = 0
     is_leader: bool = False
+    role: object = None
     epoch: int = 1
 
     @property

@@ -5,10 +5,14 @@ Names are those of docs/requirements.md ("Invariants").
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from squall.harness.simulation.invariants import SWEEP, InvariantBroken, Moment
+from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import PartitionChangeRecord, TopicRecord, encode_record
+from squall.nodes.raft.roles import Leader
 from squall.workloads.operation import FAIL, INFO, Completion
 from tests.harness.simulation.observed import TOPIC_ID, Cluster, batch, sealed
 
@@ -367,9 +371,55 @@ def test_hwm_breaks_when_committed_metadata_is_cut_off() -> None:
 def test_the_metadata_high_watermark_of_a_new_incarnation_begins_anew() -> None:
     cluster = Cluster()
     process = cluster.processes["b1"]
-    process.incarnation, process.raft.high_watermark = 2, 0
+    process.incarnation, process.raft.high_watermark, process.image = 2, 0, MetadataImage()
     cluster.observer.event("high_watermark", node=1)
     cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def test_md_03_breaks_when_an_image_is_ahead_of_what_is_known_to_be_committed() -> None:
+    cluster = Cluster()
+    process = cluster.processes["b1"]
+    process.incarnation, process.raft.high_watermark = 2, 0
+    cluster.observer.event("high_watermark", node=1)
+    with breaks("MD-03"):
+        cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("high_watermark", "legal"), [(None, True), (7, False), (8, True)])
+def test_hwm_breaks_when_a_leader_of_the_quorum_counts_records_of_older_epochs(
+    high_watermark: int | None, legal: bool
+) -> None:
+    """QC-16: its own epoch begins at 7, so that 8 is the first high watermark it may have."""
+    cluster = Cluster()
+    process = cluster.processes["b1"]
+    process.raft.role = Leader(
+        2, leader_id=1, epoch_start_offset=7, since=0, majority=2, others={}, high_watermark=high_watermark
+    )
+    process.raft.epoch = 2
+    cluster.observer.event("state", node=1)
+    with contextlib.nullcontext() if legal else breaks("HWM"):
+        cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def vote(cluster: Cluster, voter: int, epoch: int, candidate: int) -> None:
+    cluster.observer.event("vote", node=voter, epoch=epoch, candidate=candidate)
+    cluster.observer.look(cluster.processes[f"b{voter}"])  # type: ignore[arg-type]
+
+
+def test_elect_breaks_when_a_voter_votes_twice_in_an_epoch() -> None:
+    """QC-06, QC-08: its restart in between makes no difference."""
+    cluster = Cluster()
+    vote(cluster, 1, 5, 1)
+    cluster.processes["b1"].incarnation = 2
+    with breaks("ELECT"):
+        vote(cluster, 1, 5, 2)
+
+
+def test_a_voter_may_repeat_its_vote_and_vote_otherwise_in_the_next_epoch() -> None:
+    cluster = Cluster()
+    for epoch, candidate in ((5, 1), (5, 1), (6, 2)):
+        vote(cluster, 1, epoch, candidate)
+    vote(cluster, 2, 5, 2)
 
 
 def test_epoch_breaks_when_an_epoch_goes_back() -> None:

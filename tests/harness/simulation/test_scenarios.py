@@ -16,6 +16,7 @@ from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.run import SimOptions, simulate
 from squall.harness.suite import Scenario, load_suite
 from squall.results.history import History
+from squall.results.manifest import Manifest
 from squall.results.segments import FUNCTIONS, TYPES
 from squall.workloads.operation import Event
 
@@ -161,3 +162,53 @@ def test_clients_delete_records_ask_for_log_ends_and_change_topics_beside_the_lo
     for name in ("list_offsets", "delete_records", "create_topic", "create_partitions", "delete_topic"):
         assert (FUNCTIONS[name], TYPES["ok"]) in done, name
     assert max(start or 0 for start in table["log_start"].to_pylist()) > 0, "no log began later"
+
+
+# -- the control plane ------------------------------------------------------------------------------------------------
+
+
+def test_the_scenarios_of_issue_4_are_here() -> None:
+    """P07, P08, P09 and P12; P06 is longer than a minute and tested below."""
+    assert {
+        "minority-active-controller",
+        "voter-crash-storm",
+        "split-vote-crash",
+        "lagging-voter",
+        "figure8-metadata",
+        "quorum-power-loss",
+        "clock-skew",
+    } <= {scenario.scenario for scenario in healthy()}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_clocks_that_are_wrong_cause_no_election_and_fence_nobody(seed: int) -> None:
+    """P12, FD-05: timers run on monotonic time alone."""
+    scenario = scenario_of("clock-skew", "clock-skew")
+    undisturbed = scenario.model_copy(update={"nemesis": (), "fault_free": True})
+    found, twin = simulate(scenario, seed), simulate(undisturbed, seed)
+    assert found.verdict == "valid", told(found, "clock-skew", SimOptions())
+    names = ("elections", "leader changes", "ISR changes", "ELR changes")
+    assert {name: found.counts[name] for name in names} == {name: twin.counts[name] for name in names}, f"seed {seed}"
+    assert found.counts["elections"] == 1, f"seed {seed}"
+
+
+def acknowledged_between(run: Path, first: float, last: float) -> int:
+    """Sends acknowledged from second `first` of the load to second `last`."""
+    start = Manifest.load(run).load_started or 0
+    table = History.load(run).table
+    rows = zip(*(table[name].to_pylist() for name in ("f", "type", "completed")), strict=True)
+    done = [(at - start) / 1e9 for f, kind, at in rows if (f, kind) == (FUNCTIONS["send"], TYPES["ok"])]
+    return sum(first <= at < last for at in done)
+
+
+@pytest.mark.timeout(300)
+def test_without_controllers_clients_notice_nothing_until_a_follower_dies(tmp_path: Path) -> None:
+    """P06, DP-10, DA-02: afterwards its topic-partitions acknowledge nothing, until the quorum has decided."""
+    scenario = scenario_of("control-plane-blackout", "control-plane-blackout")
+    found = simulate(scenario, 1, SimOptions(keep=tmp_path))
+    assert found.verdict == "valid", told(found, scenario.scenario, SimOptions())
+    run = tmp_path / "seed-1"
+    asked_each_second = 20
+    assert acknowledged_between(run, 11, 70) >= 0.9 * asked_each_second * 59
+    assert acknowledged_between(run, 72, 130) == 0, "every topic-partition has the dead follower in its ISR"
+    assert acknowledged_between(run, 140, 150) > 0, "the quorum is back, and has taken it out"
