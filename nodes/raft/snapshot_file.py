@@ -177,6 +177,7 @@ def _sound_batches(disk: Disk, path: str) -> Iterator[tuple[BatchHeader, memoryv
 
 def _batches_of(file: File, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
     size, position, offset = file.size(), 0, 0
+    epoch: int | None = None
     block, block_at = memoryview(b""), 0
     while position < size:
         start = position - block_at
@@ -190,6 +191,9 @@ def _batches_of(file: File, path: str) -> Iterator[tuple[BatchHeader, memoryview
         batch = block[start : start + header.size]
         if header.base_offset != offset or header.last_offset_delta != header.count - 1 or header.count <= 0:
             raise _corrupt(path, f"the batch at byte {position} has offset {header.base_offset}, expected {offset}")
+        if header.leader_epoch != epoch and epoch is not None:  # no sum covers it
+            raise _corrupt(path, f"the batch at byte {position} is of epoch {header.leader_epoch}, not {epoch}")
+        epoch = header.leader_epoch
         if not crc_ok(batch):
             raise _corrupt(path, f"the sum of the batch at byte {position} is wrong")
         yield header, batch
