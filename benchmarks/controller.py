@@ -2,8 +2,8 @@
 
 Three controllers run as processes on loopback with Kafka's default timings; the brokers are stubs (`_stub_brokers`),
 because two million topic-partitions of three replicas are six million logs. They live in this process: one decodes and
-applies what is committed, the others count bytes. `SQUALL_BENCH_PARTITIONS` says how many topic-partitions; ten
-thousand by default, in topics of a thousand.
+applies what is committed, the others count bytes. `--partitions` says how many topic-partitions; ten thousand by
+default, in topics of a thousand.
 
 Measured: creating them; memory of each controller in steady state; a broker that leaves by controlled shutdown, until
 what that moves is committed on a majority (its heartbeat is answered) and until it is applied (by the stub that
@@ -13,7 +13,6 @@ applies); and SIGKILL of the active controller, until the next one has committed
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -178,8 +177,7 @@ def _median(name: str, seconds: Sequence[float], must: float) -> Measurement:
     return Measurement(name, statistics.median(seconds), "s", must=must, higher_is_better=False, samples=tuple(seconds))
 
 
-def run(partitions: int | None = None, runs: int = RUNS) -> list[Measurement]:
-    """Measure; the number of topic-partitions is that of the environment, unless given."""
-    wanted = int(os.environ.get("SQUALL_BENCH_PARTITIONS", PARTITIONS)) if partitions is None else partitions
+def run(partitions: int = PARTITIONS, runs: int = RUNS) -> list[Measurement]:
+    """Measure; `runs` brokers leave and as many active controllers are killed."""
     with Cluster(brokers=0, controllers=CONTROLLERS, properties=AS_SHIPPED) as cluster:
-        return measurements(asyncio.run(measure(cluster, wanted, runs)))
+        return measurements(asyncio.run(measure(cluster, partitions, runs)))

@@ -7,6 +7,7 @@ import json
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
@@ -40,12 +41,15 @@ def described() -> list[tuple[str, str]]:
     return listed
 
 
-def measure(name: str) -> list[Measurement]:
+def measure(name: str, partitions: int | None = None) -> list[Measurement]:
     """Run one benchmark. Raises UsageError for a name that is none."""
     name = name.replace("_", "-")
     if name not in names():
         raise UsageError(f"there is no benchmark {name!r}{suggestion(name, names())}")
-    measurements: list[Measurement] = _module(name).run()
+    run = _module(name).run
+    if partitions is not None and "partitions" not in signature(run).parameters:
+        raise UsageError(f"--partitions={partitions}: benchmark {name} has a fixed size; leave the option out")
+    measurements: list[Measurement] = run() if partitions is None else run(partitions=partitions)
     return measurements
 
 

@@ -344,6 +344,9 @@ def schema() -> None:
 def bench(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="left out: list them")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="keep figures and samples")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="of how many topic-partitions (controller); 2000000 is the published form")
+    ] = None,
 ) -> int:
     """Measure, beside what must be reached; exit 1 where a must is missed."""
     from squall.harness import benching
@@ -353,7 +356,7 @@ def bench(
         for known, about in benching.described():
             out.print(f"{known:<14}{about}", markup=False)
         return 0
-    measurements = benching.measure(name)
+    measurements = benching.measure(name, partitions)
     benching.print_measurements(out, name, measurements)
     if json_file is not None:
         benching.save(json_file, name, measurements)

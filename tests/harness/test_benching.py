@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from squall.benchmarks.measurement import Measurement
-from squall.harness.benching import bar, figure, names, result
+from squall.harness.benching import bar, figure, measure, names, result
+from squall.harness.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,8 @@ def test_figures_have_three_digits_or_whole_thousands() -> None:
 
 def test_the_module_of_measurements_is_no_benchmark() -> None:
     assert "interpreter" in names() and "measurement" not in names()
+
+
+def test_a_size_is_refused_where_none_can_be_chosen() -> None:
+    with pytest.raises(UsageError, match="--partitions=5"):
+        measure("interpreter", partitions=5)
