@@ -33,6 +33,7 @@ BROKER_VERSIONS: Versions = {
     int(ApiKey.UPDATE_FEATURES): (0, 1),
     int(ApiKey.DESCRIBE_QUORUM): (0, 2),
     int(ApiKey.DESCRIBE_CLUSTER): (0, 1),
+    int(ApiKey.DESCRIBE_TOPIC_PARTITIONS): (0, 0),
 }
 """What clients and follower brokers may ask of a broker."""
 
@@ -54,6 +55,9 @@ CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.BROKER_REGISTRATION): (0, 4),
     int(ApiKey.BROKER_HEARTBEAT): (0, 1),
     int(ApiKey.ALLOCATE_PRODUCER_IDS): (0, 0),
+    int(ApiKey.ADD_RAFT_VOTER): (0, 1),
+    int(ApiKey.REMOVE_RAFT_VOTER): (0, 0),
+    int(ApiKey.UPDATE_RAFT_VOTER): (0, 0),
 }
 """What voters and brokers may ask of a controller."""
 
@@ -70,6 +74,7 @@ _PURPOSES = {
     int(ApiKey.VOTE): "quorum",
     int(ApiKey.BEGIN_QUORUM_EPOCH): "quorum",
     int(ApiKey.END_QUORUM_EPOCH): "quorum",
+    int(ApiKey.UPDATE_RAFT_VOTER): "voters",
     int(ApiKey.BROKER_REGISTRATION): "lifecycle",
     int(ApiKey.BROKER_HEARTBEAT): "lifecycle",
     int(ApiKey.ALTER_PARTITION): "isr",

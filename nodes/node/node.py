@@ -100,7 +100,6 @@ class Node:
         self.snapshot_generator = self._make_snapshot_generator(now)
         self._control_handlers = self._control_table()
         self._decided = () if self.controller is None else self.controller.api_keys
-        self._voters = {one.id: (one.host, one.port) for one in config.controller_quorum_voters}
         self._leader_seen: tuple[int | None, int] = (None, -1)
         self._data_waited = False
         self._closed = False
@@ -136,6 +135,9 @@ class Node:
             int(ApiKey.BEGIN_QUORUM_EPOCH): self.raft.handle_begin_quorum_epoch,
             int(ApiKey.END_QUORUM_EPOCH): self.raft.handle_end_quorum_epoch,
             int(ApiKey.FETCH): self.raft.handle_fetch,
+            int(ApiKey.ADD_RAFT_VOTER): self.raft.handle_add_raft_voter,
+            int(ApiKey.REMOVE_RAFT_VOTER): self.raft.handle_remove_raft_voter,
+            int(ApiKey.UPDATE_RAFT_VOTER): self.raft.handle_update_raft_voter,
             int(ApiKey.FETCH_SNAPSHOT): self.raft.handle_fetch_snapshot,
             int(ApiKey.DESCRIBE_QUORUM): self.raft.handle_describe_quorum,
         }
@@ -151,7 +153,7 @@ class Node:
         return self.broker.address_of(broker, self.config.inter_broker_listener_name)
 
     def voter_address(self, voter: int) -> tuple[str, int] | None:
-        return self._voters.get(voter)
+        return self.raft.voter_address(voter)
 
     def active_controller(self) -> int | None:
         return self.raft.leader_and_epoch[0]

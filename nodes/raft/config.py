@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from squall.nodes.protocol.topic_partition import METADATA_PARTITION, METADATA_TOPIC_ID
+from squall.nodes.protocol.topic_partition import METADATA_PARTITION, METADATA_TOPIC_ID, ZERO_ID
 from squall.nodes.storage.log import LogConfig
 
 TOPIC, PARTITION = METADATA_PARTITION
@@ -26,6 +26,8 @@ class Voter:
     id: int
     host: str
     port: int
+    directory_id: bytes = ZERO_ID
+    """The directory of its log; all zero while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,12 @@ class RaftConfig:
     voters: tuple[Voter, ...]
     directory: str = f"{TOPIC}-{PARTITION}"
     log: LogConfig = field(default_factory=lambda: LogConfig(max_message_bytes=BATCH_BYTES_MAX))
+    dynamic_voters: bool = False
+    """kraft.version 1: the voters are those of the log, to begin with the ones above (KIP-853)."""
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    """`controller.quorum.bootstrap.servers`: where to ask who leads, for who knows no voter."""
+    address: tuple[str, int] | None = None
+    """Where this node listens as a voter; None if the voters tell."""
     is_voter: bool | None = None
     """Whether this node takes part in elections; None means if its id is among the voters."""
     election_timeout: int = 1_000_000
@@ -64,17 +72,18 @@ class RaftConfig:
     def __post_init__(self) -> None:
         if len(self.directory_id) != 16:
             raise ValueError(f"directory_id has {len(self.directory_id)} bytes; a Kafka uuid has 16")
-        if not self.voters:
+        if not self.voters and not self.bootstrap:
             raise ValueError("voters is empty; name at least one controller, as in 1@host:9093")
         ids = [voter.id for voter in self.voters]
         if len(frozenset(ids)) != len(ids):
             raise ValueError(f"voters name an id twice: {ids}")
-        if self.is_voter and self.node_id not in ids:
+        if self.is_voter and self.node_id not in ids and not self.dynamic_voters:
             raise ValueError(f"node {self.node_id} is a controller but not among the voters {ids}; add it to them")
 
     @property
     def votes(self) -> bool:
-        """Whether this replica is a voter, as opposed to an observer."""
+        """Whether this replica may vote, as a controller may, as opposed to a broker. With dynamic voters it does so
+        while it is among them (`Quorum.votes`)."""
         return self.endpoint(self.node_id) is not None if self.is_voter is None else self.is_voter
 
     @property

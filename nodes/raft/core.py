@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
+from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft import messages
-from squall.nodes.raft.config import RaftConfig
+from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.purgatory import FetchPurgatory
 from squall.nodes.raft.roles import Follower, Leader, Peer
 from squall.nodes.raft.transitions import Quorum
+from squall.nodes.raft.voters import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    VoterHistory,
+    VoterSet,
+    kraft_version_record,
+    read_voters_record,
+    voters_in,
+    voters_record,
+)
+
+FIRST_BOOTSTRAP = -2
+"""Bootstrap servers have no ids yet; they are asked as -2, -3, … in the order of the configuration."""
+
+
+def load_voters(voters: VoterHistory, log: MetadataLog) -> None:
+    """Read again who votes: from the latest snapshot, then from the log."""
+    voters.clear()
+    latest = log.snapshots.latest
+    if latest is not None:
+        for record in log.snapshots.control_records(latest):
+            if record.kind == KRAFT_VOTERS:
+                voters.append(latest.end_offset - 1, read_voters_record(record.value))
+    begin = log.start_offset if latest is None else max(log.start_offset, latest.end_offset)
+    for batch in log.raw_batches(begin, log.end_offset):
+        for offset, found in voters_in(batch):
+            voters.append(offset, found)
 
 
 class Core:
@@ -36,12 +66,21 @@ class Core:
         self.clock = clock
         self.trace = trace
         self.purgatory = FetchPurgatory()
+        self.leader_address: Voter | None = None
+        """The leader's own word of where it is, for who does not know the voters yet."""
         self.requests: list[OutboundRequest] = []
         latest = log.snapshots.latest
         self.high_watermark = 0 if latest is None else latest.end_offset
         """What a snapshot stands for was committed when it was made."""
+        quorum.committed(self.high_watermark)
 
     # -- news -------------------------------------------------------------------------------------------------
+
+    def heed(self, now: int, hint: messages.Hint) -> None:
+        """Follow what an answer says about epoch and leader, and where that is."""
+        if hint.endpoint is not None:
+            self.leader_address = hint.endpoint
+        self.learn(now, hint.epoch, hint.leader_id)
 
     def learn(self, now: int, epoch: int, leader_id: int | None) -> None:
         """Follow what a message says about epoch and leader, if it is news; old epochs are not."""
@@ -69,7 +108,71 @@ class Core:
 
     def hint(self) -> messages.Hint:
         """Epoch and leader as every answer carries them."""
-        return messages.Hint(self.quorum.epoch, self.quorum.leader_id)
+        leader = self.quorum.leader_id
+        known = self.leader_address
+        endpoint = None if leader is None else self.voters.latest.find(leader)
+        if endpoint is None and known is not None and known.id == leader:
+            endpoint = known
+        return messages.Hint(self.quorum.epoch, leader, endpoint)
+
+    # -- voters -----------------------------------------------------------------------------------------------
+
+    @property
+    def voters(self) -> VoterHistory:
+        return self.quorum.voters
+
+    def address_of(self, voter: int) -> tuple[str, int] | None:
+        """Where to reach a voter, by the log, the configuration or hearsay; -2 and below are the bootstrap servers."""
+        if voter <= FIRST_BOOTSTRAP:
+            return self.config.bootstrap[FIRST_BOOTSTRAP - voter]
+        found = self.voters.latest.find(voter) or self.config.endpoint(voter)
+        if found is None and self.leader_address is not None and self.leader_address.id == voter:
+            found = self.leader_address
+        return None if found is None else (found.host, found.port)
+
+    def local_voter(self) -> Voter | None:
+        """This node as it should stand among the voters."""
+        config = self.config
+        listed = self.voters.latest.find(config.node_id)
+        if config.address is not None:
+            return Voter(config.node_id, *config.address, config.directory_id)
+        return None if listed is None else replace(listed, directory_id=config.directory_id)
+
+    def begin_dynamic_voters(self, now: int) -> None:
+        """The first leader of a quorum with dynamic voters writes down those of the configuration."""
+        if self.config.dynamic_voters and self.voters.latest_offset < 0:
+            local = self.local_voter()
+            voters = self.voters.latest
+            self.append_voters(now, voters if local is None else voters.with_voter(local))
+
+    def append_voters(self, now: int, voters: VoterSet) -> int:
+        """Append the record; it counts at once. The version goes before the first one. Returns its offset."""
+        values = [(KRAFT_VOTERS, voters_record(voters))]
+        if self.voters.latest_offset < 0:
+            values.insert(0, (KRAFT_VERSION, kraft_version_record()))
+        offset = self.log.append_control(values, self.quorum.epoch, self.clock.now_ms())
+        self._voters_follow(now, offset, voters)
+        return offset
+
+    def follow_voters(self, now: int, content: Buffer) -> None:
+        """Count by the voters that fetched batches bring, before they are committed (rule 40)."""
+        for offset, voters in voters_in(content):
+            self._voters_follow(now, offset, voters)
+
+    def _voters_follow(self, now: int, offset: int, voters: VoterSet) -> None:
+        self.voters.append(offset, voters)
+        self.quorum.voters_changed(now)
+        self.trace.event("voters", node=self.config.node_id, offset=offset, voters=list(voters.ids))
+
+    def voters_truncated(self, now: int) -> None:
+        """The log was cut: the voters are what is left of it says."""
+        if self.voters.truncate(self.log.end_offset):
+            self.quorum.voters_changed(now)
+
+    def reload_voters(self, now: int) -> None:
+        """The log begins anew after a snapshot: the voters are what that says."""
+        load_voters(self.voters, self.log)
+        self.quorum.voters_changed(now)
 
     def fail_parked_unless_leading(self) -> None:
         """Whoever waits at a former leader must look for the new one."""
@@ -91,6 +194,7 @@ class Core:
             )
         if offset > self.high_watermark:
             self.high_watermark = offset
+            self.quorum.committed(offset)
             self.trace.event("high_watermark", node=self.config.node_id, epoch=self.quorum.epoch, offset=offset)
 
     def heard_from_leader(self, now: int, role: Follower) -> None:

@@ -88,7 +88,7 @@ class Elections:
 
     def run_prospective(self, now: int, role: Prospective) -> None:
         """Ask everybody, and again whoever refuses: it may lose the leader later than this one did."""
-        if role.granted() >= self._config.majority:
+        if role.granted() >= self._quorum.majority:
             self._quorum.become_candidate(now)
         elif now >= role.election_at:
             self._quorum.withdraw(now)
@@ -98,14 +98,14 @@ class Elections:
     def _pre_vote_answered(self, role: Prospective, voter: int, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
             answer = messages.read_vote_answer(response)
-            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            self._core.heed(now, answer.hint)
             if self._quorum.role is not role:
                 return
             if answer.error == ErrorCode.NONE:
                 role.votes[voter] = answer.granted
-            if role.granted() >= self._config.majority:
+            if role.granted() >= self._quorum.majority:
                 self._quorum.become_candidate(now)
-            elif role.rejected() > len(self._config.voters) - self._config.majority:
+            elif self._is_lost(role):
                 self._quorum.withdraw(now)
             elif not role.votes.get(voter):
                 self._core.retry_later(now, peer)
@@ -133,7 +133,7 @@ class Elections:
             return
         if role.backing_off:
             return
-        if role.granted() >= self._config.majority:
+        if role.granted() >= self._quorum.majority:
             self._lead(now, role)
             return
         self._ask_for_votes(now, role, self._vote_answered)
@@ -141,27 +141,31 @@ class Elections:
     def _vote_answered(self, role: Candidate, voter: int, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
             answer = messages.read_vote_answer(response)
-            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            self._core.heed(now, answer.hint)
             if self._quorum.role is not role:
                 return
             if answer.error != ErrorCode.NONE:
                 self._core.retry_later(now, peer)
                 return
             role.votes[voter] = answer.granted
-            if role.granted() >= self._config.majority:
+            if role.granted() >= self._quorum.majority:
                 self._lead(now, role)
-            elif role.rejected() > len(self._config.voters) - self._config.majority and not role.backing_off:
+            elif self._is_lost(role) and not role.backing_off:
                 self._quorum.back_off(now)
 
         return answered
+
+    def _is_lost(self, role: Prospective | Candidate) -> bool:
+        """Whether those who refuse leave no majority to win."""
+        return role.rejected() > len(self._quorum.voters.latest.voters) - self._quorum.majority
 
     def _lead(self, now: int, role: Candidate) -> None:
         """Begin the epoch with a record of its own: nothing older is committed before it (QC-16)."""
         log = self._core.log
         granted = tuple(voter for voter, vote in role.votes.items() if vote)
         self._quorum.become_leader(now, log.end_offset)
-        voters = tuple(voter.id for voter in self._config.voters)
-        log.append_leader_change(voters, granted, role.epoch, self._core.clock.now_ms())
+        log.append_leader_change(self._quorum.voters.latest.ids, granted, role.epoch, self._core.clock.now_ms())
+        self._core.begin_dynamic_voters(now)
 
     # -- a leader begins --------------------------------------------------------------------------------------
 
@@ -181,7 +185,7 @@ class Elections:
     def _begin_answered(self, role: Leader, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
             answer = messages.read_begin_answer(response)
-            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            self._core.heed(now, answer.hint)
             if self._quorum.role is not role:
                 return
             if answer.error == ErrorCode.NONE:
@@ -215,7 +219,10 @@ class Elections:
     def run_resigned(self, now: int, role: Resigned) -> None:
         """Say goodbye until heard; if nobody takes over, stand for the next epoch."""
         if now >= role.election_at:
-            self._quorum.become_prospective(now)
+            if self._quorum.votes:
+                self._quorum.become_prospective(now)
+            else:
+                self._quorum.become_unattached(now, role.epoch + 1)  # removed, and now looking for the others' leader
             return
         self.say_goodbye(now, role)
 
@@ -228,7 +235,7 @@ class Elections:
     def _end_answered(self, peer: Peer) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
             answer = messages.read_end_answer(response)
-            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            self._core.heed(now, answer.hint)
             if answer.error == ErrorCode.NONE:
                 peer.answered(now, self._config.election_timeout * 4)
             else:
@@ -245,7 +252,7 @@ class Elections:
         if error == ErrorCode.NONE:
             self._core.learn(now, news.epoch, news.leader_id)
             role = self._quorum.role
-            if isinstance(role, Follower) and role.leader_id == news.leader_id and self._config.votes:
+            if isinstance(role, Follower) and role.leader_id == news.leader_id and self._quorum.votes:
                 role.give_up_at = min(role.give_up_at, now + self._succession_delay(news.successors))
                 role.heard, role.abandoned = False, True
         request.respond(messages.end_answer(self._config, error, self._core.hint()))

@@ -9,7 +9,7 @@ does, reads as that error with no news of epoch or leader.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from squall.nodes.protocol.compiler import Buffer
@@ -19,7 +19,7 @@ from squall.nodes.protocol.messages import end_quorum_epoch as end_schema
 from squall.nodes.protocol.messages import fetch as fetch_schema
 from squall.nodes.protocol.messages import vote as vote_schema
 from squall.nodes.protocol.schema import Message
-from squall.nodes.raft.config import PARTITION, TOPIC, TOPIC_ID, RaftConfig
+from squall.nodes.raft.config import PARTITION, TOPIC, TOPIC_ID, RaftConfig, Voter
 from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
 
 LISTENER = "CONTROLLER"
@@ -32,6 +32,8 @@ class Hint:
 
     epoch: int
     leader_id: int | None
+    endpoint: Voter | None = field(default=None, compare=False)
+    """Where that leader is, if that is known."""
 
 
 NO_NEWS = Hint(-1, None)
@@ -62,7 +64,9 @@ def _leader(leader_id: int) -> int | None:
 
 
 def _endpoints(schema: Any, config: RaftConfig, hint: Hint) -> list[Any]:
-    voter = None if hint.leader_id is None else config.endpoint(hint.leader_id)
+    voter = hint.endpoint
+    if voter is None and hint.leader_id is not None:
+        voter = config.endpoint(hint.leader_id)
     return [] if voter is None else [schema.NodeEndpoint(node_id=voter.id, host=voter.host, port=voter.port)]
 
 
@@ -71,7 +75,14 @@ def _read_answer(response: Any) -> QuorumAnswer:
     if response.error_code != ErrorCode.NONE or data is None:
         return QuorumAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
     granted = getattr(data, "vote_granted", False)
-    return QuorumAnswer(data.error_code, Hint(data.leader_epoch, _leader(data.leader_id)), granted)
+    leader_id = _leader(data.leader_id)
+    return QuorumAnswer(data.error_code, Hint(data.leader_epoch, leader_id, _endpoint(response, leader_id)), granted)
+
+
+def _endpoint(response: Any, leader_id: int | None) -> Voter | None:
+    """Where a response says that the leader is."""
+    found = next((node for node in response.node_endpoints if node.node_id == leader_id), None)
+    return None if found is None else Voter(found.node_id, found.host, found.port)
 
 
 # -- Vote ------------------------------------------------------------------------------------------------------
@@ -263,6 +274,7 @@ class FetchQuestion:
     cluster_id: str | None
     valid_partition: bool
     replica_id: int = -1
+    directory_id: bytes = NO_DIRECTORY
     epoch: int = -1
     offset: int = -1
     last_fetched_epoch: int = -1
@@ -313,6 +325,7 @@ def read_fetch(body: Message, version: int) -> FetchQuestion:
         cluster_id=request.cluster_id,
         valid_partition=True,
         replica_id=request.replica_state.replica_id if version >= 15 else request.replica_id,
+        directory_id=data.replica_directory_id,
         epoch=data.current_leader_epoch,
         offset=data.fetch_offset,
         last_fetched_epoch=data.last_fetched_epoch,
@@ -360,10 +373,11 @@ def read_fetch_answer(body: Message) -> FetchAnswer:
     data = _only_partition(response.responses, by_id=True)
     if response.error_code != ErrorCode.NONE or data is None:
         return FetchAnswer(response.error_code or ErrorCode.UNKNOWN_SERVER_ERROR, NO_NEWS)
+    leader_id = _leader(data.current_leader.leader_id)
     diverging, snapshot = data.diverging_epoch, data.snapshot_id
     return FetchAnswer(
         error=data.error_code,
-        hint=Hint(data.current_leader.leader_epoch, _leader(data.current_leader.leader_id)),
+        hint=Hint(data.current_leader.leader_epoch, leader_id, _endpoint(response, leader_id)),
         high_watermark=data.high_watermark,
         diverging=None if diverging.end_offset < 0 else (diverging.epoch, diverging.end_offset),
         snapshot=None if snapshot.end_offset < 0 else (snapshot.end_offset, snapshot.epoch),

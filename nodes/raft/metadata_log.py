@@ -149,6 +149,11 @@ class MetadataLog:
         record = Record(key=control_key(LEADER_CHANGE), value=encode_bytes(change, 0))
         return self._append(build_batch([record], timestamp=now_ms, control=True), epoch, now_ms)
 
+    def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, now_ms: int) -> int:
+        """Append one control batch of the quorum's own, (kind, value) each; returns the offset of the last record."""
+        built = [Record(key=control_key(kind), value=value) for kind, value in records]
+        return self._append(build_batch(built, timestamp=now_ms, control=True), epoch, now_ms)
+
     def _append(self, batch: bytearray, epoch: int, now_ms: int) -> int:
         appended = self._log.append_as_leader(batch, epoch, now_ms)
         self._trace_append(appended)
@@ -264,6 +269,10 @@ class MetadataLog:
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
         return self._log.read(offset, max_bytes, upper=self.end_offset, at_least_one=True)
+
+    def raw_batches(self, from_offset: int, upper: int) -> Iterator[memoryview]:
+        """Whole batches as they are in the log."""
+        return self._log.batches(from_offset, upper)
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
         """Whole batches from the one that holds `from_offset`, all below `upper`."""

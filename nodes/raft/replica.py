@@ -23,7 +23,7 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Rng, Trace, WallClock
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest
 from squall.nodes.raft.config import NEVER, RaftConfig
-from squall.nodes.raft.core import Core
+from squall.nodes.raft.core import Core, load_voters
 from squall.nodes.raft.elections import Elections
 from squall.nodes.raft.errors import NotLeader
 from squall.nodes.raft.metadata_log import CommittedBatch, MetadataLog
@@ -31,8 +31,11 @@ from squall.nodes.raft.quorum_state import QuorumStateStore
 from squall.nodes.raft.replication import Fetcher, FetchService
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from squall.nodes.raft.snapshot_fetch import SnapshotService
+from squall.nodes.raft.snapshot_file import ControlRecord
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots, SnapshotWriter
 from squall.nodes.raft.transitions import Quorum
+from squall.nodes.raft.voter_changes import VoterChanges
+from squall.nodes.raft.voters import KRAFT_VERSION, KRAFT_VOTERS, VoterSet, kraft_version_record, voters_record
 
 __all__ = ["CommittedBatch", "RaftReplica"]
 
@@ -59,14 +62,16 @@ class RaftReplica:
         self._takes_all_for_committed = mutants.has("uncommitted-metadata-applied") and not config.votes
         log = MetadataLog(config, disk=disk, now_ms=clock.now_ms(), trace=trace, mutants=mutants)
         quorum = Quorum(config, QuorumStateStore(disk, config.directory, mutants), rng=rng, trace=trace)
+        load_voters(quorum.voters, log)
         quorum.start(now, log.last_epoch)
         self._core = Core(config, quorum, log, clock=clock, trace=trace, mutants=mutants)
         self._elections = Elections(self._core)
         self._service = FetchService(self._core)
         self._snapshot_service = SnapshotService(self._core)
         self._fetcher = Fetcher(self._core, rng)
+        self._voter_changes = VoterChanges(self._core)
         self._closed = False
-        self._snapshots_pass_high_watermark = False
+        self._snapshots_pass_high_watermark = mutants.has("snapshot-above-hw")
 
     # -- what others may know ---------------------------------------------------------------------------------
 
@@ -105,6 +110,20 @@ class RaftReplica:
         if self._takes_all_for_committed:
             return self.end_offset
         return self._core.high_watermark
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who votes, by the log as it is here, committed or not (rule 40)."""
+        return self._core.voters.latest
+
+    @property
+    def votes(self) -> bool:
+        """Whether this replica is one of them."""
+        return self._core.quorum.counts
+
+    def voter_address(self, voter: int) -> tuple[str, int] | None:
+        """Where to reach a voter, or by a number below -1 a bootstrap server."""
+        return self._core.address_of(voter)
 
     @property
     def end_offset(self) -> int:
@@ -148,7 +167,17 @@ class RaftReplica:
         if snapshot_id.end_offset > limit:
             raise ValueError(f"snapshot {snapshot_id} would pass the high watermark {limit}")
         self._core.log.flush()
-        return self.snapshots.create(snapshot_id, timestamp_ms)
+        return self.snapshots.create(snapshot_id, timestamp_ms, self._quorum_records(snapshot_id.end_offset))
+
+    def _quorum_records(self, end_offset: int) -> list[ControlRecord]:
+        """The quorum's own records below an offset, which a snapshot stands for too."""
+        voters = self._core.voters.at(end_offset)
+        if voters is None:
+            return []
+        return [
+            ControlRecord(KRAFT_VERSION, kraft_version_record()),
+            ControlRecord(KRAFT_VOTERS, voters_record(voters)),
+        ]
 
     def finish_snapshot(self, writer: SnapshotWriter) -> bool:
         """Put it in its place and let old ones go; False, and it is gone, if one that reaches further has come."""
@@ -179,6 +208,7 @@ class RaftReplica:
         if self.config.votes:
             self._core.log.flush()
             self._service.advance(now)
+            self._voter_changes.advance(now)
 
     def resign(self, now: int) -> None:
         """Give up leading, as a controller does that cannot go on. Raises NotLeader."""
@@ -216,6 +246,15 @@ class RaftReplica:
     def handle_end_quorum_epoch(self, now: int, request: ServerRequest) -> None:
         self._elections.handle_end_quorum_epoch(now, request)
 
+    def handle_add_raft_voter(self, now: int, request: ServerRequest) -> None:
+        self._voter_changes.handle_add(now, request)
+
+    def handle_remove_raft_voter(self, now: int, request: ServerRequest) -> None:
+        self._voter_changes.handle_remove(now, request)
+
+    def handle_update_raft_voter(self, now: int, request: ServerRequest) -> None:
+        self._voter_changes.handle_update(now, request)
+
     def handle_fetch(self, now: int, request: ServerRequest) -> None:
         self._service.handle_fetch(now, request)
 
@@ -235,6 +274,7 @@ class RaftReplica:
             self._run(now)
             if self.role.deadline(self._patience) > now and not isinstance(self.role, Prospective | Candidate):
                 break
+        self._voter_changes.advance(now)
 
     def _run(self, now: int) -> None:
         role = self.role
@@ -263,4 +303,4 @@ class RaftReplica:
         """When `tick` is next due."""
         if self._closed:
             return NEVER
-        return min(self.role.deadline(self._patience), self._core.purgatory.deadline())
+        return min(self.role.deadline(self._patience), self._core.purgatory.deadline(), self._voter_changes.deadline())

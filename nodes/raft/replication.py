@@ -11,16 +11,18 @@ from __future__ import annotations
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import describe_quorum as schema
+from squall.nodes.protocol.messages.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
-from squall.nodes.raft.config import PARTITION, TOPIC
-from squall.nodes.raft.core import Core
+from squall.nodes.raft.config import NEVER, PARTITION, TOPIC
+from squall.nodes.raft.core import FIRST_BOOTSTRAP, Core
 from squall.nodes.raft.purgatory import ParkedFetch
-from squall.nodes.raft.quorum_state import NO_DIRECTORY
+from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
 from squall.nodes.raft.roles import Follower, Leader, Progress, Unattached
 from squall.nodes.raft.snapshot_fetch import SnapshotDownload
 from squall.nodes.raft.snapshots import SnapshotId
+from squall.nodes.raft.voters import DYNAMIC
 
 OBSERVER_FORGOTTEN_AFTER = 300_000_000
 """An observer that has not fetched for five minutes is no longer described."""
@@ -82,10 +84,16 @@ class FetchService:
         if replica_id in (-1, self._config.node_id):
             return
         is_voter = replica_id in role.others
+        if is_voter:
+            voter = self._core.voters.latest.find(replica_id)
+            known_as = NO_DIRECTORY if voter is None else voter.directory_id
+            asking = ReplicaKey(replica_id, question.directory_id)
+            is_voter = ReplicaKey(replica_id, known_as).is_same_as(asking)
         known = role.others if is_voter else role.observers
         progress = known.setdefault(replica_id, Progress())
         wall = self._core.clock.now_ms()
         progress.end_offset = question.offset
+        progress.directory_id = question.directory_id
         progress.fetched_at = now
         progress.fetched_at_ms = wall
         if question.offset >= self._core.log.end_offset:
@@ -165,15 +173,15 @@ class FetchService:
                 node_id=voter.id,
                 listeners=[schema.Listener(name=messages.LISTENER, host=voter.host, port=voter.port)],
             )
-            for voter in self._config.voters
+            for voter in core.voters.latest.voters
         ]
         request.respond(schema.DescribeQuorumResponse(topics=[topic], nodes=nodes))
 
     def _describe(self, now: int, role: Leader, data: schema.PartitionDataResponse) -> None:
         data.high_watermark = self._exposed()
         wall = self._core.clock.now_ms()
-        own = Progress(self._core.log.end_offset, now, wall, wall)
-        voters = {**role.others, role.leader_id: own}
+        own = Progress(self._core.log.end_offset, self._config.directory_id, now, wall, wall)
+        voters = {**role.others, role.leader_id: own} if role.votes else role.others
         data.current_voters = [self._described(voter, voters[voter]) for voter in sorted(voters)]
         recent = sorted(
             observer
@@ -185,7 +193,7 @@ class FetchService:
     def _described(self, replica_id: int, progress: Progress) -> schema.ReplicaState:
         return schema.ReplicaState(
             replica_id=replica_id,
-            replica_directory_id=self._config.directory_id if replica_id == self._config.node_id else NO_DIRECTORY,
+            replica_directory_id=progress.directory_id,
             log_end_offset=progress.end_offset,
             last_fetch_timestamp=progress.fetched_at_ms,
             last_caught_up_timestamp=progress.caught_up_at_ms,
@@ -205,7 +213,11 @@ class Fetcher:
         """Fetch; without answers a voter stands for election, an observer asks somebody else who leads."""
         core = self._core
         lost = now >= role.give_up_at
-        if lost and core.config.votes:
+        if not core.quorum.votes and role.update.due != NEVER:
+            role.update.due = NEVER
+        elif core.quorum.votes and role.update.deadline <= now:
+            self._tell_where_this_is(now, role)
+        if lost and core.quorum.votes:
             if role.abandoned:
                 core.quorum.become_candidate(now)
             else:
@@ -219,15 +231,41 @@ class Fetcher:
     def run_unattached(self, now: int, role: Unattached) -> None:
         """A voter waits to hear of a leader, or stands; an observer asks."""
         core = self._core
-        if core.config.votes:
+        if core.quorum.votes:
             if now >= role.election_at:
                 core.quorum.become_prospective(now)
         elif role.fetch.deadline <= now:
             self._fetch(now, role, self._any_voter())
 
+    def _tell_where_this_is(self, now: int, role: Follower) -> None:
+        """A voter whose entry in the log is not what it should be asks the leader to write it anew (KIP-853)."""
+        core = self._core
+        local = core.local_voter()
+        written = core.voters.latest_offset >= 0 and core.config.dynamic_voters
+        if local is None or not written or core.voters.latest.find(local.id) == local:
+            role.update.due = NEVER
+            return
+        message = UpdateRaftVoterRequest(
+            cluster_id=core.config.cluster_id,
+            current_leader_epoch=role.epoch,
+            voter_id=local.id,
+            voter_directory_id=local.directory_id,
+            listeners=[Listener(name=messages.LISTENER, host=local.host, port=local.port)],
+            k_raft_version_feature=KRaftVersionFeature(max_supported_version=DYNAMIC),
+        )
+
+        def answered(now: int, response: Message) -> None:
+            role.update.answered(now, core.config.fetch_timeout // 4)  # the record itself tells whether that was heard
+
+        core.ask(role.leader_id, message, role.update, answered)
+
     def _any_voter(self) -> int:
         """Each in turn, so that a dead one is never asked twice in a row; where to begin is drawn."""
-        others = self._core.config.other_voters
+        core = self._core
+        leader = core.quorum.leader_id  # the voters that are known here may all have been replaced
+        others = [*core.quorum.other_voters, *(() if leader is None else (leader,))]
+        others += [FIRST_BOOTSTRAP - index for index in range(len(core.config.bootstrap))]
+        others = [voter for voter in others if voter != core.config.node_id] or [core.config.node_id]
         start = self._rng.randrange(0, len(others)) if self._asked is None else self._asked + 1
         self._asked = start % len(others)
         return others[self._asked]
@@ -240,7 +278,7 @@ class Fetcher:
     def _fetched(self, role: Follower | Unattached) -> messages.Answered:
         def answered(now: int, response: Message) -> None:
             answer = messages.read_fetch_answer(response)
-            self._core.learn(now, answer.hint.epoch, answer.hint.leader_id)
+            self._core.heed(now, answer.hint)
             if self._core.quorum.role is not role:
                 return
             if answer.error != ErrorCode.NONE or not isinstance(role, Follower):
@@ -260,9 +298,11 @@ class Fetcher:
             return
         if answer.diverging is not None:
             core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)
+            core.voters_truncated(now)
             return
         if len(answer.records):
             core.log.append_fetched(memoryview(answer.records))
+            core.follow_voters(now, answer.records)
         committed = min(answer.high_watermark, core.log.end_offset)
         if committed > core.high_watermark:
             core.raise_high_watermark(committed)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from squall.nodes.raft.config import NEVER
-from squall.nodes.raft.quorum_state import ReplicaKey
+from squall.nodes.raft.quorum_state import NO_DIRECTORY, ReplicaKey
+from squall.nodes.raft.voters import VoterSet
 
 
 @dataclass(slots=True)
@@ -136,6 +137,7 @@ class Progress:
     """How far another replica has come, as its last fetch told (QC-17: the fetch offset is the acknowledgement)."""
 
     end_offset: int = -1
+    directory_id: bytes = NO_DIRECTORY
     fetched_at: int = -1
     fetched_at_ms: int = -1
     caught_up_at_ms: int = -1
@@ -156,23 +158,42 @@ class Leader:
     voted: ReplicaKey | None = None
     observers: dict[int, Progress] = field(default_factory=dict)
     own_durable_offset: int = -1
+    votes: bool = True
+    """False once it has removed itself: it leads on until that is committed, and counts the others only (DA-06)."""
     high_watermark: int | None = None
     """Known once a record of this very epoch is on a majority (QC-16); None before."""
 
     def majority_end_offset(self) -> int:
         """The largest offset below which a majority of the voters has everything, -1 if not known."""
         ends = [progress.end_offset for progress in self.others.values()]
-        ends.append(self.own_durable_offset)
+        if self.votes:
+            ends.append(self.own_durable_offset)
         ends.sort(reverse=True)
         return ends[self.majority - 1]
 
     def majority_heard_at(self) -> int:
         """The last time at which a majority, this leader included, was known to be following it."""
-        needed = self.majority - 1
+        needed = self.majority - 1 if self.votes else self.majority
         if needed == 0:
             return NEVER
         heard = sorted((max(progress.fetched_at, self.since) for progress in self.others.values()), reverse=True)
         return heard[needed - 1]
+
+    def reconfigure(self, now: int, voters: VoterSet, local_id: int, *, votes: bool) -> None:
+        """Count by another set of voters from now on. Who was removed goes on as an observer."""
+        known = {**self.observers, **self.others}
+        self.votes = votes
+        self.majority = voters.majority
+        self.others = {}
+        for voter in voters.voters:
+            if voter.id == local_id:
+                continue
+            progress = known.get(voter.id)
+            same = progress is not None and ReplicaKey(voter.id, voter.directory_id).is_same_as(
+                ReplicaKey(voter.id, progress.directory_id)
+            )
+            self.others[voter.id] = progress if progress is not None and same else Progress(fetched_at=now)
+        self.observers = {replica: progress for replica, progress in known.items() if replica not in self.others}
 
     def resign_at(self, patience: int) -> int:
         """When the leader must give up, unless more voters fetch before that (QC-18)."""
@@ -206,9 +227,11 @@ class Follower:
     """The leader has answered in this role, and has not taken leave since: reason enough to refuse pre-votes."""
     abandoned: bool = False
     """The leader has taken leave, so that whoever stands disturbs nobody."""
+    update: Peer = field(default_factory=lambda: Peer(due=NEVER))
+    """When to compare where this voter is with what the log says of it."""
 
     def deadline(self, patience: int = 0) -> int:
-        return min(self.give_up_at, self.fetch.deadline) if self.votes else self.fetch.deadline
+        return min(self.give_up_at, self.fetch.deadline, self.update.deadline) if self.votes else self.fetch.deadline
 
 
 Role = Unattached | Resigned | Prospective | Candidate | Leader | Follower

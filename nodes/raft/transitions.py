@@ -42,6 +42,7 @@ from squall.nodes.raft.roles import (
     Unattached,
     peers_of,
 )
+from squall.nodes.raft.voters import VoterHistory
 
 BACKOFF_BASE = 100_000
 """The first range of the random wait after a lost election; it doubles with each further loss (QC-10)."""
@@ -56,6 +57,7 @@ class Quorum:
         self._rng = rng
         self._trace = trace
         self.local = ReplicaKey(config.node_id, config.directory_id)
+        self.voters = VoterHistory(config.voters)
         self.role: Role = Unattached(epoch=0, voted=None, election_at=NEVER)
 
     @property
@@ -68,6 +70,43 @@ class Quorum:
         role = self.role
         return None if role.leader_id == self.local.id and not isinstance(role, Leader) else role.leader_id
 
+    # -- voters -----------------------------------------------------------------------------------------------
+
+    @property
+    def votes(self) -> bool:
+        """Whether this replica takes part in elections, as opposed to an observer."""
+        return self._config.votes and self.voters.may_stand(self.local)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of those whose majority decides."""
+        return self._config.votes and self.voters.counts(self.local)
+
+    @property
+    def other_voters(self) -> tuple[int, ...]:
+        return tuple(voter for voter in self.voters.latest.ids if voter != self.local.id)
+
+    @property
+    def majority(self) -> int:
+        return self.voters.latest.majority
+
+    def voters_changed(self, now: int) -> None:
+        """The log says of other voters than before: count by them, and vote, or stop voting."""
+        role = self.role
+        if isinstance(role, Leader):
+            role.reconfigure(now, self.voters.latest, self.local.id, votes=self.counts)
+        elif isinstance(role, Follower):
+            role.votes = self.votes
+            role.update.due = now if self.votes else NEVER
+        elif isinstance(role, Unattached) and self.votes != (role.election_at != NEVER):
+            role.election_at = self._election_at(now)
+
+    def committed(self, high_watermark: int) -> None:
+        """More is committed; a removed voter no longer stands once its removal is."""
+        self.voters.high_watermark = high_watermark
+        if isinstance(self.role, Follower):
+            self.role.votes = self.votes
+
     # -- start ------------------------------------------------------------------------------------------------
 
     def start(self, now: int, last_log_epoch: int | None) -> None:
@@ -75,15 +114,15 @@ class Quorum:
         state = self._store.read() or QuorumState()
         if last_log_epoch is not None and last_log_epoch > state.epoch:
             state = QuorumState(epoch=last_log_epoch)
-        if not self._config.votes:
-            self._start_observer(now, state)
-        elif state.leader_id == self.local.id:
+        if state.leader_id == self.local.id and self._config.votes:
             self._enter(self._resigned(now, state.epoch, state.voted, ()))
+        elif not self.votes:
+            self._start_observer(now, state)
         elif state.leader_id is not None:
             self._enter(self._follower(now, state.epoch, state.leader_id, state.voted))
         else:
             self._enter(Unattached(state.epoch, state.voted, self._election_at(now)))
-        if self._config.votes and not self._config.other_voters:
+        if self.votes and not self.other_voters:
             self.become_candidate(now)
 
     def _start_observer(self, now: int, state: QuorumState) -> None:
@@ -111,7 +150,7 @@ class Quorum:
     def become_prospective(self, now: int) -> None:
         """Ask whether standing would help. Epoch, vote and the leader last known stay what they are."""
         role = self.role
-        self._require(self._config.votes, "an observer cannot stand for election")
+        self._require(self.votes, "an observer cannot stand for election")
         self._require(not isinstance(role, Leader), "a leader cannot stand for election")
         lost = role.elections_lost + 1 if isinstance(role, Candidate) else 0
         self._enter(
@@ -121,8 +160,8 @@ class Quorum:
                 voted=role.voted,
                 elections_lost=role.elections_lost if isinstance(role, Unattached) else lost,
                 election_at=self._election_at(now),
-                peers=peers_of(self._config.other_voters),
-                votes={self.local.id: True},
+                peers=peers_of(self.other_voters),
+                votes={self.local.id: True} if self.counts else {},
             )
         )
 
@@ -141,7 +180,7 @@ class Quorum:
 
     def become_candidate(self, now: int) -> None:
         """Stand for the next epoch, and vote for oneself."""
-        self._require(self._config.votes, "an observer cannot stand for election")
+        self._require(self.votes, "an observer cannot stand for election")
         self._require(not isinstance(self.role, Leader), "a leader cannot stand for election")
         lost = self.role.elections_lost if isinstance(self.role, Prospective) else 0
         self._enter(
@@ -150,8 +189,8 @@ class Quorum:
                 voted=self.local,
                 elections_lost=lost,
                 election_at=self._election_at(now),
-                peers=peers_of(self._config.other_voters),
-                votes={self.local.id: True},
+                peers=peers_of(self.other_voters),
+                votes={self.local.id: True} if self.counts else {},
             )
         )
         self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=self.local.id)
@@ -167,15 +206,16 @@ class Quorum:
     def become_leader(self, now: int, epoch_start_offset: int) -> Leader:
         role = self.role
         assert isinstance(role, Candidate), f"from {role.name} to leader"
-        self._require(role.granted() >= self._config.majority, f"leader of {role.epoch} without a majority")
+        self._require(role.granted() >= self.majority, f"leader of {role.epoch} without a majority")
         leader = Leader(
             epoch=role.epoch,
             leader_id=self.local.id,
             epoch_start_offset=epoch_start_offset,
             since=now,
-            majority=self._config.majority,
-            others={voter: Progress() for voter in self._config.other_voters},
+            majority=self.majority,
+            others={voter: Progress() for voter in self.other_voters},
             voted=role.voted,
+            votes=self.counts,
         )
         self._enter(leader)
         return leader
@@ -208,22 +248,26 @@ class Quorum:
 
     def _follower(self, now: int, epoch: int, leader_id: int, voted: ReplicaKey | None) -> Follower:
         give_up_at = now + self._config.fetch_timeout
-        return Follower(epoch, leader_id, give_up_at, voted=voted, votes=self._config.votes)
+        follower = Follower(epoch, leader_id, give_up_at, voted=voted, votes=self.votes)
+        follower.update.due = now if self.votes else NEVER
+        return follower
 
     def _resigned(self, now: int, epoch: int, voted: ReplicaKey | None, successors: tuple[int, ...]) -> Resigned:
-        peers = peers_of(self._config.other_voters)
-        return Resigned(epoch, self.local.id, successors, self._election_at(now), peers, voted)
+        peers = peers_of(self.other_voters)
+        timeout = self._config.election_timeout
+        until = now + self._rng.randrange(timeout, 2 * timeout)
+        return Resigned(epoch, self.local.id, successors, until, peers, voted)
 
     def _election_at(self, now: int) -> int:
         """A random moment between one and two election timeouts away; never for an observer."""
         timeout = self._config.election_timeout
-        return now + self._rng.randrange(timeout, 2 * timeout) if self._config.votes else NEVER
+        return now + self._rng.randrange(timeout, 2 * timeout) if self.votes else NEVER
 
     def _kept_election_at(self, now: int) -> int:
         """The patience left before the news. A replica that began anew with every higher epoch would never stand, and
         one that keeps standing in vain, its log being too short, could keep the others from it for ever."""
         role = self.role
-        if isinstance(role, Leader) or not self._config.votes:
+        if isinstance(role, Leader) or not self.votes:
             return self._election_at(now)
         return max(now, role.give_up_at if isinstance(role, Follower) else role.election_at)
 
@@ -235,7 +279,7 @@ class Quorum:
         self._trace.event(
             "state",
             node=self.local.id,
-            role=role.name if self._config.votes else f"observer-{role.name}",
+            role=role.name if self.votes else f"observer-{role.name}",
             epoch=role.epoch,
             leader=-1 if role.leader_id is None else role.leader_id,
         )

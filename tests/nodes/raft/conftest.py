@@ -24,6 +24,7 @@ from squall.nodes.raft.replica import RaftReplica
 
 MS = 1000
 VERSIONS = {ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1, ApiKey.FETCH: 17}
+VERSIONS |= {ApiKey.ADD_RAFT_VOTER: 1, ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.UPDATE_RAFT_VOTER: 0}
 
 
 class Clock:
@@ -126,15 +127,25 @@ class Member:
             ApiKey.BEGIN_QUORUM_EPOCH: replica.handle_begin_quorum_epoch,
             ApiKey.END_QUORUM_EPOCH: replica.handle_end_quorum_epoch,
             ApiKey.FETCH: replica.handle_fetch,
+            ApiKey.ADD_RAFT_VOTER: replica.handle_add_raft_voter,
+            ApiKey.REMOVE_RAFT_VOTER: replica.handle_remove_raft_voter,
+            ApiKey.UPDATE_RAFT_VOTER: replica.handle_update_raft_voter,
         }
         handlers[ApiKey(request.api_key)](self.cluster.now, request)
 
 
 class Cluster:
-    """Voters 1..n and observers 101..; `blocked` holds pairs (from, to) whose messages are lost."""
+    """Voters 1..n and observers 101..; `blocked` holds pairs (from, to) whose messages are lost.
 
-    def __init__(self, voters: int = 3, observers: int = 0, seed: object = 0) -> None:
+    With dynamic voters there may be `spares`: controllers n+1.. that are no voters to begin with.
+    """
+
+    def __init__(
+        self, voters: int = 3, observers: int = 0, seed: object = 0, *, dynamic: bool = False, spares: int = 0
+    ) -> None:
         self.seed = seed
+        self.dynamic = dynamic
+        self.controllers = range(1, voters + spares + 1)
         self.now = 0
         self.rng = Random(f"{seed}/network")
         self.trace = Recorder()
@@ -147,11 +158,18 @@ class Cluster:
         self.history: dict[int, tuple[int, tuple[bytes, ...]]] = {}
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
-        for number in [*range(1, voters + 1), *range(101, 101 + observers)]:
+        for number in [*self.controllers, *range(101, 101 + observers)]:
             self.members[number] = Member(self, number)
 
     def config(self, node_id: int) -> RaftConfig:
-        return RaftConfig(node_id, "cluster", node_id.to_bytes(16, "big"), self.voters)
+        directory = node_id.to_bytes(16, "big")
+        if not self.dynamic:
+            return RaftConfig(node_id, "cluster", directory, self.voters)
+        address = (f"host{node_id}", 9093)
+        is_voter = node_id in self.controllers
+        return RaftConfig(
+            node_id, "cluster", directory, self.voters, dynamic_voters=True, address=address, is_voter=is_voter
+        )
 
     def start(self) -> Cluster:
         for member in self.members.values():

@@ -71,7 +71,7 @@ class Asked:
     ("state", "epoch", "last", "answer"),
     [
         pytest.param(QuorumState(5), 5, (4, 3), (NONE, True), id="an equal log is enough"),
-        pytest.param(QuorumState(5), 5, (5, 1), (NONE, True), id="a log of the asker's own epoch may be, unlike in Vote"),
+        pytest.param(QuorumState(5), 5, (5, 1), (NONE, True), id="a log of the asker's epoch may be, not so in Vote"),
         pytest.param(QuorumState(5), 5, (6, 1), (INVALID, False), id="a log of a later epoch cannot be"),
         pytest.param(QuorumState(5), 5, (4, 2), (NONE, False), id="a shorter log is not"),
         pytest.param(QuorumState(5), 5, (3, 9), (NONE, False), id="a longer log of an older epoch is not"),
