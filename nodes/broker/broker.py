@@ -29,6 +29,7 @@ from squall.nodes.broker.produce import ProduceHandler
 from squall.nodes.broker.producer_ids import ProducerIds
 from squall.nodes.broker.read_replicas import RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.broker.topic_partitions_api import TopicPartitionsApi
 from squall.nodes.broker.traffic import Traffic
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -99,6 +100,7 @@ class Broker:
             int(ApiKey.METADATA): self._handle_metadata,
             int(ApiKey.DESCRIBE_CLUSTER): self._metadata.describe_cluster,
             int(ApiKey.DESCRIBE_CONFIGS): self._metadata.describe_configs,
+            int(ApiKey.DESCRIBE_TOPIC_PARTITIONS): TopicPartitionsApi(self.image).describe,
             int(ApiKey.FIND_COORDINATOR): self._metadata.find_coordinator,
             int(ApiKey.INIT_PRODUCER_ID): self._producer_ids.handle,
             int(ApiKey.CREATE_TOPICS): self._forwarding.handle,

@@ -220,6 +220,9 @@ def test_kafka_pythons_tour(bootstrap: str, new_name: Callable[[], str], witness
         witnesses.agree("more topic-partitions", has(name, 4, 2))
         (described,) = admin.describe_topics([name])
         assert len(described["partitions"]) == 4
+        (paged,) = admin.describe_topic_partitions([name])["topics"]
+        assert [sorted(one["isr_nodes"]) for one in paged["partitions"][:2]] == [[1, 2], [2, 3]]
+        assert [one["elr"] for one in witnesses.squall("topics", name)[0]["partitions"]] == [[]] * 4
         assert {one["broker_id"] for one in admin.describe_cluster()["brokers"]} == {1, 2, 3}
 
         change = kafka.admin.ConfigResource(kafka.admin.ConfigResourceType.TOPIC, name, {"retention.ms": "86400000"})

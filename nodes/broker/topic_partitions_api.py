@@ -1,0 +1,88 @@
+"""DescribeTopicPartitions (KIP-966): what the image says of topic-partitions, with their ELR, in pages.
+
+Unlike Metadata it names the eligible leader replicas and never answers more than a page: a client with a million
+topic-partitions asks again from `next_cursor`. Topics come by name, so that a cursor means the same whoever answers the
+next page; those before the cursor are left out. No topics asked for means all of them.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from squall.nodes.protocol.session import ServerRequest
+
+MAX_PARTITIONS = 2000
+"""Kafka's `max.request.partition.size.limit`: a page is never longer, whatever is asked for."""
+NO_LEADER = -1
+
+
+class TopicPartitionsApi:
+    """See the module."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+
+    def describe(self, now: int, request: ServerRequest) -> None:
+        body = request.body
+        assert isinstance(body, DescribeTopicPartitionsRequest)
+        request.respond(self.page(body))
+
+    def page(self, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+        """The topic-partitions from the cursor on, as many as a page holds."""
+        start = body.cursor or Cursor()
+        room = min(max(1, body.response_partition_limit), MAX_PARTITIONS)
+        response = DescribeTopicPartitionsResponse()
+        for name in self._names(body):
+            if name < start.topic_name:
+                continue
+            first = start.partition_index if name == start.topic_name else 0
+            if not room:
+                response.next_cursor = Cursor(topic_name=name, partition_index=first)
+                break
+            topic = self._image.topic(name)
+            if topic is None:
+                response.topics.append(
+                    DescribeTopicPartitionsResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name)
+                )
+                continue
+            numbers = [number for number in sorted(topic.partitions) if number >= first]
+            response.topics.append(self._topic(topic, numbers[:room]))
+            if len(numbers) > room:
+                response.next_cursor = Cursor(topic_name=name, partition_index=numbers[room])
+                break
+            room -= len(numbers)
+        return response
+
+    def _names(self, body: DescribeTopicPartitionsRequest) -> list[str]:
+        if not body.topics:
+            return sorted(topic.name for topic in self._image.topics.values())
+        return sorted(dict.fromkeys(asked.name for asked in body.topics))
+
+    def _topic(self, topic: Topic, numbers: list[int]) -> DescribeTopicPartitionsResponseTopic:
+        partitions = [self._partition(number, topic.partitions[number]) for number in numbers]
+        return DescribeTopicPartitionsResponseTopic(0, topic.name, topic.id, False, partitions)
+
+    def _partition(self, number: int, registration: PartitionRegistration) -> DescribeTopicPartitionsResponsePartition:
+        led = self._is_alive(registration.leader)
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=0 if led else int(ErrorCode.LEADER_NOT_AVAILABLE),
+            partition_index=number,
+            leader_id=registration.leader if led else NO_LEADER,
+            leader_epoch=registration.leader_epoch,
+            replica_nodes=list(registration.replicas),
+            isr_nodes=list(registration.isr),
+            eligible_leader_replicas=list(registration.elr),
+            last_known_elr=list(registration.last_known_elr),
+            offline_replicas=[replica for replica in registration.replicas if not self._is_alive(replica)],
+        )
+
+    def _is_alive(self, broker_id: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
