@@ -34,6 +34,7 @@ MUTANTS: dict[str, str] = {
     "hw-counts-old-epoch": "N10: records of older epochs are committed by being on a majority (breaks QC-16)",
     "metadata-not-fsynced": "N11: a voter acknowledges metadata that it has not made durable (breaks QC-20)",
     "uncommitted-metadata-applied": "N13: a broker applies metadata above the high watermark (breaks MD-03, rule 30)",
+    "snapshot-above-hw": "the active controller's snapshots hold what is not committed yet (breaks SN-02, rule 39)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

@@ -95,6 +95,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant(
         "uncommitted-metadata-applied", "MD-03", "minority-active-controller", "HWM", "IMAGE", "ELECT", "EPOCH", "LM"
     ),
+    mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

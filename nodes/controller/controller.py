@@ -125,7 +125,7 @@ class QuorumController:
         self._unfinished: _Unfinished | None = None
         self._held: deque[ServerRequest] = deque()
         self._written_at = now
-        self._snapshots_run_ahead = False
+        self._snapshots_run_ahead = mutants.has("snapshot-above-hw")
         self.last_applied_ms = -1
         """The timestamp of the batch replayed last; metrics tell the lag by it."""
         self.replayed_bytes = 0
@@ -348,8 +348,7 @@ class QuorumController:
         self._active_epoch = raft.epoch
         self._image = self.committed.clone()
         self._image.passed(raft.end_offset - 1, raft.epoch)
-        unfenced = [broker.id for broker in self._image.brokers.values() if not broker.fenced]
-        self._brokers.sessions.restart(now, unfenced)
+        self._brokers.restart(now, self._image)
         self._written_at = now
         self._trace.event("controller", node=self.config.node_id, epoch=raft.epoch, active=True)
         if METADATA_VERSION not in self._image.features:
