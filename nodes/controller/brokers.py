@@ -1,8 +1,8 @@
 """Brokers as the controller sees them: registration, heartbeats, fencing, producer ids (BL-05, FD-01, FD-02, rule 24).
 
 A broker's epoch is the offset of its registration record, so it is unique for all time and every later message of an
-earlier incarnation can be told apart. States on this side are fenced and unfenced; a broker that wants to stop is
-fenced at once, its leaderships moved in the same batch (controlled shutdown in steps, CS, is to come here).
+earlier incarnation can be told apart. States on this side are fenced, unfenced and in controlled shutdown; `shutdown`
+says when a broker that wants to stop may.
 
 A new incarnation must show that the one before it stopped cleanly, by that one's broker epoch, which a clean stop
 leaves on the disk (FD-03). If it cannot, its logs may end earlier than what it acknowledged, and it leaves every ISR
@@ -18,10 +18,12 @@ from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.liveness import Sessions
 from squall.nodes.controller.outcome import Outcome
+from squall.nodes.controller.shutdown import ShutdownOffsets, leads_anything
 from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
 from squall.nodes.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
+    BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -49,8 +51,14 @@ class BrokerControl:
         self._changes = changes
         self._trusts_unclean_restarts = mutants.has("unclean-restart-stays-eligible")
         self.sessions = Sessions(config.session_timeout)
+        self._offsets = ShutdownOffsets()
         self.timed_out = 0
         """Sessions that ended in silence while this controller was the active one; a counter for metrics."""
+
+    def restart(self, now: int, image: MetadataImage) -> None:
+        """This controller has become the active one: all sessions begin anew (FD-04)."""
+        self.sessions.restart(now, [broker.id for broker in image.brokers.values() if not broker.fenced])
+        self._offsets.restart()
 
     def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:
         """Whether a message of this broker and epoch is of its current incarnation."""
@@ -74,6 +82,7 @@ class BrokerControl:
         records = [] if known is None else self._end_incarnation(image, known, request.previous_broker_epoch)
         epoch = next_offset + len(records)
         records.append(_registration_record(request, epoch))
+        self._offsets.end(request.broker_id)
         self.sessions.heard(now, request.broker_id)
         return Outcome(BrokerRegistrationResponse(broker_epoch=epoch), records)
 
@@ -102,12 +111,9 @@ class BrokerControl:
         broker = image.brokers[request.broker_id]
         caught_up = request.current_metadata_offset >= broker.epoch
         if request.want_shut_down:
-            self.sessions.end(broker.id)
-            leaving = () if broker.fenced else self.fence_records(image, broker)
-            return Outcome(
-                BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=True, should_shut_down=True), leaving
-            )
+            return self._wants_to_stop(now, image, broker, request)
         self.sessions.heard(now, broker.id)
+        self._offsets.heard(broker.id, request.current_metadata_offset)
         fenced = request.want_fence or (broker.fenced and not caught_up)
         records: Iterable[Message] = ()
         if fenced and not broker.fenced:
@@ -116,12 +122,41 @@ class BrokerControl:
             records = self._unfence_records(image, broker)
         return Outcome(BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced), records)
 
+    def _wants_to_stop(
+        self, now: int, image: MetadataImage, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+    ) -> Outcome:
+        """The next step of a controlled shutdown (see `shutdown`)."""
+        caught_up = request.current_metadata_offset >= broker.epoch
+        if self._may_stop(image, broker):
+            self.sessions.end(broker.id)
+            self._offsets.end(broker.id)
+            leaving = () if broker.fenced else self.fence_records(image, broker)
+            response = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=True, should_shut_down=True)
+            return Outcome(response, leaving)
+        self.sessions.heard(now, broker.id)
+        self._offsets.heard(broker.id, request.current_metadata_offset)
+        waiting = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=False)
+        return Outcome(waiting, () if broker.in_controlled_shutdown else self._stopping_records(image, broker))
+
+    def _may_stop(self, image: MetadataImage, broker: BrokerRegistration) -> bool:
+        if broker.fenced:
+            return True
+        if broker.in_controlled_shutdown:
+            return self._offsets.may_go(image, broker.id)
+        return not leads_anything(image, broker.id)
+
+    def _stopping_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+        """Marked first, so that nobody lets it in again, then out of leaderships and ISRs (CS-02)."""
+        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1)
+        yield from self._changes.broker_leaves(image, broker.id)
+
     def fence_silent(self, now: int, image: MetadataImage) -> Iterable[Message]:
         """Records that fence the broker that has been silent for longest, if its session is over."""
         broker_id = self.sessions.first_silent(now)
         if broker_id is None:
             return ()
         self.sessions.end(broker_id)
+        self._offsets.end(broker_id)
         self.timed_out += 1
         broker = image.brokers.get(broker_id)
         return () if broker is None or broker.fenced else self.fence_records(image, broker)

@@ -116,14 +116,6 @@ def test_unclean_election_where_a_topic_allows_it_leaves_a_recovering_leader_alo
     assert (registration.leader, registration.isr, registration.recovery_state) == (2, (2,), 1)
 
 
-def test_a_broker_that_wants_to_stop_may_do_so_at_once_and_leads_nothing(controller: Any) -> None:
-    response = controller.heartbeat(1, want_shut_down=True)
-    assert (response.should_shut_down, response.is_fenced) == (True, True)
-    assert controller.partition().leader == 2
-    assert controller.image.brokers[1].fenced
-    assert controller.register(1, incarnation=2).error_code == ErrorCode.NONE
-
-
 def test_a_new_incarnation_of_an_unfenced_broker_is_fenced_before_it_registers(controller: Any) -> None:
     """A controller that has just taken over may know the old incarnation as unfenced, with a fresh session."""
     controller.pass_time(8)
