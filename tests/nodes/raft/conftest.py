@@ -58,6 +58,7 @@ class Member:
         self.incarnation = 0
         self.committed_seen = 0
         self.held: list[Callable[[], None]] = []
+        self.next_wake = (0, 0)
 
     @property
     def up(self) -> RaftReplica:
@@ -183,9 +184,16 @@ class Cluster:
         heapq.heappush(self._events, (max(when, self.now), self._sequence, action))
 
     def wake(self, member: Member, when: int) -> None:
-        incarnation = member.incarnation
-        if when < 2**62:
-            self.at(when, lambda: member.iterate() if member.incarnation == incarnation else None)
+        """Come back to a member when it says so; only the last thing it said counts, or wakes would multiply."""
+        mark = (member.incarnation, max(when, self.now))
+        if when < 2**62 and member.next_wake != mark:
+            member.next_wake = mark
+            self.at(when, lambda: self._wake(member, mark))
+
+    def _wake(self, member: Member, mark: tuple[int, int]) -> None:
+        if member.next_wake == mark:
+            member.next_wake = (0, 0)
+            member.iterate()
 
     def run(self, duration_ms: int) -> None:
         end = self.now + duration_ms * MS

@@ -211,8 +211,9 @@ def test_every_voter_wins_some_cold_start(make_cluster: Any) -> None:
 
 
 def test_forced_simultaneous_elections_all_resolve(make_cluster: Any) -> None:
-    """QC-10: five voters that all stand at the same moment still agree within seconds."""
-    for seed in range(30):
+    """QC-10: five voters that all stand at the same moment still agree within seconds; epochs per election are told."""
+    epochs: Counter[int] = Counter()
+    for seed in range(200):
         cluster = make_cluster(voters=5, seed=seed).start()
         for member in cluster.members.values():
             assert isinstance(member.up.role, Unattached)
@@ -220,6 +221,10 @@ def test_forced_simultaneous_elections_all_resolve(make_cluster: Any) -> None:
         for member in cluster.members.values():
             member.iterate()
         cluster.run_until(lambda cluster=cluster: cluster.leader is not None, limit_ms=10_000)
+        epochs[cluster.leader.up.epoch] += 1
+    print("epochs per election:", dict(sorted(epochs.items())))
+    assert sum(epochs.values()) == 200
+    assert sum(epoch * times for epoch, times in epochs.items()) < 200 * 4, epochs
 
 
 def _chaos(make_cluster: Any, voters: int, seed: int) -> Any:
