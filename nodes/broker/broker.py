@@ -109,6 +109,8 @@ class Broker:
             int(ApiKey.INCREMENTAL_ALTER_CONFIGS): self._forwarding.handle,
             int(ApiKey.UPDATE_FEATURES): self._forwarding.handle,
             int(ApiKey.ELECT_LEADERS): self._forwarding.handle,
+            int(ApiKey.ALTER_PARTITION_REASSIGNMENTS): self._forwarding.handle,
+            int(ApiKey.LIST_PARTITION_REASSIGNMENTS): self._forwarding.handle,
             int(ApiKey.DESCRIBE_QUORUM): self._forwarding.handle,
         }
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from squall.nodes.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -31,6 +35,10 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from squall.nodes.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
 )
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from squall.nodes.protocol.schema import Message
@@ -114,5 +122,9 @@ def _unknown(message: Message) -> Message:
         return UpdateFeaturesResponse(error_code=error, error_message=TIMED_OUT)
     if isinstance(message, ElectLeadersRequest):
         return ElectLeadersResponse(error_code=error)
+    if isinstance(message, AlterPartitionReassignmentsRequest):
+        return AlterPartitionReassignmentsResponse(error_code=error, error_message=TIMED_OUT)
+    if isinstance(message, ListPartitionReassignmentsRequest):
+        return ListPartitionReassignmentsResponse(error_code=error, error_message=TIMED_OUT)
     assert isinstance(message, DescribeQuorumRequest)
     return DescribeQuorumResponse(error_code=error)

@@ -43,6 +43,7 @@ from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.leader_elections import LeaderElectionControl
 from squall.nodes.controller.liveness import NEVER
 from squall.nodes.controller.outcome import Outcome
+from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.controller.refusals import not_controller
 from squall.nodes.controller.topics import TopicControl
 from squall.nodes.metadata.features import METADATA_VERSION
@@ -54,6 +55,7 @@ from squall.nodes.ports import Rng, Trace
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
+from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -61,6 +63,7 @@ from squall.nodes.protocol.messages.create_topics import CreateTopicsRequest
 from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
 from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest
@@ -119,6 +122,7 @@ class QuorumController:
         self._configs = ConfigControl(config, self._changes)
         self._features = FeatureControl(config.topic_defaults, self._changes)
         self._elections = LeaderElectionControl(self._changes)
+        self._reassignments = ReassignmentControl(self._changes)
         self._image: MetadataImage | None = None
         self._active_epoch: int | None = None
         self._parked: deque[_Parked] = deque()
@@ -141,6 +145,8 @@ class QuorumController:
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._alter_configs,
             ApiKey.UPDATE_FEATURES: self._update_features,
             ApiKey.ELECT_LEADERS: self._elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._alter_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
         }
 
     # -- what others may know ---------------------------------------------------------------------------------
@@ -247,6 +253,12 @@ class QuorumController:
 
     def _elect_leaders(self, now: int, request: ServerRequest) -> Outcome:
         return self._elections.elect(self._deciding, cast(ElectLeadersRequest, request.body))
+
+    def _alter_reassignments(self, now: int, request: ServerRequest) -> Outcome:
+        return self._reassignments.alter(self._deciding, cast(AlterPartitionReassignmentsRequest, request.body))
+
+    def _list_reassignments(self, now: int, request: ServerRequest) -> Outcome:
+        return self._reassignments.ongoing(self._deciding, cast(ListPartitionReassignmentsRequest, request.body))
 
     # -- writing ----------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges, change
 from squall.nodes.controller.elections import decide
 from squall.nodes.controller.outcome import Outcome, Refused
+from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionChangeRecord
 from squall.nodes.mutants import HEALTHY, Mutants
@@ -35,6 +36,7 @@ class IsrControl:
     def __init__(self, brokers: BrokerControl, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._brokers = brokers
         self._changes = changes
+        self._reassignments = ReassignmentControl(changes)
         self._believes_any_epoch = mutants.has("alter-partition-unfenced")
         self._ignores_incarnations = mutants.has("broker-epoch-unchecked")
 
@@ -95,7 +97,11 @@ class IsrControl:
         old = topic.partitions[number]
         rules = replace(self._changes.rules(image, topic), unclean=False, last_known_leader=False)
         decision = decide(old, isr, lambda replica: PartitionChanges.is_active(image, replica), rules)
-        record = change(topic, number, decision, recovered=proposal.leader_recovery_state == RECOVERED)
+        record = self._reassignments.accepted(image, topic, number, decision)
+        if record is None:
+            record = change(topic, number, decision, recovered=proposal.leader_recovery_state == RECOVERED)
+        elif old.recovery_state == RECOVERING and proposal.leader_recovery_state == RECOVERED:
+            record.leader_recovery_state = RECOVERED
         answer = PartitionDataResponse(
             partition_index=number,
             leader_id=old.leader,

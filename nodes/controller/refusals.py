@@ -8,6 +8,7 @@ from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionResponse
+from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationResponse
 from squall.nodes.protocol.messages.create_partitions import (
@@ -32,6 +33,7 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
@@ -64,6 +66,10 @@ def not_controller(request: ServerRequest) -> Message:
             return UpdateFeaturesResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
         case ApiKey.ELECT_LEADERS:
             return ElectLeadersResponse(error_code=NOT_CONTROLLER)
+        case ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+            return AlterPartitionReassignmentsResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+        case ApiKey.LIST_PARTITION_REASSIGNMENTS:
+            return ListPartitionReassignmentsResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
     raise ValueError(f"API key {request.api_key} is not a controller's")
 
 

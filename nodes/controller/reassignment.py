@@ -1,0 +1,212 @@
+"""Reassignment: topic-partitions move to other replicas (RA-01 to RA-08, rule 29, KIP-455).
+
+    begin     replicas := target ++ those that go; who comes and who goes stands in the record (RA-01)
+    catch up  the new replicas fetch; their leader proposes them for the ISR, as any follower (RA-02, RA-06)
+    complete  with the record that brings the last of the target into the ISR, those that go leave replicas and ISR
+              (RA-03). All of the target, never a part: so no record makes the ISR smaller than it has to be (RA-05)
+    cancel    those that come leave; refused if nobody else could lead without losing records (RA-08)
+
+Adding, removing and replacing are one logic (RA-04). Everything is in the log, so another controller goes on with it.
+A record that removes replicas names the leader even if it stays, which raises the leader epoch (rule 23).
+As in Kafka, a reassignment of what is being reassigned begins from the replicas there are at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from squall.nodes.controller.changes import PartitionChanges, change
+from squall.nodes.controller.elections import Decision, Replicas, decide
+from squall.nodes.controller.outcome import Outcome, Refused
+from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
+from squall.nodes.metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from squall.nodes.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import ZERO_ID
+
+
+class ReassignmentControl:
+    """Decides over reassignments. Works on the image it is handed and changes nothing itself."""
+
+    def __init__(self, changes: PartitionChanges) -> None:
+        self._changes = changes
+
+    # -- asked for --------------------------------------------------------------------------------------------
+
+    def alter(self, image: MetadataImage, request: AlterPartitionReassignmentsRequest) -> Outcome:
+        response = AlterPartitionReassignmentsResponse()
+        records: list[Message] = []
+        judged: dict[tuple[str, int], None] = {}
+        for asked in request.topics:
+            answered = ReassignableTopicResponse(name=asked.name)
+            response.responses.append(answered)
+            for one in asked.partitions:
+                result = ReassignablePartitionResponse(partition_index=one.partition_index)
+                answered.partitions.append(result)
+                try:
+                    _check_once(judged, (asked.name, one.partition_index))
+                    record = self._alter_one(image, asked.name, one, request.allow_replication_factor_change)
+                except Refused as refused:
+                    result.error_code, result.error_message = refused.error, refused.message
+                    continue
+                if record is not None:
+                    records.append(record)
+        return Outcome(response, records)
+
+    def _alter_one(
+        self, image: MetadataImage, name: str, asked: ReassignablePartition, other_factor: bool
+    ) -> PartitionChangeRecord | None:
+        topic = image.topic(name)
+        if topic is None or asked.partition_index not in topic.partitions:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {name}-{asked.partition_index}.")
+        if asked.replicas is None:
+            return self._cancel(image, topic, asked.partition_index)
+        target = tuple(asked.replicas)
+        _check_target(image, target)
+        old = topic.partitions[asked.partition_index]
+        if not other_factor and len(target) != len(old.replicas) - len(old.adding):
+            raise Refused(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"{name}-{asked.partition_index}: {list(target)} is another replication factor, which the request "
+                "does not allow; name as many replicas as there are.",
+            )
+        return self._begin(image, topic, asked.partition_index, target)
+
+    def _begin(self, image: MetadataImage, topic: Topic, number: int, target: Replicas) -> PartitionChangeRecord | None:
+        old = topic.partitions[number]
+        removing = tuple(one for one in old.replicas if one not in target)
+        adding = tuple(one for one in target if one not in old.replicas or one in old.adding)
+        if (target + removing, adding, removing) == (old.replicas, old.adding, old.removing):
+            return None
+        begun = replace(old, replicas=target + removing, adding=adding, removing=removing)
+        decision = Decision(old.leader, old.isr, old.elr, old.last_known_elr)
+        completed = self.completion(image, topic, begun, decision)
+        if completed is not None:
+            return _record(topic, number, *completed)
+        return _record(topic, number, begun, decision)
+
+    def _cancel(self, image: MetadataImage, topic: Topic, number: int) -> PartitionChangeRecord:
+        old = topic.partitions[number]
+        if not old.adding and not old.removing:
+            raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{number} is not being reassigned.")
+        left = _without(old, old.adding)
+        decision = self._decide(image, topic, left, tuple(one for one in old.isr if one not in old.adding))
+        if (decision.leader == NO_LEADER and old.leader != NO_LEADER) or not left.replicas:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{topic.name}-{number}: none of {list(left.replicas)} could lead without losing records; "
+                "wait until one is in sync and active.",
+            )
+        return _record(topic, number, left, decision)
+
+    def _decide(
+        self, image: MetadataImage, topic: Topic, registration: PartitionRegistration, isr: Replicas
+    ) -> Decision:
+        """Never an unclean election: nobody asked for one."""
+        rules = replace(self._changes.rules(image, topic), unclean=False, last_known_leader=False)
+        return decide(registration, isr, lambda one: self._changes.is_active(image, one), rules)
+
+    # -- completed --------------------------------------------------------------------------------------------
+
+    def completion(
+        self, image: MetadataImage, topic: Topic, registration: PartitionRegistration, decision: Decision
+    ) -> tuple[PartitionRegistration, Decision] | None:
+        """What becomes of a topic-partition with this decision if that completes its reassignment, else None."""
+        target = tuple(one for one in registration.replicas if one not in registration.removing)
+        if not (registration.adding or registration.removing) or any(one not in decision.isr for one in target):
+            return None
+        moved = _without(registration, registration.removing)
+        isr = tuple(one for one in decision.isr if one in target)
+        last = self._decide(image, topic, moved, isr)
+        return None if last.leader == NO_LEADER else (moved, last)
+
+    def accepted(
+        self, image: MetadataImage, topic: Topic, number: int, decision: Decision
+    ) -> PartitionChangeRecord | None:
+        """The record of an ISR that was accepted, if it completes a reassignment."""
+        completed = self.completion(image, topic, topic.partitions[number], decision)
+        return None if completed is None else _record(topic, number, *completed)
+
+    # -- listed -----------------------------------------------------------------------------------------------
+
+    def ongoing(self, image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Outcome:
+        response = ListPartitionReassignmentsResponse()
+        for topic, numbers in _asked(image, request):
+            found = [
+                OngoingPartitionReassignment(number, list(one.replicas), list(one.adding), list(one.removing))
+                for number in numbers
+                if (one := topic.partitions.get(number)) is not None and (one.adding or one.removing)
+            ]
+            if found:
+                response.topics.append(OngoingTopicReassignment(topic.name, found))
+        return Outcome(response)
+
+
+def _asked(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Iterator[tuple[Topic, list[int]]]:
+    if request.topics is None:
+        yield from ((topic, list(topic.partitions)) for topic in image.topics.values())
+        return
+    for one in request.topics:
+        topic = image.topic(one.name)
+        if topic is not None:
+            yield topic, one.partition_indexes
+
+
+def _check_once(judged: dict[tuple[str, int], None], place: tuple[str, int]) -> None:
+    if place in judged:
+        raise Refused(ErrorCode.INVALID_REQUEST, "A topic-partition may be named once in a request.")
+    judged[place] = None
+
+
+def _check_target(image: MetadataImage, target: Replicas) -> None:
+    problem = None
+    if not target:
+        problem = "it is empty"
+    elif len(frozenset(target)) != len(target):
+        problem = "it names a broker twice"
+    elif any(one not in image.brokers for one in target):
+        problem = "it names a broker that is not registered"
+    if problem is not None:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Assignment {[*target]}: {problem}.")
+
+
+def _without(registration: PartitionRegistration, leaving: Replicas) -> PartitionRegistration:
+    """A topic-partition that is not being reassigned any more, without these replicas."""
+    return replace(
+        registration,
+        replicas=tuple(one for one in registration.replicas if one not in leaving),
+        last_known_elr=tuple(one for one in registration.last_known_elr if one not in leaving),
+        adding=(),
+        removing=(),
+    )
+
+
+def _record(topic: Topic, number: int, wanted: PartitionRegistration, decision: Decision) -> PartitionChangeRecord:
+    old = topic.partitions[number]
+    record = change(topic, number, decision) or PartitionChangeRecord(partition_id=number, topic_id=topic.id)
+    if wanted.replicas != old.replicas:
+        record.replicas = [*wanted.replicas]
+        known = dict(zip(old.replicas, old.directories, strict=False))
+        record.directories = [known.get(one, ZERO_ID) for one in wanted.replicas]
+    if wanted.adding != old.adding:
+        record.adding_replicas = [*wanted.adding]
+    if wanted.removing != old.removing:
+        record.removing_replicas = [*wanted.removing]
+    gone = any(one not in wanted.replicas for one in old.replicas)
+    if gone and record.leader == NO_LEADER_CHANGE:
+        record.leader = decision.leader
+    return record
