@@ -3,5 +3,5 @@
 `controller.QuorumController` is the door and the event loop. `brokers`, `isr`, `topics`, `configs`, `features` and
 `leader_elections` decide over what their names say and return records. `elections` is the rule of who leads, who is in
 sync and who is eligible; `changes` makes its records. `liveness` keeps sessions, `placement` places replicas.
-Reassignment (RA) and controlled shutdown in steps (CS) will be further modules here.
+`reassignment` moves topic-partitions to other replicas (RA), `shutdown` says when a broker may stop (CS).
 """
