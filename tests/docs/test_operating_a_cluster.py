@@ -45,6 +45,7 @@ def cluster() -> Iterator[Cluster]:
         admin.create_topics([topic])["orders"].result(DEADLINE_S)
         for partition in range(3):
             command = ["kcat", "-b", running.bootstrap, "-P", "-t", "orders", "-p", str(partition), "-K", ":"]
+            command += ["-X", "linger.ms=2000"]  # the page shows both in one batch
             subprocess.run(command, input=b"ann:2 apples\nben:1 pear\n", check=True, timeout=DEADLINE_S)
         yield running
 
