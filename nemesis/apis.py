@@ -24,6 +24,8 @@ API_KEYS = {
     "CreatePartitions": 37,
     "ElectLeaders": 43,
     "IncrementalAlterConfigs": 44,
+    "AlterPartitionReassignments": 45,
+    "ListPartitionReassignments": 46,
     "Vote": 52,
     "BeginQuorumEpoch": 53,
     "EndQuorumEpoch": 54,
@@ -35,6 +37,10 @@ API_KEYS = {
     "BrokerRegistration": 62,
     "BrokerHeartbeat": 63,
     "AllocateProducerIds": 67,
+    "DescribeTopicPartitions": 75,
+    "AddRaftVoter": 80,
+    "RemoveRaftVoter": 81,
+    "UpdateRaftVoter": 82,
 }
 
 
