@@ -22,6 +22,7 @@ host lies under `~/.squall`, which an ordinary user can write:
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib.metadata
 import io
@@ -371,8 +372,12 @@ def _content_hash(files: Mapping[str, bytes]) -> str:
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:
+    """The same bytes for the same files: gzip would otherwise write the time of day into its header."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1) as archive:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=1, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as archive,
+    ):
         for name in sorted(files):
             entry = tarfile.TarInfo(name)
             entry.size = len(files[name])

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import subprocess
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -67,12 +68,15 @@ def test_a_bundle_holds_the_packages_their_byte_code_the_agent_and_the_checksum_
     assert bundle.checksums.startswith("crc32c ")
 
 
-def test_a_bundle_is_named_by_its_content_and_nothing_else(tmp_path: Path) -> None:
+def test_a_bundle_is_named_by_its_content_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, again = source_tree(tmp_path / "a"), source_tree(tmp_path / "b")
     changed = source_tree(tmp_path / "c", text="ANSWER = 43\n")
     here = HostKind.here()
     assert first.bundle(here).name == again.bundle(here).name != changed.bundle(here).name
-    assert first.bundle(here).archive == again.bundle(here).archive
+    archive = first.bundle(here).archive
+    later = time.time() + 100.0
+    monkeypatch.setattr("time.time", lambda: later)
+    assert again.bundle(here).archive == archive
 
 
 def test_without_a_wheel_the_bundle_says_that_checksums_are_slow(
