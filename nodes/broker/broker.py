@@ -162,6 +162,8 @@ class Broker:
         for delta in self.observer.advance(self._history):
             if self._history is None and not delta.empty:
                 self.replicas.apply(now, delta)
+                for topic in delta.removed_topics.values():
+                    self.traffic.forget(topic.name)
         self._begin_if_caught_up(now)
         self.lifecycle.metadata_applied(now)
 

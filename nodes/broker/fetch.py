@@ -140,12 +140,24 @@ class Fetch(Parked):
                 size += len(finding.part.records or b"")
         if not urgent and size < self._body.min_bytes:
             return False
-        if self._context.is_follower:
-            self._traffic.replication_bytes_out += size
-        else:
-            self._traffic.bytes_out += size
+        self._count(findings, size)
         self._request.respond(FetchResponse(session_id=self._context.id, responses=self._told(findings)))
         return True
+
+    def _count(self, findings: list[tuple[Watch, _Finding]], size: int) -> None:
+        """Followers are counted together, consumers by topic."""
+        traffic = self._traffic
+        if self._context.is_follower:
+            traffic.replication_bytes_out += size
+            return
+        for watch, finding in findings:
+            hosted = watch.hosted
+            topic = traffic.elsewhere if hosted is None or hosted.removed else traffic.of(hosted.topic)
+            topic.fetches += 1
+            part = finding.part
+            if part is not None:
+                topic.bytes_out += len(part.records or b"")
+                topic.fetch_failures += part.error_code != 0
 
     def _told(self, findings: list[tuple[Watch, _Finding]]) -> list[FetchableTopicResponse]:
         """The findings by topic. What is told now is news no more."""

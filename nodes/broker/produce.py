@@ -109,16 +109,20 @@ class ProduceHandler:
         if body.transactional_id is not None:
             return refusal(partition, ErrorCode.INVALID_TXN_STATE, "There are no transactions here.")
         hosted = self._replicas.by_name(topic, partition)
+        traffic = self._traffic.elsewhere if hosted is None else self._traffic.of(topic)
+        traffic.produces += 1
         if hosted is None:
+            traffic.produce_failures += 1
             return refusal(partition, self._replicas.absence(topic, partition))
         if records is None or not len(records):
+            traffic.produce_failures += 1
             return refusal(partition, ErrorCode.INVALID_RECORD, ONE_BATCH)
         assert not isinstance(records, bytes)
         appended = hosted.replica.append(now, records, body.acks, version)
         if appended.advanced:
             self._progress.advanced(hosted)
         if appended.error:
-            self._traffic.produce_failures += 1
+            traffic.produce_failures += 1
             answer = refusal(partition, appended.error, appended.message)
             if appended.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 replica = hosted.replica
@@ -126,7 +130,6 @@ class ProduceHandler:
             return answer
         if not appended.duplicate:
             self._progress.grew(hosted)
-            traffic = self._traffic
             traffic.bytes_in += len(records)
             traffic.messages_in += appended.last_offset - appended.first_offset + 1
         answer = PartitionProduceResponse(

@@ -127,14 +127,14 @@ class Collector:
     # -- the broker -----------------------------------------------------------------------------------------------
 
     def _broker(self, broker: Broker) -> Collected:
-        traffic, isr = broker.traffic, broker.isr_sender
+        traffic, isr = broker.traffic.total(), broker.isr_sender
         yield Sample(names.BROKER_STATE, _BROKER_STATES.get(broker.lifecycle.state, _STOPPING))
         yield Sample(names.BROKER_APPLIED_OFFSET, broker.image.last_offset)
         yield Sample(names.BYTES_IN, traffic.bytes_in)
         yield Sample(names.MESSAGES_IN, traffic.messages_in)
         yield Sample(names.BYTES_OUT, traffic.bytes_out)
         yield Sample(names.REPLICATION_IN, broker.replicas.replicated_bytes)
-        yield Sample(names.REPLICATION_OUT, traffic.replication_bytes_out)
+        yield Sample(names.REPLICATION_OUT, broker.traffic.replication_bytes_out)
         yield Sample(names.FAILED_PRODUCES, traffic.produce_failures)
         yield Sample(names.ISR_SHRINKS, isr.shrinks)
         yield Sample(names.ISR_EXPANDS, isr.expands)
