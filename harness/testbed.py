@@ -151,9 +151,11 @@ class Testbed:
         return dict(zip(self.plans, await asyncio.gather(*(one(name) for name in self.plans)), strict=True))
 
     async def stop(self) -> None:
-        """Stop every node that can be reached."""
-        calls = (self.agents[name].call("proc.stop", name=NODE_PROCESS) for name in self.agents)
-        await asyncio.gather(*calls, return_exceptions=True)
+        """Stop every node that can be reached: brokers first, which ask the controllers for leave."""
+        brokers = [name for name, plan in self.plans.items() if plan.is_broker and name in self.agents]
+        for names in (brokers, [name for name in self.agents if name not in brokers]):
+            calls = (self.agents[name].call("proc.stop", name=NODE_PROCESS) for name in names)
+            await asyncio.gather(*calls, return_exceptions=True)
 
     async def collect(self, into: Path) -> None:
         """Fetch what the nodes left: logs and configurations, into one directory per host."""

@@ -287,6 +287,10 @@ class NodeConfig:
     broker_heartbeat_interval_ms: int = setting(2000, integer(1), "broker to controller")
     broker_session_timeout_ms: int = setting(9000, integer(1), "a broker silent for so long is fenced")
     initial_broker_registration_timeout_ms: int = setting(60_000, integer(1), "how long one registration may take")
+    controlled_shutdown_enable: bool = setting(
+        True, boolean, "a broker that is to stop hands its leaderships over first"
+    )
+    controlled_shutdown_timeout_ms: int = setting(8000, integer(0), "and stops after so long in any case")
     controller_quorum_election_timeout_ms: int = setting(1000, integer(1), "a vote takes from one to two of these")
     controller_quorum_fetch_timeout_ms: int = setting(2000, integer(1), "without a leader for so long, stand")
     controller_quorum_election_backoff_max_ms: int = setting(1000, integer(0), "pause after a lost vote, at most")

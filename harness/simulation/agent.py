@@ -22,6 +22,8 @@ from squall.harness.simulation.process import SimProcess
 from squall.nemesis.ports import EVERYONE, VerbFailed
 
 VERB_LATENCY_S = 0.002
+STOP_TIMEOUT_S = 10.0
+"""For which `proc.stop` waits before it kills, unless told otherwise."""
 SHARED = ("proc.pause", "clock.set")
 """Verbs that set one state of the host: it ends with the last of them. All others undo what is theirs alone."""
 
@@ -61,7 +63,6 @@ class SimHost:
         self._verbs: dict[str, Callable[[Arguments], Answer]] = {
             "proc.define": lambda arguments: {},
             "proc.start": self._start,
-            "proc.stop": self._stop,
             "proc.kill": self._kill,
             "proc.pause": self._pause,
             "proc.resume": self._resume,
@@ -104,7 +105,7 @@ class SimHost:
 
     def offers(self, verb: str) -> bool:
         """Whether this host can carry it out."""
-        return verb in self._verbs
+        return verb in self._verbs or verb == "proc.stop"
 
     def effect_of(self, identity: str) -> int:
         """What a fault that is over has done here: calls, messages, stalls, bytes; 1 for what counts as it is."""
@@ -120,6 +121,8 @@ class SimHost:
         await asyncio.sleep(VERB_LATENCY_S)
         if verb in self._probes.taking_time:
             return await self._probes.taking_time[verb](arguments)
+        if verb == "proc.stop":
+            return await self._stop(arguments)
         handler = self._verbs.get(verb)
         if handler is None:
             raise VerbFailed(self.name, verb, "unknown_verb", f"no verb {verb!r}")
@@ -183,9 +186,20 @@ class SimHost:
         self.process.start()
         return {"pid": self.process.incarnation}
 
-    def _stop(self, arguments: Arguments) -> Answer:
-        self.process.stop()
-        return {}
+    async def _stop(self, arguments: Arguments) -> Answer:
+        """SIGTERM, and a kill if that is not enough."""
+        if not self.process.running:
+            return {"pid": None, "by_itself": True}
+        pid, timeout = self.process.incarnation, arguments.get("timeout", STOP_TIMEOUT_S)
+        assert isinstance(timeout, int | float)
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.process.ask_to_stop(lambda: None if over.done() else over.set_result(None))
+        try:
+            await asyncio.wait_for(over, timeout)
+        except TimeoutError:
+            self.process.crash()
+            return {"pid": pid, "by_itself": False}
+        return {"pid": pid, "by_itself": True}
 
     def _kill(self, arguments: Arguments) -> Answer:
         pid = self._ended(arguments, "proc.kill")

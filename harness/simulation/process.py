@@ -109,6 +109,8 @@ class SimProcess:
         self._on_iteration = on_iteration
         self._on_loss = on_loss
         self._stopped_cleanly = True
+        self._stopping: list[Callable[[], None]] = []
+        self._shutdown_begun = False
         self._inputs: list[Input] = []
         self._ends: dict[int, ConnectionEnd] = {}
         self._ids: dict[int, int] = {}
@@ -189,8 +191,29 @@ class SimProcess:
         if self._on_loss is not None:
             self._on_loss(self.name)
 
+    def ask_to_stop(self, ended: Callable[[], None]) -> None:
+        """SIGTERM: the node hands over what it leads, which it bounds in time, and stops cleanly. `ended` is called at
+        the end of this incarnation, however it comes; one that is paused hears of it later."""
+        if self.node is None:
+            ended()
+            return
+        self._stopping.append(ended)
+        self._wake_up(self._kernel.now)
+
+    def _follow_shutdown(self, node: Node) -> None:
+        if not self._shutdown_begun:
+            self._shutdown_begun = True
+            node.begin_shutdown(self._kernel.now)
+            self._wake_up(self._busy_until)
+        if node.may_close:
+            self._kernel.at(self._busy_until, self._stop_incarnation, self.incarnation)
+
+    def _stop_incarnation(self, incarnation: int) -> None:
+        if incarnation == self.incarnation and not self.paused:
+            self.stop()
+
     def stop(self) -> None:
-        """Stop cleanly: the node flushes and says goodbye; what it sends is still delivered."""
+        """Stop cleanly and at once: the node flushes and says goodbye; what it sends is still delivered."""
         if self.node is None:
             return
         self.disk.in_use = True
@@ -237,6 +260,8 @@ class SimProcess:
         self._ids.clear()
         self._held.clear()
         self._released = None
+        self._shutdown_begun = False
+        stopping, self._stopping = self._stopping, []
         if self._wake is not None:
             self._wake.cancel()
         self._wake, self._wake_at = None, NEVER
@@ -244,6 +269,8 @@ class SimProcess:
         self._network.abandon(self.address)
         if self._on_iteration is not None:
             self._on_iteration(self)
+        for ended in stopping:
+            ended()
 
     def pause(self) -> None:
         self.paused = self.node is not None
@@ -342,6 +369,8 @@ class SimProcess:
             self.disk.take_slowness()
         if self._inputs:
             self._wake_up(self._busy_until)
+        if self._stopping:
+            self._follow_shutdown(node)
         self._deadline = node.deadline()
         if self._deadline < NEVER:
             self._wake_up(self._deadline)

@@ -315,12 +315,13 @@ class Swarm:
         return host.effect_of(hold)
 
     async def _restart(self, identity: str, fault: SwarmFault) -> int:
-        """Stop cleanly and come back."""
+        """Stop cleanly, which a broker does by a controlled shutdown, and come back when so long has passed in all."""
         host = self._world.sim_hosts[fault.hosts[0]]
         stopped = host.process.running and not host.process.paused
+        back_at = asyncio.get_running_loop().time() + fault.duration
         if stopped:
-            host.process.stop()
-        await asyncio.sleep(fault.duration)
+            await host.call("proc.stop", name="node")
+        await asyncio.sleep(max(0.0, back_at - asyncio.get_running_loop().time()))
         host.start_if_it_may()
         return int(stopped)
 

@@ -117,7 +117,7 @@ class Broker:
     @property
     def is_serving(self) -> bool:
         """Whether this broker has been unfenced since it started (BL-03)."""
-        return self.lifecycle.is_running
+        return self.lifecycle.serves_clients
 
     @property
     def is_fenced(self) -> bool:
@@ -209,6 +209,14 @@ class Broker:
     def is_urgent(self) -> bool:
         """Whether there is something for the controller that clients' requests must not hold up."""
         return bool(self.lifecycle.requests or self.isr_sender.requests)
+
+    def begin_shutdown(self, now: int) -> None:
+        """Hand over what this broker leads; `may_close` tells when that is done, or given up (CS-01 to CS-04)."""
+        self.lifecycle.begin_shutdown(now)
+
+    @property
+    def may_close(self) -> bool:
+        return self.lifecycle.may_close
 
     def close(self, now: int) -> None:
         """Stop cleanly: checkpoint, flush and close every log, leave the mark."""

@@ -48,6 +48,10 @@ class BrokerConfig:
     """`broker.session.timeout.ms`: what a heartbeat may take before it is given up."""
     registration_timeout: int = 60_000_000
     """`initial.broker.registration.timeout.ms`."""
+    controlled_shutdown: bool = True
+    """`controlled.shutdown.enable`."""
+    controlled_shutdown_timeout: int = 8_000_000
+    """`controlled.shutdown.timeout.ms`, a key of our own: Kafka waits five minutes, whoever stops a process less."""
     request_timeout: int = 30_000_000
     """`request.timeout.ms`."""
     checkpoint_interval: int = 5_000_000

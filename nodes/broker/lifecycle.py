@@ -1,8 +1,10 @@
 """A broker's standing with the controller: registration, heartbeats, fenced or running (BL-01 … BL-07, FD-01).
 
-    OFFLINE    logs are being loaded; the node says nothing yet            (BL-01)
-    FENCED     registered or about to be; serves no client                 (BL-02)
-    RUNNING    unfenced once: serves clients                               (BL-03)
+    OFFLINE                        logs are being loaded; the node says nothing yet            (BL-01)
+    FENCED                         registered or about to be; serves no client                 (BL-02)
+    RUNNING                        unfenced once: serves clients                               (BL-03)
+    PENDING_CONTROLLED_SHUTDOWN    asked to stop: serves, and waits for the controller's leave  (BL-04)
+    SHUTTING_DOWN                  may be closed                                               (BL-04)
 
 OFFLINE is over when the constructor returns. A broker registers with an incarnation id of its own, and heartbeats with
 `want_fence` until it has applied its own registration record, whose offset is its broker epoch. The heartbeat answered
@@ -15,6 +17,13 @@ without that proof the controller takes this broker out of every ISR and ELR (FD
 An answer of STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED means that the registration is gone; the broker registers
 again under the same incarnation. DUPLICATE_BROKER_REGISTRATION means that another incarnation's session lives: this
 one tries again until that has ended or its patience has (BL-05).
+
+A controlled shutdown (CS-01 to CS-06, KIP-631) is a wish in every heartbeat, from `begin_shutdown` until an answer says
+that it is granted: then this broker leads nothing, is in no ISR that has other members, and everybody knows. It serves
+until then, so that clients find a new leader before the old one is gone. The wish is urgent: heartbeats follow each
+other quickly. It ends without a grant when `controlled.shutdown.timeout.ms` has passed, because no controller could be
+reached or some broker is too far behind to know; and at once where there is nothing to hand over, because the broker
+never ran, or because its registration is gone.
 """
 
 from __future__ import annotations
@@ -52,6 +61,8 @@ class BrokerState(Enum):
     OFFLINE = "offline"
     FENCED = "fenced"
     RUNNING = "running"
+    PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
+    SHUTTING_DOWN = "shutting down"
 
 
 class RegistrationRefused(Exception):
@@ -86,10 +97,20 @@ class Lifecycle:
         self._under_way = False
         self._due = now
         self._give_up_at = now + config.registration_timeout
+        self._shut_down_at = NEVER
 
     @property
-    def is_running(self) -> bool:
-        return self.state is BrokerState.RUNNING
+    def serves_clients(self) -> bool:
+        return self.state in (BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+
+    @property
+    def is_pending_shutdown(self) -> bool:
+        return self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+
+    @property
+    def may_close(self) -> bool:
+        """Whether a shutdown that was begun has come to the point where this broker may be closed."""
+        return self.state is BrokerState.SHUTTING_DOWN
 
     @property
     def is_caught_up(self) -> bool:
@@ -104,7 +125,9 @@ class Lifecycle:
         return self._newest_epoch
 
     def tick(self, now: int) -> None:
-        if self._under_way or now < self._due:
+        if self.is_pending_shutdown and now >= self._shut_down_at:
+            self._shut_down("its time is over without the controller's leave")
+        if self._under_way or now < self._due or self.may_close:
             return
         if self.epoch == NO_EPOCH:
             self._register(now)
@@ -112,12 +135,37 @@ class Lifecycle:
             self._heartbeat(now)
 
     def deadline(self) -> int:
-        return NEVER if self._under_way else self._due
+        if self.may_close:
+            return NEVER
+        return self._shut_down_at if self._under_way else min(self._due, self._shut_down_at)
 
     def metadata_applied(self, now: int) -> None:
         """Something new was applied: a fenced broker may have become ready."""
         if self.is_fenced and self.is_caught_up:
             self._due = min(self._due, now)
+
+    # -- shutdown -------------------------------------------------------------------------------------------------
+
+    def begin_shutdown(self, now: int) -> None:
+        """Ask the controller for leave to stop, from the next heartbeat on; a second time changes nothing."""
+        if self.is_pending_shutdown or self.may_close:
+            return
+        if self.state is not BrokerState.RUNNING or self.epoch == NO_EPOCH:
+            self._shut_down("it leads nothing")
+        elif not self._config.controlled_shutdown:
+            self._shut_down("without a controlled shutdown, as configured")
+        else:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._shut_down_at = now + self._config.controlled_shutdown_timeout
+            self._due = now
+            self._trace.event("broker_stopping", broker=self._config.node_id, epoch=self.epoch)
+            self._notify(f"broker {self._config.node_id} wants to stop and hands its leaderships over")
+
+    def _shut_down(self, why: str) -> None:
+        self.state = BrokerState.SHUTTING_DOWN
+        self._shut_down_at = NEVER
+        self._trace.event("broker_shuts_down", broker=self._config.node_id, epoch=self.epoch)
+        self._notify(f"broker {self._config.node_id} shuts down: {why}")
 
     # -- registration ---------------------------------------------------------------------------------------------
 
@@ -161,6 +209,7 @@ class Lifecycle:
             broker_epoch=self.epoch,
             current_metadata_offset=self._image.last_offset,
             want_fence=not self.is_caught_up,
+            want_shut_down=self.is_pending_shutdown,
         )
         self._send(request, self._config.session_timeout // 2, self._heard)
 
@@ -169,6 +218,8 @@ class Lifecycle:
         impatient = now + min(IMPATIENT_INTERVAL, self._config.heartbeat_interval)
         if not isinstance(response, BrokerHeartbeatResponse):
             self._due = impatient
+            return
+        if self.is_pending_shutdown and self._hear_of_shutdown(response):
             return
         if response.error_code in _REGISTER_AGAIN:
             self.epoch = NO_EPOCH
@@ -179,7 +230,16 @@ class Lifecycle:
         if response.error_code == ErrorCode.NONE:
             self._learn_fencing(response.is_fenced)
         ready = self.is_fenced and self.is_caught_up
-        self._due = impatient if ready else now + self._config.heartbeat_interval
+        self._due = impatient if ready or self.is_pending_shutdown else now + self._config.heartbeat_interval
+
+    def _hear_of_shutdown(self, response: BrokerHeartbeatResponse) -> bool:
+        """Whether this answer ends the wish to stop."""
+        if response.error_code == ErrorCode.NONE and response.should_shut_down:
+            self.is_fenced = True
+            self._shut_down("it leads nothing any more, and every active broker knows")
+        elif response.error_code in _REGISTER_AGAIN:
+            self._shut_down("its registration is gone")
+        return self.may_close
 
     def _learn_fencing(self, fenced: bool) -> None:
         if fenced == self.is_fenced:

@@ -32,7 +32,13 @@ QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
 BREATH = 5_000
 """After so many topic-partitions the host may do something else."""
 RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
-_BROKER_STATES = {BrokerState.OFFLINE: 0, BrokerState.FENCED: 1, BrokerState.RUNNING: 3}
+_BROKER_STATES = {
+    BrokerState.OFFLINE: 0,
+    BrokerState.FENCED: 1,
+    BrokerState.RUNNING: 3,
+    BrokerState.PENDING_CONTROLLED_SHUTDOWN: 6,
+    BrokerState.SHUTTING_DOWN: 7,
+}
 _STOPPING = 6
 
 Labels = tuple[tuple[str, str], ...]

@@ -341,6 +341,16 @@ class Node:
     def _has_unflushed(self) -> bool:
         return self.config.is_controller and self.raft.log.durable_offset < self.raft.end_offset
 
+    def begin_shutdown(self, now: int) -> None:
+        """Prepare to be closed. A broker hands over what it leads (CS-01), a controller has nothing to prepare."""
+        if self.broker is not None and not self._closed:
+            self.broker.begin_shutdown(now)
+
+    @property
+    def may_close(self) -> bool:
+        """Whether the shutdown that was begun is prepared, or its time is over. `close` may come without."""
+        return self.broker is None or self.broker.may_close
+
     def close(self, now: int) -> None:
         """Stop cleanly: say goodbye, close every log. What is in the outbox afterwards may still be sent."""
         if self._closed:

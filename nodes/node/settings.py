@@ -86,6 +86,8 @@ def broker_config(config: NodeConfig, directory_id: bytes) -> BrokerConfig:
         heartbeat_interval=config.broker_heartbeat_interval_ms * MS,
         session_timeout=config.broker_session_timeout_ms * MS,
         registration_timeout=config.initial_broker_registration_timeout_ms * MS,
+        controlled_shutdown=config.controlled_shutdown_enable,
+        controlled_shutdown_timeout=config.controlled_shutdown_timeout_ms * MS,
         request_timeout=config.request_timeout_ms * MS,
         checkpoint_interval=config.replica_high_watermark_checkpoint_interval_ms * MS,
         recovery_checkpoint_interval=config.log_flush_offset_checkpoint_interval_ms * MS,

@@ -1,7 +1,10 @@
 """`python -m squall.nodes --config node.properties`: one node as a process.
 
 Order of start: configuration, data directory (locked, so that no second process writes into it), listening sockets
-bound, logs loaded, and only then connections accepted (BL-01). SIGTERM and SIGINT stop it cleanly.
+bound, logs loaded, and only then connections accepted (BL-01).
+
+SIGTERM and SIGINT stop it cleanly. A broker hands its leaderships over first and goes on serving meanwhile, for at most
+`controlled.shutdown.timeout.ms` (CS-01 to CS-06); a second signal ends that, and the node stops as cleanly, at once.
 
 Exit codes: 0 after a clean stop, 254 for a configuration or a host that cannot be used (one line on stderr says file,
 key or listener, and remedy), 255 for a fault of the node itself, with a traceback, or of its disk, with one line: there
@@ -200,7 +203,7 @@ async def _serve(
     shell = Shell(node, config.socket_request_max_bytes, idle=trace.flush if isinstance(trace, FileTrace) else None)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, shell.stop)
+        loop.add_signal_handler(number, shell.ask_to_stop)
     for endpoint, bound in sockets:
         await shell.listen(endpoint.listener, bound)
         say(f"node {config.node_id} listens on {endpoint.listener}://{endpoint.host}:{bound.getsockname()[1]}")

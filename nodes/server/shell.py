@@ -170,6 +170,7 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._asked_to_stop = False
 
     async def listen(self, listener: str, bound: socket.socket) -> None:
         """Accept connections for a listener on a socket that is bound already."""
@@ -192,6 +193,15 @@ class Shell:
             await asyncio.sleep(0.005)
         for connection in list(self._connections.values()):
             connection.abort()
+
+    def ask_to_stop(self) -> None:
+        """Stop as soon as the node is prepared, which it bounds in time; asked a second time, stop now."""
+        if self._asked_to_stop:
+            self.stop()
+        elif not self._stopped.done():
+            self._asked_to_stop = True
+            self._node.begin_shutdown(monotonic_us())
+            self._ask_for_iteration()
 
     def stop(self) -> None:
         if not self._stopped.done():
@@ -259,6 +269,8 @@ class Shell:
         for line in node.notices:
             say(line)
         node.notices.clear()
+        if self._asked_to_stop and node.may_close:
+            self.stop()
         deadline = node.deadline()
         ended = monotonic_us()
         self.iterations.add(ended - now)
