@@ -46,6 +46,7 @@ class MetadataObserver:
         self.next_offset = 0
         self.replayed_bytes = 0
         self.last_applied_ms = -1
+        self.snapshots_loaded = 0
         self._loader: SnapshotLoader | None = None
 
     @property
@@ -98,6 +99,7 @@ class MetadataObserver:
         difference(self._image, image, self._node_id, delta)
         self._image.become(image)
         self.next_offset = snapshot_id.end_offset
+        self.snapshots_loaded += 1
         node, end, epoch = self._node_id, snapshot_id.end_offset, snapshot_id.epoch
         self._trace.event("snapshot_loaded", node=node, end=end, epoch=epoch)
         self._trace.event("metadata_applied", node=node, offset=end - 1, epoch=epoch)

@@ -133,6 +133,7 @@ class QuorumController:
         self.last_applied_ms = -1
         """The timestamp of the batch replayed last; metrics tell the lag by it."""
         self.replayed_bytes = 0
+        self.snapshots_loaded = 0
         self._loader: SnapshotLoader | None = None
         self._handlers: dict[int, Handler] = {
             ApiKey.BROKER_REGISTRATION: self._register,
@@ -322,6 +323,7 @@ class QuorumController:
         if not self._loader.advance():
             return False
         self.committed, self._loader = self._loader.image, None
+        self.snapshots_loaded += 1
         self._trace.event("snapshot_loaded", node=self.config.node_id, end=due.end_offset, epoch=due.epoch)
         return True
 

@@ -70,6 +70,8 @@ class SnapshotGenerator:
         self._log = log
         self._source = source
         self._begun_at = now
+        self.made_at = now
+        """When the newest snapshot made here was finished; at first when the node started. For metrics."""
         self._bytes_then = 0
         self._writer: SnapshotWriter | None = None
         self._values: Iterator[list[bytes]] = iter(())
@@ -77,7 +79,7 @@ class SnapshotGenerator:
     def advance(self, now: int) -> None:
         """Begin a snapshot if one is due, or write some more of the one begun."""
         if self._writer is not None:
-            self._write(self._writer)
+            self._write(now, self._writer)
         elif self._is_due(now):
             self._begin(now)
 
@@ -104,11 +106,12 @@ class SnapshotGenerator:
         self._writer = self._log.begin_snapshot(snapshot_id, self._source.last_applied_ms)
         self._values = snapshot_values(image.clone(), WRITE_RECORDS)
 
-    def _write(self, writer: SnapshotWriter) -> None:
+    def _write(self, now: int, writer: SnapshotWriter) -> None:
         values = next(self._values, None)
         if values is not None:
             writer.append(values)
             return
         self._writer = None
         self._values = iter(())
-        self._log.finish_snapshot(writer)
+        if self._log.finish_snapshot(writer):
+            self.made_at = now

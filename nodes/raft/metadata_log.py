@@ -82,6 +82,8 @@ class MetadataLog:
         self._config = config
         self._trace = trace
         self._claims_durability = mutants.has("metadata-not-fsynced")
+        self.written_records = self.fetched_records = 0
+        """Records that came since the start, from this node as the leader and from other leaders; for metrics."""
         self.snapshots = Snapshots(disk, config.directory, node_id=config.node_id, trace=trace)
         latest = self.snapshots.latest
         known_epochs = LeaderEpochCache(disk, config.directory).entries
@@ -156,6 +158,7 @@ class MetadataLog:
 
     def _append(self, batch: bytearray, epoch: int, now_ms: int) -> int:
         appended = self._log.append_as_leader(batch, epoch, now_ms)
+        self.written_records += appended.last_offset - appended.first_offset + 1
         self._trace_append(appended)
         return appended.last_offset
 
@@ -169,7 +172,9 @@ class MetadataLog:
         base = BatchHeader.read(content).base_offset
         if base != self.end_offset:
             raise InvariantViolation(f"node {self._node}: fetched a batch at {base}, the log ends at {self.end_offset}")
-        self._trace_append(self._log.append_as_follower(content))
+        appended = self._log.append_as_follower(content)
+        self.fetched_records += appended.last_offset - appended.first_offset + 1
+        self._trace_append(appended)
 
     def flush(self) -> int:
         """Make everything durable; returns the end of what is. Mutant `metadata-not-fsynced`: only says so."""
