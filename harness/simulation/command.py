@@ -20,6 +20,8 @@ from squall.harness.suite import Scenario, load_suite
 from squall.harness.yaml_source import suggestion
 
 SHOWN_FAILURES = 5
+LONG = 100
+"""Seeds, from which on a log that no bar can be drawn in is told a tenth at a time how far it is."""
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
@@ -64,6 +66,7 @@ def simulate(
     wanted = range(first, first + seeds)
     results: list[SimResult] = []
     shown = 0
+    milestones = tenths(seeds)
     with Progress(
         TextColumn("simulate"), BarColumn(), MofNCompleteColumn(), TextColumn("seeds"), TimeRemainingColumn(),
         console=console, disable=not console.is_terminal,
@@ -74,6 +77,9 @@ def simulate(
             for result in running:
                 results.append(result)
                 progress.advance(task)
+                if not console.is_terminal and len(results) in milestones:
+                    valid = sum(result.verdict == "valid" for result in results)
+                    console.print(f"simulate   {len(results)} of {seeds} seeds, {valid} valid", highlight=False)
                 if result.verdict != "valid" and shown < SHOWN_FAILURES:
                     shown += 1
                     console.print(told(result, said, options), markup=False, highlight=False)
@@ -84,6 +90,11 @@ def simulate(
         save_picture(trace_of(scenario, first, options), picture)
         console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
     return max((EXIT[result.verdict] for result in results), key=lambda status: (status == 1, status))
+
+
+def tenths(seeds: int) -> set[int]:
+    """After how many seeds a log is told how far a long simulation is; none of a short one."""
+    return {seeds * tenth // 10 for tenth in range(1, 10)} if seeds >= LONG else set()
 
 
 def told(result: SimResult, name: str, options: SimOptions) -> str:

@@ -11,9 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.harness.operator.metadata_content import SnapshotFooterRecord, SnapshotHeaderRecord
 from squall.nodes.metadata.records import TopicRecord, encode_record
-from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.protocol.compiler import encode_bytes
-from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.record import Record
 from squall.nodes.protocol.records import build_batch, control_key
 from tests.clusters import Cluster
@@ -24,13 +22,6 @@ pytestmark = pytest.mark.xdist_group("operating-a-cluster")
 
 PAGE = ROOT / "docs" / "operating-a-cluster.md"
 BLOCKS = tuple(blocks_of(PAGE, "console"))
-MARKS = {
-    ("moving",): pytest.mark.xfail(
-        int(ApiKey.ALTER_PARTITION_REASSIGNMENTS) not in BROKER_VERSIONS,
-        reason="brokers do not serve AlterPartitionReassignments",
-        strict=True,
-    )
-}
 ASSIGNMENT = [[1, 2], [2, 3], [3, 1]]
 DEADLINE_S = 20.0
 
@@ -76,9 +67,7 @@ def snapshot() -> bytes:
     )
 
 
-@pytest.mark.parametrize(
-    "block", [pytest.param(block, id=block.name, marks=MARKS.get(block.needs, ())) for block in BLOCKS]
-)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_a_command_of_the_page_does_what_it_says(
     block: Block, place: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
