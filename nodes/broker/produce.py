@@ -104,19 +104,15 @@ class ProduceHandler:
         version: int,
         waits: list[_Wait],
     ) -> PartitionProduceResponse:
-        if body.acks not in (ACKS_ALL, 0, 1):
-            return refusal(partition, ErrorCode.INVALID_REQUIRED_ACKS)
-        if body.transactional_id is not None:
-            return refusal(partition, ErrorCode.INVALID_TXN_STATE, "There are no transactions here.")
         hosted = self._replicas.by_name(topic, partition)
         traffic = self._traffic.elsewhere if hosted is None else self._traffic.of(topic)
         traffic.produces += 1
-        if hosted is None:
+        refused = self._refused_unseen(body, topic, partition, records, hosted)
+        if refused is not None:
             traffic.produce_failures += 1
-            return refusal(partition, self._replicas.absence(topic, partition))
-        if records is None or not len(records):
-            traffic.produce_failures += 1
-            return refusal(partition, ErrorCode.INVALID_RECORD, ONE_BATCH)
+            return refused
+        assert hosted is not None
+        assert records is not None
         assert not isinstance(records, bytes)
         appended = hosted.replica.append(now, records, body.acks, version)
         if appended.advanced:
@@ -140,6 +136,20 @@ class ProduceHandler:
             if not wait.is_over():
                 waits.append(wait)
         return answer
+
+    def _refused_unseen(
+        self, body: ProduceRequest, topic: str, partition: int, records: Buffer | None, hosted: Hosted | None
+    ) -> PartitionProduceResponse | None:
+        """The answer where the records need not even be looked at."""
+        if body.acks not in (ACKS_ALL, 0, 1):
+            return refusal(partition, ErrorCode.INVALID_REQUIRED_ACKS)
+        if body.transactional_id is not None:
+            return refusal(partition, ErrorCode.INVALID_TXN_STATE, "There are no transactions here.")
+        if hosted is None:
+            return refusal(partition, self._replicas.absence(topic, partition))
+        if records is None or not len(records):
+            return refusal(partition, ErrorCode.INVALID_RECORD, ONE_BATCH)
+        return None
 
     def _answer_silently(self, request: ServerRequest, response: ProduceResponse) -> None:
         failed = any(part.error_code for topic in response.responses for part in topic.partition_responses)

@@ -224,6 +224,15 @@ class Connections:
             for inbound in connection.in_flight
         )
 
+    def parked(self, channel: RequestChannel) -> list[tuple[int, int]]:
+        """API keys, and how many requests of each have been looked at and wait for others; for metrics."""
+        counts: dict[int, int] = {}
+        for connection in self._open.values():
+            for inbound in connection.in_flight if connection.channel is channel else ():
+                if inbound.handled_at and not inbound.answered and inbound.request is not None:
+                    counts[inbound.request.api_key] = counts.get(inbound.request.api_key, 0) + 1
+        return sorted(counts.items())
+
     def opened(self, now: int, identity: int, listener: str) -> None:
         channel, versions = self._channels[listener], self._versions[listener]
         self._open[identity] = Connection(identity, listener, channel, versions, now)

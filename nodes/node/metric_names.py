@@ -5,11 +5,13 @@ A metric is written down under the name that Kafka gives it in JMX, and its Prom
     kafka.controller:type=KafkaController,name=ActiveControllerCount   kafka_controller_active_controller_count
     kafka.server:type=raft-metrics,attribute=current-epoch             kafka_server_raft_current_epoch
     kafka.server:type=ReplicaManager,name=IsrShrinksPerSec             kafka_server_isr_shrinks_total
+    kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=     kafka_server_topic_bytes_in_total
 
 the domain, the group where Kafka's metric is an attribute of one, the name in snake case. What Kafka keeps as a rate
-(`…PerSec`) is a counter here, and Prometheus' `rate()` makes the rate. A JMX name that ends in `{…}` properties has
-them as labels. Metrics that Kafka has no counterpart of begin with `squall_`; those of the process have the names that
-Prometheus' own clients give them.
+(`…PerSec`, `…-rate`) is a counter here, and Prometheus' `rate()` makes the rate. A JMX name that ends in properties
+without values has them as labels; where Kafka has the same of all topics and of each, those of each have `topic` in
+their name, so that no sum counts anything twice. Metrics that Kafka has no counterpart of begin with `squall_`; those
+of the process have the names that Prometheus' own clients give them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from dataclasses import dataclass
 
 GAUGE, COUNTER, SUMMARY = "gauge", "counter", "summary"
 _GROUPS = {"raft-metrics": "raft", "socket-server-metrics": "socket_server", "broker-metadata-metrics": "broker"}
-_RATE = "PerSec"
+_RATES = {"PerSec": "Total", "-rate": "-total"}
+_OF_EACH_TOPIC = re.compile(r".*:type=BrokerTopicMetrics,.*,topic=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,12 @@ def prometheus_name(jmx: str) -> str:
     if matched is None:
         raise ValueError(f"{jmx!r} is not domain:type=…,name=… or domain:type=…,attribute=…")
     domain, group, name = matched.groups()
-    if name.endswith(_RATE):
-        name = f"{name.removesuffix(_RATE)}Total"
+    for rate, total in _RATES.items():
+        if name.endswith(rate):
+            name = name.removesuffix(rate) + total
     parts = [domain.replace(".", "_"), *([_GROUPS[group]] if group in _GROUPS else []), _snake(name)]
+    if _OF_EACH_TOPIC.match(jmx):
+        parts.insert(1, "topic")
     return "_".join(parts)
 
 
@@ -62,10 +68,29 @@ RAFT_EPOCH = _kafka(f"{_RAFT}current-epoch", GAUGE, "the quorum's epoch")
 RAFT_HIGH_WATERMARK = _kafka(f"{_RAFT}high-watermark", GAUGE, "all below this offset is committed; -1 if unknown")
 RAFT_END_OFFSET = _kafka(f"{_RAFT}log-end-offset", GAUGE, "the next offset of the metadata log")
 RAFT_END_EPOCH = _kafka(f"{_RAFT}log-end-epoch", GAUGE, "the epoch of the metadata log's last record")
+RAFT_VOTERS = _kafka(f"{_RAFT}number-of-voters", GAUGE, "how many vote, by the log as it is here")
+RAFT_OBSERVERS = _kafka(f"{_RAFT}number-of-observers", GAUGE, "observers that fetch from here; leader")
+RAFT_VOTER_CHANGE = _kafka(
+    f"{_RAFT}uncommitted-voter-change", GAUGE, "1 while a change of the voters is not committed, else 0; leader"
+)
+RAFT_APPENDED = _kafka(f"{_RAFT}append-records-rate", COUNTER, "records written to the metadata log as its leader")
+RAFT_FETCHED = _kafka(f"{_RAFT}fetch-records-rate", COUNTER, "records of the metadata log fetched from a leader")
 RAFT_COMMIT_AVG = _kafka(f"{_RAFT}commit-latency-avg", GAUGE, "ms to commit a record, mean of the last 1024; leader")
 RAFT_COMMIT_MAX = _kafka(f"{_RAFT}commit-latency-max", GAUGE, "ms to commit a record, most of the last 1024; leader")
 RAFT_ELECTION_AVG = _kafka(f"{_RAFT}election-latency-avg", GAUGE, "ms from standing to knowing a leader, mean")
 RAFT_ELECTION_MAX = _kafka(f"{_RAFT}election-latency-max", GAUGE, "ms from standing to knowing a leader, most")
+
+# -- the metadata and its snapshots, on controllers and brokers alike ------------------------------------------------
+
+_LOADER = "kafka.server:type=MetadataLoader,name="
+METADATA_VERSION = _kafka(f"{_LOADER}CurrentMetadataVersion", GAUGE, "the level of metadata.version; -1 if none yet")
+LOADED_SNAPSHOTS = _kafka(f"{_LOADER}HandleLoadSnapshotCount", COUNTER, "snapshots loaded in place of the log")
+CURRENT_CONTROLLER = _kafka(f"{_LOADER}CurrentControllerId", GAUGE, "id of the active controller, -1 if unknown")
+_EMITTER = "kafka.server:type=SnapshotEmitter,name="
+SNAPSHOT_BYTES = _kafka(f"{_EMITTER}LatestSnapshotGeneratedBytes", GAUGE, "size of the newest snapshot here; 0 if none")
+SNAPSHOT_AGE = _kafka(
+    f"{_EMITTER}LatestSnapshotGeneratedAgeMs", GAUGE, "ms since this node made a snapshot, or since its start"
+)
 
 # -- the controller -------------------------------------------------------------------------------------------------
 
@@ -73,6 +98,12 @@ _CONTROLLER = "kafka.controller:type=KafkaController,name="
 ACTIVE_CONTROLLERS = _kafka(f"{_CONTROLLER}ActiveControllerCount", GAUGE, "1 on the active controller, else 0")
 FENCED_BROKERS = _kafka(f"{_CONTROLLER}FencedBrokerCount", GAUGE, "registered brokers that are fenced")
 ACTIVE_BROKERS = _kafka(f"{_CONTROLLER}ActiveBrokerCount", GAUGE, "registered brokers that are not fenced")
+SHUTTING_DOWN_BROKERS = _kafka(
+    f"{_CONTROLLER}ControlledShutdownBrokerCount", GAUGE, "registered brokers in a controlled shutdown"
+)
+BROKER_REGISTRATION = _kafka(
+    f"{_CONTROLLER}BrokerRegistrationState,broker=", GAUGE, "10 fenced, 20 in a controlled shutdown, 30 active"
+)
 TOPICS = _kafka(f"{_CONTROLLER}GlobalTopicCount", GAUGE, "topics")
 PARTITIONS = _kafka(f"{_CONTROLLER}GlobalPartitionCount", GAUGE, "topic-partitions")
 OFFLINE_PARTITIONS = _kafka(f"{_CONTROLLER}OfflinePartitionsCount", GAUGE, "topic-partitions without a leader")
@@ -89,6 +120,9 @@ TIMED_OUT_HEARTBEATS = _kafka(
 NEW_CONTROLLERS = _kafka(
     f"{_CONTROLLER}NewActiveControllersCount", COUNTER, "how often a controller became active, as seen here"
 )
+EVENTS_STARTED = _kafka(
+    f"{_CONTROLLER}EventQueueOperationsStartedCount", COUNTER, "requests that the controller has worked on"
+)
 _EVENTS = "kafka.controller:type=ControllerEventManager,name="
 EVENT_QUEUE_TIME = _kafka(f"{_EVENTS}EventQueueTimeMs", SUMMARY, "ms a request waited for the controller")
 EVENT_PROCESSING_TIME = _kafka(f"{_EVENTS}EventQueueProcessingTimeMs", SUMMARY, "ms the controller worked on a request")
@@ -103,6 +137,14 @@ BROKER_APPLIED_OFFSET = _kafka(
     GAUGE,
     "offset of the last metadata record this broker has applied",
 )
+BROKER_APPLIED_TIMESTAMP = _kafka(
+    "kafka.server:type=broker-metadata-metrics,attribute=last-applied-record-timestamp",
+    GAUGE,
+    "its timestamp in ms; -1 if none",
+)
+BROKER_APPLIED_LAG = _kafka(
+    "kafka.server:type=broker-metadata-metrics,attribute=last-applied-record-lag-ms", GAUGE, "its age in ms; 0 if none"
+)
 _REPLICAS = "kafka.server:type=ReplicaManager,name="
 PARTITION_COUNT = _kafka(f"{_REPLICAS}PartitionCount", GAUGE, "topic-partitions on this broker")
 LEADER_COUNT = _kafka(f"{_REPLICAS}LeaderCount", GAUGE, "topic-partitions this broker leads")
@@ -110,6 +152,7 @@ UNDER_REPLICATED = _kafka(f"{_REPLICAS}UnderReplicatedPartitions", GAUGE, "led h
 UNDER_MIN_ISR = _kafka(f"{_REPLICAS}UnderMinIsrPartitionCount", GAUGE, "led here, with fewer in sync than min ISR")
 AT_MIN_ISR = _kafka(f"{_REPLICAS}AtMinIsrPartitionCount", GAUGE, "led here, with exactly min ISR in sync")
 OFFLINE_REPLICAS = _kafka(f"{_REPLICAS}OfflineReplicaCount", GAUGE, "replicas here whose topic-partition has no leader")
+REASSIGNING = _kafka(f"{_REPLICAS}ReassigningPartitions", GAUGE, "led here, with a reassignment under way")
 ISR_SHRINKS = _kafka(f"{_REPLICAS}IsrShrinksPerSec", COUNTER, "ISR shrinks committed for leaders here")
 ISR_EXPANDS = _kafka(f"{_REPLICAS}IsrExpandsPerSec", COUNTER, "ISR expansions committed for leaders here")
 FAILED_ISR_UPDATES = _kafka(f"{_REPLICAS}FailedIsrUpdatesPerSec", COUNTER, "ISR changes refused or unanswered")
@@ -119,8 +162,26 @@ MESSAGES_IN = _kafka(f"{_TRAFFIC}MessagesInPerSec", COUNTER, "records from produ
 BYTES_OUT = _kafka(f"{_TRAFFIC}BytesOutPerSec", COUNTER, "bytes of record batches to consumers")
 REPLICATION_IN = _kafka(f"{_TRAFFIC}ReplicationBytesInPerSec", COUNTER, "bytes of record batches from leaders")
 REPLICATION_OUT = _kafka(f"{_TRAFFIC}ReplicationBytesOutPerSec", COUNTER, "bytes of record batches to followers")
+PRODUCES = _kafka(f"{_TRAFFIC}TotalProduceRequestsPerSec", COUNTER, "topic-partitions of produce requests")
 FAILED_PRODUCES = _kafka(
     f"{_TRAFFIC}FailedProduceRequestsPerSec", COUNTER, "topic-partitions of produce requests refused"
+)
+FETCHES = _kafka(f"{_TRAFFIC}TotalFetchRequestsPerSec", COUNTER, "topic-partitions looked into for consumers' fetches")
+FAILED_FETCHES = _kafka(f"{_TRAFFIC}FailedFetchRequestsPerSec", COUNTER, "and those of them that were refused")
+TOPIC_BYTES_IN = _kafka(f"{_TRAFFIC}BytesInPerSec,topic=", COUNTER, "the same of one topic")
+TOPIC_MESSAGES_IN = _kafka(f"{_TRAFFIC}MessagesInPerSec,topic=", COUNTER, "the same of one topic")
+TOPIC_BYTES_OUT = _kafka(f"{_TRAFFIC}BytesOutPerSec,topic=", COUNTER, "the same of one topic")
+TOPIC_PRODUCES = _kafka(f"{_TRAFFIC}TotalProduceRequestsPerSec,topic=", COUNTER, "the same of one topic")
+TOPIC_FAILED_PRODUCES = _kafka(f"{_TRAFFIC}FailedProduceRequestsPerSec,topic=", COUNTER, "the same of one topic")
+TOPIC_FETCHES = _kafka(f"{_TRAFFIC}TotalFetchRequestsPerSec,topic=", COUNTER, "the same of one topic")
+TOPIC_FAILED_FETCHES = _kafka(f"{_TRAFFIC}FailedFetchRequestsPerSec,topic=", COUNTER, "the same of one topic")
+FETCH_SESSIONS = _kafka(
+    "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions", GAUGE, "fetch sessions kept"
+)
+PURGATORY = _kafka(
+    "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=",
+    GAUGE,
+    "requests parked, waiting for others or for time to pass",
 )
 _LOG = "kafka.log:type=Log,name="
 LOG_SIZE = _kafka(f"{_LOG}Size,topic=,partition=", GAUGE, "bytes in the log's segments")
@@ -130,6 +191,15 @@ LOG_SEGMENTS = _kafka(f"{_LOG}NumLogSegments,topic=,partition=", GAUGE, "segment
 _PARTITION = "kafka.cluster:type=Partition,name="
 IN_SYNC = _kafka(f"{_PARTITION}InSyncReplicasCount,topic=,partition=", GAUGE, "replicas in sync; at the leader")
 REPLICA_COUNT = _kafka(f"{_PARTITION}ReplicasCount,topic=,partition=", GAUGE, "replicas; at the leader")
+PARTITION_UNDER_REPLICATED = _kafka(
+    f"{_PARTITION}UnderReplicated,topic=,partition=", GAUGE, "1 with fewer in sync than replicas; at the leader"
+)
+PARTITION_UNDER_MIN_ISR = _kafka(
+    f"{_PARTITION}UnderMinIsr,topic=,partition=", GAUGE, "1 with fewer in sync than min ISR; at the leader"
+)
+PARTITION_AT_MIN_ISR = _kafka(
+    f"{_PARTITION}AtMinIsr,topic=,partition=", GAUGE, "1 with exactly min ISR in sync; at the leader"
+)
 
 # -- requests, channels, connections --------------------------------------------------------------------------------
 

@@ -14,47 +14,19 @@ control plane are used for the controller listener.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from squall.nodes.broker.broker import Broker
-from squall.nodes.broker.lifecycle import BrokerState
-from squall.nodes.controller.controller import QuorumController
-from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.node import metric_names as names
-from squall.nodes.node.metric_names import Metric
+from squall.nodes.node.broker_metrics import broker_metrics
+from squall.nodes.node.controller_metrics import controller_metrics
 from squall.nodes.node.node import Node
+from squall.nodes.node.samples import Collected, Sample, summary
 from squall.nodes.node.timings import IdleMeter, PlaneTimes, api_name, quantile
 from squall.nodes.ports import WallClock
+from squall.nodes.raft.roles import Leader
 
-QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
-"""As Kafka's histograms have them; 1 is the largest."""
-BREATH = 5_000
-"""After so many topic-partitions the host may do something else."""
 RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
-_BROKER_STATES = {
-    BrokerState.OFFLINE: 0,
-    BrokerState.FENCED: 1,
-    BrokerState.RUNNING: 3,
-    BrokerState.PENDING_CONTROLLED_SHUTDOWN: 6,
-    BrokerState.SHUTTING_DOWN: 7,
-}
-_STOPPING = 6
-
-Labels = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One line. `suffix` is `_sum` or `_count` of a summary, else empty."""
-
-    metric: Metric
-    value: float
-    labels: Labels = ()
-    suffix: str = ""
-
-
-Collected = Iterator[Sample | None]
+PURGATORIES = ("Produce", "Fetch", "DeleteRecords")
+"""What brokers park; told of even where nothing is parked."""
 
 
 class Collector:
@@ -71,11 +43,14 @@ class Collector:
     def collect(self, now: int, busy: int) -> Collected:
         """All samples; None where the host may pause. `busy` is the processor time of the node's thread, in µs."""
         node = self._node
+        now_ms = self._clock.now_ms()
         yield from self._quorum()
+        yield from self._metadata(now)
         if node.controller is not None:
-            yield from self._controller(node.controller)
+            yield from controller_metrics(node.controller, node.controller_times, node.raft.high_watermark, now_ms)
         if node.broker is not None:
-            yield from self._broker(node.broker)
+            yield from broker_metrics(node.broker, now_ms)
+            yield from _purgatories(node)
         yield from self._planes(now, busy)
         yield from _requests(node.control_times)
         yield None
@@ -99,7 +74,13 @@ class Collector:
         yield Sample(names.RAFT_EPOCH, epoch)
         yield Sample(names.RAFT_HIGH_WATERMARK, raft.high_watermark)
         yield Sample(names.RAFT_END_OFFSET, raft.end_offset)
-        yield Sample(names.RAFT_END_EPOCH, -1 if last_epoch is None else last_epoch)
+        yield Sample(names.RAFT_END_EPOCH, last_epoch)
+        yield Sample(names.RAFT_VOTERS, len(raft.voters.voters))
+        if isinstance(raft.role, Leader):
+            yield Sample(names.RAFT_OBSERVERS, len(raft.role.observers))
+            yield Sample(names.RAFT_VOTER_CHANGE, raft.voters_uncommitted)
+        yield Sample(names.RAFT_APPENDED, raft.log.written_records)
+        yield Sample(names.RAFT_FETCHED, raft.log.fetched_records)
         for average, most, recent in (
             (names.RAFT_COMMIT_AVG, names.RAFT_COMMIT_MAX, watch.commits),
             (names.RAFT_ELECTION_AVG, names.RAFT_ELECTION_MAX, watch.elections),
@@ -109,43 +90,26 @@ class Collector:
             yield Sample(most, quantile(values, 1) / 1000)
         yield Sample(names.NEW_CONTROLLERS, watch.new_leaders)
 
-    # -- the controller -------------------------------------------------------------------------------------------
+    # -- the metadata ---------------------------------------------------------------------------------------------
 
-    def _controller(self, controller: QuorumController) -> Collected:
-        image = controller.committed
-        fenced = controller.fenced_brokers
-        written = controller.last_applied_ms
-        behind = 0 if controller.is_active or written < 0 else max(0, self._clock.now_ms() - written)
-        yield Sample(names.ACTIVE_CONTROLLERS, float(controller.is_active))
-        yield Sample(names.FENCED_BROKERS, fenced)
-        yield Sample(names.ACTIVE_BROKERS, len(image.brokers) - fenced)
-        yield Sample(names.TIMED_OUT_HEARTBEATS, controller.timed_out_heartbeats)
-        yield Sample(names.APPLIED_OFFSET, image.last_offset)
-        yield Sample(names.APPLIED_TIMESTAMP, written)
-        yield Sample(names.APPLIED_LAG, behind)
-        yield Sample(names.COMMITTED_OFFSET, self._node.raft.high_watermark - 1)
-        times = self._node.controller_times
-        queue, local, _, _ = times.values()
-        yield from summary(names.EVENT_QUEUE_TIME, (), queue, times.count, times.queue)
-        yield from summary(names.EVENT_PROCESSING_TIME, (), local, times.count, times.local)
-        yield from _census(image)
-
-    # -- the broker -----------------------------------------------------------------------------------------------
-
-    def _broker(self, broker: Broker) -> Collected:
-        traffic, isr = broker.traffic.total(), broker.isr_sender
-        yield Sample(names.BROKER_STATE, _BROKER_STATES.get(broker.lifecycle.state, _STOPPING))
-        yield Sample(names.BROKER_APPLIED_OFFSET, broker.image.last_offset)
-        yield Sample(names.BYTES_IN, traffic.bytes_in)
-        yield Sample(names.MESSAGES_IN, traffic.messages_in)
-        yield Sample(names.BYTES_OUT, traffic.bytes_out)
-        yield Sample(names.REPLICATION_IN, broker.replicas.replicated_bytes)
-        yield Sample(names.REPLICATION_OUT, broker.traffic.replication_bytes_out)
-        yield Sample(names.FAILED_PRODUCES, traffic.produce_failures)
-        yield Sample(names.ISR_SHRINKS, isr.shrinks)
-        yield Sample(names.ISR_EXPANDS, isr.expands)
-        yield Sample(names.FAILED_ISR_UPDATES, isr.failures)
-        yield from _replicas(broker)
+    def _metadata(self, now: int) -> Collected:
+        """What controllers and brokers have in common: an image, and snapshots of it."""
+        node = self._node
+        features: dict[str, int] = {}
+        loaded = 0
+        if node.controller is not None:
+            features = node.controller.committed.features
+            loaded += node.controller.snapshots_loaded
+        if node.broker is not None:
+            features = node.broker.image.features
+            loaded += node.broker.observer.snapshots_loaded
+        leader = node.raft.leader_and_epoch[0]
+        latest = node.raft.snapshots.latest
+        yield Sample(names.METADATA_VERSION, features.get(METADATA_VERSION, -1))
+        yield Sample(names.LOADED_SNAPSHOTS, loaded)
+        yield Sample(names.CURRENT_CONTROLLER, -1 if leader is None else leader)
+        yield Sample(names.SNAPSHOT_BYTES, 0 if latest is None else node.raft.snapshots.size_of(latest))
+        yield Sample(names.SNAPSHOT_AGE, (now - node.snapshot_generator.made_at) // 1000)
 
     # -- the planes -----------------------------------------------------------------------------------------------
 
@@ -173,56 +137,15 @@ class Collector:
             yield Sample(names.CONNECTIONS_OPENED, total, labels)
 
 
-def _census(image: MetadataImage) -> Collected:
-    """Topic-partitions of the cluster, counted by looking at every one; an image may have millions."""
-    topics = list(image.topics.values())
-    total = offline = imbalanced = 0
-    for topic in topics:
-        for partition in list(topic.partitions.values()):
-            total += 1
-            leader = partition.leader
-            if leader < 0:
-                offline += 1
-            if leader != partition.replicas[0]:
-                imbalanced += 1
-            if total % BREATH == 0:
-                yield None
-    yield Sample(names.TOPICS, len(topics))
-    yield Sample(names.PARTITIONS, total)
-    yield Sample(names.OFFLINE_PARTITIONS, offline)
-    yield Sample(names.IMBALANCED_PARTITIONS, imbalanced)
-
-
-def _replicas(broker: Broker) -> Collected:
-    """Topic-partitions of one broker, in all and one by one."""
-    led = under = below = at = offline = 0
-    hosted = broker.replicas.all()
-    for number, one in enumerate(hosted, 1):
-        replica = one.replica
-        labels = (("topic", one.topic), ("partition", str(one.partition)))
-        if not one.removed:
-            log = replica.log
-            yield Sample(names.LOG_SIZE, log.size, labels)
-            yield Sample(names.LOG_START, log.start_offset, labels)
-            yield Sample(names.LOG_END, log.end_offset, labels)
-            yield Sample(names.LOG_SEGMENTS, log.segment_count, labels)
-        if replica.is_leader:
-            led += 1
-            in_sync, wanted = len(replica.isr), len(replica.state.replicas) if replica.state is not None else 0
-            under += in_sync < wanted
-            below += in_sync < replica.min_isr
-            at += in_sync == replica.min_isr
-            yield Sample(names.IN_SYNC, in_sync, labels)
-            yield Sample(names.REPLICA_COUNT, wanted, labels)
-        offline += replica.leader < 0
-        if number % BREATH == 0:
-            yield None
-    yield Sample(names.PARTITION_COUNT, len(hosted))
-    yield Sample(names.LEADER_COUNT, led)
-    yield Sample(names.UNDER_REPLICATED, under)
-    yield Sample(names.UNDER_MIN_ISR, below)
-    yield Sample(names.AT_MIN_ISR, at)
-    yield Sample(names.OFFLINE_REPLICAS, offline)
+def _purgatories(node: Node) -> Collected:
+    """Requests of the data plane that were looked at and are not answered yet."""
+    parked = dict.fromkeys(PURGATORIES, 0)
+    for api_key, count in node.connections.parked(node.data):
+        name = api_name(api_key)
+        if name in parked:
+            parked[name] = count
+    for name, count in parked.items():
+        yield Sample(names.PURGATORY, count, (("delayed_operation", name),))
 
 
 def _requests(plane: PlaneTimes) -> Collected:
@@ -237,11 +160,3 @@ def _requests(plane: PlaneTimes) -> Collected:
             (names.TOTAL_TIME, total, times.total),
         ):
             yield from summary(metric, labels, ascending, times.count, all_of_them)
-
-
-def summary(metric: Metric, labels: Labels, ascending: Sequence[int], count: int, total: int) -> Collected:
-    """Quantiles of microseconds in milliseconds, with their number and sum."""
-    for of in QUANTILES:
-        yield Sample(metric, quantile(ascending, of) / 1000, (*labels, ("quantile", f"{of:g}")))
-    yield Sample(metric, total / 1000, labels, "_sum")
-    yield Sample(metric, count, labels, "_count")

@@ -117,6 +117,11 @@ class RaftReplica:
         return self._core.voters.latest
 
     @property
+    def voters_uncommitted(self) -> bool:
+        """Whether the last change of them may yet be undone."""
+        return self._core.voters.latest_offset >= self._core.high_watermark
+
+    @property
     def votes(self) -> bool:
         """Whether this replica is one of them."""
         return self._core.quorum.counts

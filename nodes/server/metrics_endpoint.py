@@ -19,7 +19,8 @@ from itertools import chain
 from pathlib import Path
 
 from squall.nodes.node import metric_names as names
-from squall.nodes.node.metrics import Collector, Sample, summary
+from squall.nodes.node.metrics import Collector
+from squall.nodes.node.samples import Sample, summary
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
 
