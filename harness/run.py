@@ -343,7 +343,7 @@ class ScenarioRun:
     async def _nemesis(self, began: int) -> None:
         """The faults in their time; each change is written and shown."""
         self.fault_log = FaultLog(EventWriter.faults(self.directory), lambda window: self.display.fault(window, began))
-        hosts = self.testbed.hosts
+        hosts, operator = self.testbed.hosts, self.testbed.operator()
         runner = NemesisRunner(
             self.plan.schedule,
             silenced(hosts) if self.plan.idle_nemesis else hosts,
@@ -352,8 +352,12 @@ class ScenarioRun:
             sleep=self.testbed.sleep,
             report=self.fault_log.note,
             ports=self.testbed.ports(),
+            operator=None if self.plan.idle_nemesis else operator,
         )
-        await runner.run(began)
+        try:
+            await runner.run(began)
+        finally:
+            await operator.close()
 
     async def _show_load(self, began: int, nemesis: asyncio.Task[None]) -> None:
         """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""

@@ -172,7 +172,10 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
     )
-    swarm: bool = Field(False, description="simulation only: each seed draws faults of its own")
+    swarm: bool | Literal["operations"] = Field(
+        False,
+        description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too",
+    )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = CHECKS
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()

@@ -38,10 +38,12 @@ from squall.harness.hosts.system import (
     write_files,
 )
 from squall.harness.inventory import Inventory
+from squall.harness.operating import ClusterHands
 from squall.harness.tcp import TcpConnector
 from squall.nemesis.ports import NODE_PROCESS, Host, HostUnreachable, VerbFailed
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Admin
+from squall.workloads.clients.operator import NativeOperator
 
 
 class Testbed:
@@ -122,6 +124,14 @@ class Testbed:
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
         self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
+
+    def operator(self) -> ClusterHands:
+        """An operator with connections of its own; whoever asks for one closes it."""
+        controllers = {
+            name: (plan.address, CONTROLLER_PORT) for name, plan in self.plans.items() if "controller" in plan.roles
+        }
+        client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
+        return ClusterHands(client, {name: plan.node_id for name, plan in self.plans.items()}, controllers)
 
     async def start(self) -> None:
         """Define and start every node. Raises UsageError if something else has its port.

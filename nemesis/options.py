@@ -279,9 +279,63 @@ class RpcCut(_Rpc):
     messages: int = Field(default=1, ge=0)
 
 
+class Restart(Timed):
+    """SIGTERM; the process stops cleanly, stays down for `for` and is then started again.
+
+    `patience` is how long it may take to stop (a broker hands over what it leads first); then it is killed.
+    """
+
+    fault: Literal["restart"]
+    target: Target
+    patience: Duration = 10.0
+
+
+class Reassign(Timed):
+    """Begins to move a topic-partition: `to` these brokers, or to as many by lot as it has, or as `replicas` says.
+
+    With `cancel` it is called off when the window ends, if it still goes on then.
+    """
+
+    fault: Literal["reassign"]
+    target: TopicPartitionTarget
+    hosts: Target | None = Field(default=None, alias="to")
+    replicas: int | None = Field(default=None, ge=1)
+    cancel: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Reassign:
+        if self.hosts is not None and self.replicas is not None:
+            raise ValueError("give either `to`, which names the brokers, or `replicas`, how many")
+        return self
+
+
+class ElectLeaders(Timed):
+    """The preferred replica of every topic-partition under test is asked to lead."""
+
+    fault: Literal["elect-leaders"]
+
+
+class AlterConfig(Timed):
+    """A topic has another setting while the window lasts, and `afterwards` (nothing: the default) once it is over."""
+
+    fault: Literal["alter-config"]
+    topic: str
+    name: str
+    value: str
+    afterwards: str | None = None
+
+
+class RemoveVoter(Timed):
+    """A controller is taken out of the quorum's voters (KIP-853), and let in again when the window is over."""
+
+    fault: Literal["remove-voter"]
+    target: Target
+
+
 FaultOptions = (
     Isolate | Halves | OneWay | MajoritiesRing | Bridge | Kill | Pause | Clock | LeaderKillLagging
     | PowerLoss | WipeDisk | DiskError | DiskSlow | SlowLink | Bandwidth | RpcHold | RpcCut
+    | Restart | Reassign | ElectLeaders | AlterConfig | RemoveVoter
 )  # fmt: skip
 
 AnyFault = Annotated[FaultOptions, Field(discriminator="fault")]
@@ -291,12 +345,16 @@ FAULT_NAMES = (
     "kill", "pause", "clock", "leader-kill-lagging",
     "power-loss", "wipe-disk", "disk-error", "disk-slow",
     "slow-link", "bandwidth", "rpc-hold", "rpc-cut",
+    "restart", "reassign", "elect-leaders", "alter-config", "remove-voter",
 )  # fmt: skip
 
 
 def targets_of(options: BaseModel) -> dict[str, str]:
     """Every selector of a fault, by the name it has in the suite: `target`, `from`, `to`."""
-    fields = (("target", "target"), ("from", "senders"), ("from", "cut_from"), ("to", "receivers"), ("to", "peers"))
+    fields = (
+        *(("target", "target"), ("from", "senders"), ("from", "cut_from")),
+        *(("to", "receivers"), ("to", "peers"), ("to", "hosts")),
+    )
     written = ((name, getattr(options, field, None)) for name, field in fields)
     return {name: text for name, text in written if text is not None and text not in ("peers", "everyone")}
 

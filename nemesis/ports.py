@@ -1,13 +1,13 @@
-"""What the nemesis asks of the world: hosts that answer verbs, and a view of the cluster to aim by.
+"""What the nemesis asks of the world: hosts that answer verbs, a view of the cluster to aim by, an operator's hands.
 
-Both worlds fulfil these two protocols. On hosts a `Host` is one SSH channel to `nemesis/agent`; in simulation it
+Both worlds fulfil these protocols. On hosts a `Host` is one SSH channel to `nemesis/agent`; in simulation it
 is an object that answers the same verbs (docs/architecture.md has their table). Faults, evidence and schedules
 are written against nothing else, so they exist once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 NODE_PROCESS = "node"
@@ -79,6 +79,38 @@ class ClusterView(Protocol):
 
     async def replicas(self, topic: str, partition: int) -> list[str]:
         """All that the topic-partition is assigned to, in sync or not."""
+        ...
+
+
+class OperationRefused(Exception):
+    """The cluster did not do what an operator asked, or nobody knows whether it did; the message says what and why."""
+
+
+class ClusterOperator(Protocol):
+    """What an operator asks of the cluster over the Kafka protocol, by host name. All raise `OperationRefused`."""
+
+    async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
+        """Begin to move a topic-partition to these brokers; None cancels what is under way."""
+        ...
+
+    async def elect_preferred(self, topics: Mapping[str, int]) -> None:
+        """Let the first replica of each of these topic-partitions lead, where it can."""
+        ...
+
+    async def set_config(self, topic: str, name: str, value: str | None) -> None:
+        """Give a topic a setting, or (None) the default."""
+        ...
+
+    async def voters(self) -> tuple[str, ...]:
+        """Who votes in the metadata quorum, as its leader says."""
+        ...
+
+    async def remove_voter(self, host: str) -> None:
+        """Take a controller out of the quorum (KIP-853)."""
+        ...
+
+    async def add_voter(self, host: str) -> None:
+        """Let a controller that follows the quorum vote in it."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Process faults: kill -9 and restart, pause and resume, and the leader killed while its followers lag.
+"""Process faults: kill -9 and restart, a clean stop and restart, pause and resume, the leader of laggards killed.
 
 Evidence is a fresh look at the process table (`proc.status`: state, pid, start time), not the reply of the verb
 that sent the signal, and where the node's port is known a connection from another host, which a dead process
@@ -10,7 +10,7 @@ from __future__ import annotations
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
-from squall.nemesis.options import Kill, LeaderKillLagging, Pause, PowerLoss, WipeDisk
+from squall.nemesis.options import Kill, LeaderKillLagging, Pause, PowerLoss, Restart, WipeDisk
 from squall.nemesis.selector import NoTarget, Target, led_topic_partition, parse_topic_partition
 
 LOOK_SECONDS = 0.05
@@ -50,7 +50,7 @@ class _ProcessFault:
 
     waits_to_show = False
 
-    def __init__(self, options: Kill | Pause | PowerLoss | WipeDisk, context: FaultContext) -> None:
+    def __init__(self, options: Kill | Pause | PowerLoss | WipeDisk | Restart, context: FaultContext) -> None:
         self.kind: str = options.fault
         self._selector = options.target
         self._context = context
@@ -90,6 +90,40 @@ class KillProcess(_ProcessFault):
 
     def told(self, during: Facts) -> str:
         return "process gone"
+
+
+class RestartProcess(_ProcessFault):
+    """SIGTERM, and a start when it is over. A stop that took a kill has proven something else."""
+
+    def __init__(self, options: Restart, context: FaultContext) -> None:
+        super().__init__(options, context)
+        self._patience = options.patience
+        self._killed: list[str] = []
+
+    async def inject(self, ttl: float) -> None:
+        context = self._context
+        answers = await all_of(
+            context.hosts[target].call("proc.stop", name=context.process, timeout=self._patience)
+            for target in self._targets
+        )
+        self._killed = [
+            name for name, answer in zip(self._targets, answers, strict=True) if not answer.get("by_itself", True)
+        ]
+
+    async def heal(self) -> None:
+        context = self._context
+        await all_of(context.hosts[target].call("proc.start", name=context.process) for target in self._targets)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        if self._killed:
+            return f"{self._killed[0]}: did not stop by itself within {self._patience:g} s and was killed"
+        return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        return first_reason([why_not_back(host, after[host]) for host in self._targets])
+
+    def told(self, during: Facts) -> str:
+        return "process stopped by itself"
 
 
 class PauseProcess(_ProcessFault):

@@ -10,10 +10,11 @@ from squall.nemesis.clock import SkewClock
 from squall.nemesis.disk import DisturbDisk
 from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.link import ShapeLink
+from squall.nemesis.operations import ChangeConfig, ElectPreferred, ReassignTopicPartition, TakeVoterOut
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.partition import NetworkPartition
 from squall.nemesis.power import LosePower, WipeLogDirectory
-from squall.nemesis.process import KillLaggingLeader, KillProcess, PauseProcess
+from squall.nemesis.process import KillLaggingLeader, KillProcess, PauseProcess, RestartProcess
 from squall.nemesis.rpc import DisturbRpc
 
 FAULTS: Mapping[type[Any], tuple[Callable[[Any, FaultContext], Fault], tuple[str, ...]]] = {
@@ -34,6 +35,11 @@ FAULTS: Mapping[type[Any], tuple[Callable[[Any, FaultContext], Fault], tuple[str
     suite.Bandwidth: (ShapeLink, ("net.shape",)),
     suite.RpcHold: (DisturbRpc, ("rpc.hold",)),
     suite.RpcCut: (DisturbRpc, ("rpc.cut",)),
+    suite.Restart: (RestartProcess, ()),
+    suite.Reassign: (ReassignTopicPartition, ()),
+    suite.ElectLeaders: (ElectPreferred, ()),
+    suite.AlterConfig: (ChangeConfig, ()),
+    suite.RemoveVoter: (TakeVoterOut, ()),
 }
 
 FAULT_VERBS = tuple(dict.fromkeys(verb for _, verbs in FAULTS.values() for verb in verbs))

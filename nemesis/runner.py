@@ -21,7 +21,16 @@ from typing import Literal
 from squall.nemesis.evidence import Facts, FaultRecord, HealReport, heal_all
 from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.grudge import Grudge, grudge_of, pairs_of
-from squall.nemesis.ports import NODE_PROCESS, ClusterView, Host, HostUnreachable, NowNs, Sleep, VerbFailed
+from squall.nemesis.ports import (
+    NODE_PROCESS,
+    ClusterOperator,
+    ClusterView,
+    Host,
+    HostUnreachable,
+    NowNs,
+    Sleep,
+    VerbFailed,
+)
 from squall.nemesis.registry import build_fault
 from squall.nemesis.schedule import Schedule, ScheduledFault
 from squall.nemesis.selector import NoTarget, Target
@@ -102,6 +111,7 @@ class NemesisRunner:
         process: str = NODE_PROCESS,
         ports: Mapping[str, int] | None = None,
         patience: Patience | None = None,
+        operator: ClusterOperator | None = None,
     ) -> None:
         self._schedule = schedule
         self._hosts = hosts
@@ -112,6 +122,7 @@ class NemesisRunner:
         self._process = process
         self._ports = dict(ports or {})
         self._patience = patience or Patience()
+        self._operator = operator
         self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
         self._open: dict[str, _Occurrence] = {}
         self._aimed_at: dict[str, tuple[str, ...]] = {}
@@ -162,6 +173,7 @@ class NemesisRunner:
             ports=self._ports,
             cuts_by_others=lambda: self._cuts_except(scheduled.id),
             earlier=self._aimed_at.get,
+            operator=self._operator,
         )
 
     def _cuts_except(self, id: str) -> Grudge:

@@ -23,7 +23,7 @@ from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.harness.simulation.collector import without_collector
 from squall.harness.simulation.invariants import InvariantBroken, Observer
-from squall.harness.simulation.swarm import KINDS, Swarm, SwarmFault, draw_swarm
+from squall.harness.simulation.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.witness import Witness
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.harness.suite import Scenario, TopicOptions
@@ -163,7 +163,12 @@ class Simulation:
     @property
     def swarming(self) -> bool:
         """Whether this seed draws its faults, instead of carrying out the scenario's."""
-        return self.options.swarm or self.scenario.swarm
+        return self.options.swarm or bool(self.scenario.swarm)
+
+    @property
+    def operating(self) -> bool:
+        """Whether this seed draws what operators do to the cluster, too."""
+        return self.scenario.swarm == "operations"
 
     def ended_s(self) -> float:
         """When the run ended, in seconds since the load began; negative if it never did."""
@@ -249,15 +254,20 @@ class Simulation:
     async def _nemesis(self) -> None:
         if self.swarming:
             view = self.world.cluster
-            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.load)
+            topics = self.scenario.cluster.topics
+            operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
+            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.load, operated)
             self.faults = [str(fault) for fault in faults]
-            lowest = min(topic.min_insync_replicas for topic in self.scenario.cluster.topics.values())
-            swarm = Swarm(self.world, faults, lowest)
+            lowest = min(topic.min_insync_replicas for topic in topics.values())
+            operator = self.world.operator()
+            swarm = Swarm(self.world, faults, lowest, operator)
             self.begun = swarm.begun
             await swarm.run()
+            await operator.close()
             self.fault_counts, self.postponed = swarm.counts, swarm.postponed
-            self.fault_effects = {f"{kind}: {KINDS[kind]}": effect for kind, effect in swarm.effects.items()}
+            self.fault_effects = {f"{kind}: {UNITS[kind]}": effect for kind, effect in swarm.effects.items()}
             return
+        operator = self.world.operator()
         runner = NemesisRunner(
             self.schedule,
             self.world.hosts,
@@ -266,8 +276,10 @@ class Simulation:
             sleep=self.clock.sleep,
             report=self._reported,
             ports=self.world.ports(),
+            operator=operator,
         )
         await runner.run()
+        await operator.close()
 
     def _reported(self, event: NemesisEvent) -> None:
         seconds = (event.at_ns - (self.load_started or 0)) / 1e9

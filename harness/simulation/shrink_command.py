@@ -54,7 +54,7 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
         listed, trial = record(scenario, asked.seed, SimOptions(swarm=asked.swarm, mutants=asked.mutants))
         console.print(f"{'fails':<11}seed {asked.seed}: {trial.problem.splitlines()[0]}", markup=False)
         console.print(f"{'recorded':<11}{_events(listed)} until {trial.ended_s:.3f} s of load", markup=False)
-        shrunk, runs = _shrink(asked, listed, trial, asked.swarm or scenario.swarm, console)
+        shrunk, runs = _shrink(asked, listed, trial, asked.swarm or bool(scenario.swarm), console)
     except NothingToShrink as nothing:
         console.print(f"{'nothing':<11}{nothing}", markup=False)
         return NOTHING_EXIT_STATUS

@@ -24,10 +24,11 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.budget import FaultBudget
 from squall.harness.simulation.world import CLIENT_ADDRESS, SimWorld
 from squall.nemesis.apis import API_KEYS
-from squall.nemesis.fault import FaultContext
+from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.options import AnyFault, FaultOptions
-from squall.nemesis.ports import EVERYONE, VerbFailed
+from squall.nemesis.ports import EVERYONE, ClusterOperator, VerbFailed
 from squall.nemesis.registry import build_fault
+from squall.nemesis.selector import NoTarget
 
 KINDS = {
     "crash-broker": "crashes",
@@ -61,6 +62,18 @@ KINDS = {
 }
 """Every kind of fault, and in what its effect is counted."""
 
+OPERATIONS = {
+    "reassign": "accepted",
+    "reassign-and-cancel": "accepted",
+    "elect-leaders": "accepted",
+    "alter-config": "accepted",
+    "remove-voter": "voters out and in again",
+    "restart-active-controller": "clean restarts",
+}
+"""What operators do, drawn beside the faults where a scenario says `swarm: operations`."""
+
+UNITS = KINDS | OPERATIONS
+
 BROKER_TO_BROKER = ("Fetch", "Fetch", "Fetch", "OffsetForLeaderEpoch")
 BROKER_TO_CONTROLLER = ("AlterPartition", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch")
 CONTROLLER_TO_CONTROLLER = ("Fetch", "Fetch", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch")
@@ -71,6 +84,9 @@ LINK_KINDS = ("one-way", "cut-link", "reset", "slow-link", "loss", "bandwidth")
 WAITING_KINDS = ("crash-in-disk-call", "crash-with-tail", "disk-", "rpc-", "bandwidth", "loss")
 WAITING_SECONDS = (0.2, 5.0)
 """What shows no effect until something passes by is open for longer: the shortest, and a longest that is possible."""
+
+TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
+"""What an operator changed for a while is changed back as soon as somebody can be asked."""
 
 COMMON_DISK_CALLS = ("write", "fsync", "write", "fsync", "rename")
 DISK_CALLS = ("read", "write", "fsync", "truncate", "create", "rename", "remove", "fsync-directory")
@@ -109,8 +125,65 @@ class SwarmFault:
         return f"{told}  {more}" if more else told
 
 
-def draw_swarm(seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float) -> list[SwarmFault]:
-    """The faults of this seed, in order of time; all over before `load` seconds have passed."""
+def draw_swarm(
+    seed: object,
+    brokers: tuple[str, ...],
+    controllers: tuple[str, ...],
+    load: float,
+    operated: Mapping[str, int] | None = None,
+) -> list[SwarmFault]:
+    """The faults of this seed, in order of time; all over before `load` seconds have passed.
+
+    `operated` are the topics (with their min ISR) of a cluster that operators work on, too. Their operations are drawn
+    by themselves, so that the faults of a seed are the same with and without them.
+    """
+    faults = _draw_faults(seed, brokers, controllers, load)
+    if operated:
+        faults += _draw_operations(seed, brokers, controllers, load, operated)
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _draw_operations(
+    seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float, topics: Mapping[str, int]
+) -> list[SwarmFault]:
+    rng = Random(f"{seed}/operations")
+    kinds = [kind for kind in OPERATIONS if rng.random() < 0.6] or ["reassign"]
+    gap = _log_uniform(rng, 0.5, 6.0)
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 3.0)
+    while True:
+        at += rng.expovariate(1 / gap)
+        kind = rng.choice(kinds)
+        duration = _log_uniform(rng, 0.05, 8.0)
+        if at + duration >= load - 5.0:
+            return drawn
+        hosts = (rng.choice(controllers if kind == "remove-voter" else brokers),)
+        words = _operation(kind, hosts[0], rng, len(brokers), topics)
+        drawn.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))
+
+
+def _operation(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[str, int]) -> dict[str, object]:
+    topic = rng.choice(list(topics))
+    match kind:
+        case "reassign" | "reassign-and-cancel":
+            replicas = rng.randint(topics[topic], min(brokers, topics[topic] + 2))
+            cancel = {"cancel": True} if kind == "reassign-and-cancel" else {}
+            return {"fault": "reassign", "target": f"{topic}/*", "replicas": replicas, **cancel}
+        case "elect-leaders":
+            return {"fault": "elect-leaders"}
+        case "alter-config":
+            least = topics[topic]
+            changes = {"max.message.bytes": (str(rng.randint(500_000, 2_000_000)), "1048588")}
+            changes["min.insync.replicas"] = (str(least + 1), str(least))
+            name = rng.choice(list(changes))
+            value, afterwards = changes[name]
+            return {"fault": "alter-config", "topic": topic, "name": name, "value": value, "afterwards": afterwards}
+        case "remove-voter":
+            return {"fault": "remove-voter", "target": rng.choice((host, "active controller"))}
+    return {"fault": "restart", "target": "active controller"}
+
+
+def _draw_faults(seed: object, brokers: tuple[str, ...], controllers: tuple[str, ...], load: float) -> list[SwarmFault]:
     rng = Random(f"{seed}/swarm")
     share = rng.choice((0.1, 0.25, 0.5))
     kinds = [kind for kind in KINDS if rng.random() < share] or [rng.choice(list(KINDS))]
@@ -232,7 +305,9 @@ class Swarm:
     many did not fit into the budget when they were due, `begun` are those that did.
     """
 
-    def __init__(self, world: SimWorld, faults: list[SwarmFault], min_isr: int = 1) -> None:
+    def __init__(
+        self, world: SimWorld, faults: list[SwarmFault], min_isr: int = 1, operator: ClusterOperator | None = None
+    ) -> None:
         self.counts: dict[str, int] = {}
         self.effects: dict[str, int] = {}
         self.postponed = 0
@@ -240,6 +315,7 @@ class Swarm:
         self._world = world
         self._faults = faults
         self._budget = FaultBudget(world, min_isr)
+        self._operator = operator
 
     async def run(self) -> None:
         """Until the last fault is healed."""
@@ -280,9 +356,12 @@ class Swarm:
             cluster=world.cluster,
             now_ns=world.now_ns,
             sleep=world.sleep,
-            rng=Random(identity),
+            rng=Random(f"{identity}/{fault.at}"),
+            operator=self._operator,
         )
         built = build_fault(_OPTIONS.validate_python(fault.words), context)
+        if fault.kind in OPERATIONS:
+            return await _operate(built, fault.duration)
         await built.aim()
         await built.inject(fault.duration)
         await asyncio.sleep(fault.duration)
@@ -344,3 +423,22 @@ class Swarm:
         for end in ends:
             network.reset(end)
         return len(ends)
+
+
+async def _operate(operation: Fault, duration: float) -> int:
+    """Ask for it, give it its time, take it back; whether it took effect. Nobody may be there to ask: it is chaos."""
+    try:
+        await operation.aim()
+    except NoTarget:
+        return 0
+    before = await operation.observe()
+    await operation.inject(duration)
+    effect = operation.shows_hold(before, await operation.observe()) is None
+    await asyncio.sleep(duration)
+    await operation.heal()
+    for _ in range(TAKE_BACK_ATTEMPTS):
+        if operation.shows_end(before, await operation.observe()) is None:
+            break
+        await asyncio.sleep(TAKE_BACK_SECONDS)
+        await operation.heal()
+    return int(effect)

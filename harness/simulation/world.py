@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
+from squall.harness.operating import ClusterHands
 from squall.harness.simulation.agent import SimHost
 from squall.harness.simulation.connector import SimConnector
 from squall.harness.simulation.disk import SimDisk
@@ -23,6 +24,7 @@ from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.node import Node
 from squall.nodes.ports import NullTrace, Trace
+from squall.workloads.clients.operator import NativeOperator
 
 CLIENT_ADDRESS = "10.0.0.200"
 
@@ -152,6 +154,12 @@ class SimWorld:
 
     def connector(self) -> SimConnector:
         return SimConnector(self.network, CLIENT_ADDRESS)
+
+    def operator(self) -> ClusterHands:
+        """An operator with connections of its own; whoever asks for one closes it."""
+        controllers = {place.name: (place.address, place.port) for place in self.places if place.role == "controller"}
+        client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
+        return ClusterHands(client, {place.name: place.node_id for place in self.places}, controllers)
 
     def bootstrap(self) -> list[tuple[str, int]]:
         return [(place.address, place.port) for place in self.places if place.role == "broker"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from squall.harness.simulation.swarm import KINDS, draw_swarm
+from squall.harness.simulation.swarm import KINDS, OPERATIONS, SwarmFault, draw_swarm
 from squall.nemesis.options import NemesisEntry
 
 BROKERS = ("b1", "b2", "b3")
@@ -48,3 +48,39 @@ def test_what_may_lose_data_is_only_drawn_for_its_own_kind_of_host() -> None:
         for fault in draw_swarm(seed, BROKERS, CONTROLLERS, 60):
             if fault.kind == "wipe-disk":
                 assert fault.hosts[0] in BROKERS, "a voter's disk is never emptied: it could vote twice"
+
+
+# --- what operators do ---------------------------------------------------------------------------------------------
+
+TOPICS = {"events": 2, "wide": 3}
+FIVE = ("b1", "b2", "b3", "b4", "b5")
+
+
+def drawn_with_operations(seed: int) -> list[SwarmFault]:
+    return draw_swarm(seed, FIVE, CONTROLLERS, 60, TOPICS)
+
+
+def test_operations_leave_the_faults_of_a_seed_as_they_are() -> None:
+    for seed in range(20):
+        faults = [fault for fault in drawn_with_operations(seed) if fault.kind in KINDS]
+        assert faults == draw_swarm(seed, FIVE, CONTROLLERS, 60)
+
+
+def test_every_operation_is_drawn_by_some_seed_and_over_before_the_load_ends() -> None:
+    drawn = [fault for seed in range(50) for fault in drawn_with_operations(seed)]
+    assert {fault.kind for fault in drawn} == set(KINDS | OPERATIONS)
+    assert all(fault.at + fault.duration < 60 for fault in drawn)
+    assert [fault.at for fault in drawn_with_operations(3)] == sorted(fault.at for fault in drawn_with_operations(3))
+
+
+def test_operations_are_written_in_the_words_of_suites() -> None:
+    for fault in [one for seed in range(20) for one in drawn_with_operations(seed) if one.kind in OPERATIONS]:
+        ENTRY.validate_python({**fault.written(), "at": fault.at, "for": max(0.001, fault.duration)})
+
+
+def test_no_reassignment_leaves_fewer_replicas_than_acknowledged_records_need() -> None:
+    """Kafka takes min ISR to be at most the number of replicas: with fewer of them the promise is a smaller one."""
+    for fault in [one for seed in range(50) for one in drawn_with_operations(seed) if one.kind.startswith("reassign")]:
+        topic = str(fault.words["target"]).partition("/")[0]
+        replicas = fault.words["replicas"]
+        assert isinstance(replicas, int) and TOPICS[topic] <= replicas <= len(FIVE)

@@ -1,0 +1,57 @@
+"""An operator's hands for the nemesis: what `nemesis.ports.ClusterOperator` asks by host name, over the Kafka protocol.
+
+The nemesis knows hosts, the protocol knows node ids; this is where the one becomes the other. Both worlds use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+
+from squall.nemesis.ports import OperationRefused
+from squall.workloads.clients.admin import Address
+from squall.workloads.clients.operator import NativeOperator
+
+CONTROLLER_LISTENER = "CONTROLLER"
+
+
+class ClusterHands:
+    """Fulfils `nemesis.ports.ClusterOperator`. `ids` are all nodes by host, `controllers` the addresses of voters."""
+
+    def __init__(self, client: NativeOperator, ids: Mapping[str, int], controllers: Mapping[str, Address]) -> None:
+        self._client = client
+        self._ids = dict(ids)
+        self._names = {node_id: name for name, node_id in ids.items()}
+        self._controllers = dict(controllers)
+
+    async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
+        replicas = None if hosts is None else [self._ids[name] for name in hosts]
+        await _done(self._client.reassign(topic, partition, replicas))
+
+    async def elect_preferred(self, topics: Mapping[str, int]) -> None:
+        await _done(self._client.elect_preferred(topics))
+
+    async def set_config(self, topic: str, name: str, value: str | None) -> None:
+        await _done(self._client.set_config(topic, name, value))
+
+    async def voters(self) -> tuple[str, ...]:
+        try:
+            quorum = await self._client.quorum()
+        except OSError as trouble:
+            raise OperationRefused(str(trouble) or "no answer in time") from None
+        return tuple(self._names[voter] for voter in sorted(quorum.voters))
+
+    async def remove_voter(self, host: str) -> None:
+        await _done(self._client.remove_voter(self._ids[host]))
+
+    async def add_voter(self, host: str) -> None:
+        await _done(self._client.add_voter(self._ids[host], CONTROLLER_LISTENER, self._controllers[host]))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+async def _done(asked: Awaitable[None]) -> None:
+    try:
+        await asked
+    except OSError as trouble:
+        raise OperationRefused(str(trouble) or "no answer in time") from None

@@ -1,0 +1,177 @@
+"""Operations of the nemesis: asked for until the cluster takes them, told with its own answer, taken back (RA-08)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+from pydantic import TypeAdapter
+
+from squall.nemesis.fault import Fault, FaultContext
+from squall.nemesis.options import AnyFault, FaultOptions
+from squall.nemesis.ports import OperationRefused
+from squall.nemesis.registry import build_fault
+
+OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
+
+
+class Cluster:
+    """Four brokers, three controllers; the replicas of every topic-partition are b1, b2, b3."""
+
+    brokers = ("b1", "b2", "b3", "b4")
+    controllers = ("c1", "c2", "c3")
+    topics: Mapping[str, int] = {"events": 8}
+
+    async def leader(self, topic: str, partition: int) -> str | None:
+        return "b1"
+
+    async def active_controller(self) -> str | None:
+        return "c2"
+
+    async def in_sync(self, topic: str, partition: int) -> list[str]:
+        return ["b1", "b2", "b3"]
+
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        return ["b1", "b2", "b3"]
+
+
+class Operator:
+    """Writes down what it is asked, and refuses the first `refusals` times."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.refusals = refusals
+        self.done: list[tuple[object, ...]] = []
+        self.voting = ["c1", "c2", "c3"]
+
+    def _do(self, *what: object) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise OperationRefused("no active controller")
+        self.done.append(what)
+
+    async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
+        self._do("reassign", topic, partition, hosts)
+
+    async def elect_preferred(self, topics: Mapping[str, int]) -> None:
+        self._do("elect", dict(topics))
+
+    async def set_config(self, topic: str, name: str, value: str | None) -> None:
+        self._do("config", topic, name, value)
+
+    async def voters(self) -> tuple[str, ...]:
+        return tuple(self.voting)
+
+    async def remove_voter(self, host: str) -> None:
+        self._do("remove", host)
+        self.voting.remove(host)
+
+    async def add_voter(self, host: str) -> None:
+        self._do("add", host)
+        self.voting.append(host)
+
+
+class Clock:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def now_ns(self) -> int:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+
+
+def fault_of(operator: Operator | None, **words: object) -> Fault:
+    clock = Clock()
+    context = FaultContext(
+        id="it", hosts={}, cluster=Cluster(), now_ns=clock.now_ns, sleep=clock.sleep, rng=random.Random(7),
+        operator=operator,
+    )  # fmt: skip
+    return build_fault(OPTIONS.validate_python(words), context)
+
+
+def happened(fault: Fault, ttl: float = 5.0) -> str | None:
+    """Aimed and injected: why it did not take hold."""
+
+    async def happen() -> str | None:
+        await fault.aim()
+        before = await fault.observe()
+        await fault.inject(ttl)
+        return fault.shows_hold(before, await fault.observe())
+
+    return asyncio.run(happen())
+
+
+def healed(fault: Fault) -> str | None:
+    async def heal() -> str | None:
+        await fault.heal()
+        return fault.shows_end({}, await fault.observe())
+
+    return asyncio.run(heal())
+
+
+def test_a_topic_partition_goes_to_as_many_brokers_by_lot_as_it_has() -> None:
+    operator = Operator()
+    assert happened(fault_of(operator, fault="reassign", target="events/3")) is None
+    ((what, topic, partition, hosts),) = operator.done
+    assert (what, topic, partition) == ("reassign", "events", 3)
+    assert isinstance(hosts, tuple) and len(set(hosts)) == 3 and set(hosts) <= set(Cluster.brokers)
+
+
+def test_brokers_may_be_named_or_counted() -> None:
+    operator = Operator()
+    assert happened(fault_of(operator, fault="reassign", target="events/3", to="b4, b2")) is None
+    assert operator.done[0][3] == ("b4", "b2")
+    assert happened(fault_of(operator, fault="reassign", target="events/*", replicas=2)) is None
+    assert len(tuple(operator.done[1][3])) == 2  # type: ignore[arg-type]
+
+
+def test_what_is_refused_is_asked_for_again_and_only_then_unproven() -> None:
+    operator = Operator(refusals=3)
+    assert happened(fault_of(operator, fault="elect-leaders")) is None
+    assert operator.done == [("elect", {"events": 8})]
+    assert happened(fault_of(Operator(refusals=1000), fault="elect-leaders")) == "no active controller"
+
+
+def test_a_cancelled_reassignment_is_taken_back_and_a_refusal_then_is_no_failure() -> None:
+    """RA-08: it may be complete already, or nobody else could lead."""
+    operator = Operator()
+    fault = fault_of(operator, fault="reassign", target="events/0", cancel=True)
+    assert happened(fault) is None
+    assert healed(fault) is None
+    assert operator.done[-1] == ("reassign", "events", 0, None)
+    late = fault_of(refusing := Operator(), fault="reassign", target="events/0", cancel=True)
+    assert happened(late) is None
+    refusing.refusals = 1
+    assert healed(late) is None
+
+
+def test_a_setting_is_set_and_set_back() -> None:
+    operator = Operator()
+    words = {"topic": "events", "name": "min.insync.replicas", "value": "3", "afterwards": "2"}
+    fault = fault_of(operator, fault="alter-config", **words)
+    assert happened(fault) is None
+    assert healed(fault) is None
+    values = [done[3] for done in operator.done]
+    assert values == ["3", "2"]
+
+
+def test_a_voter_is_removed_and_added_again_however_often_that_takes() -> None:
+    operator = Operator()
+    fault = fault_of(operator, fault="remove-voter", target="active controller")
+    assert happened(fault) is None
+    assert operator.voting == ["c1", "c3"]
+    operator.refusals = 1
+    assert healed(fault) == "no active controller"
+    assert healed(fault) is None
+    assert sorted(operator.voting) == ["c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize("words", [{"fault": "elect-leaders"}, {"fault": "remove-voter", "target": "c1"}])
+def test_where_nobody_can_be_asked_nothing_is_proven(words: dict[str, object]) -> None:
+    """As in the control of an idle nemesis."""
+    assert "nobody to ask" in str(happened(fault_of(None, **words)))

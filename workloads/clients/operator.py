@@ -1,0 +1,166 @@
+"""The native operator: reassignments, preferred leaders, settings of topics, voters of the quorum; in both worlds.
+
+What concerns topics is asked of one broker after the other, and each passes it on to the active controller. Voters are
+the business of the quorum's leader alone, so every controller is asked until one does not say that it is another.
+Requests are in versions that our nodes and Kafka 3.9 both serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from squall.nodes.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from squall.nodes.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from squall.nodes.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from squall.workloads.clients.admin import METADATA_TOPIC, Address, AdminError, NativeAdmin, error_name
+
+REASSIGN_VERSION: Final = 0
+ELECT_VERSION: Final = 2
+CONFIGS_VERSION: Final = 1
+QUORUM_VERSION: Final = 2
+ADD_VOTER_VERSION: Final = 0
+REMOVE_VOTER_VERSION: Final = 0
+TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
+OPERATION_SECONDS = 3.0
+CATCH_UP_MS = 2000
+"""How long the leader may wait for a voter to be to catch up with the log."""
+
+_Judged = tuple[int, str | None]
+_NOTHING_TO_DO = (0, int(ErrorCode.ELECTION_NOT_NEEDED), int(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE))
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The metadata quorum as its leader tells it: node ids and the ids of their directories."""
+
+    leader: int
+    voters: Mapping[int, bytes]
+    observers: Mapping[int, bytes]
+
+
+class NativeOperator(NativeAdmin):
+    """An admin client that also changes what is there. Raises OSError and AdminError."""
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Begin to move a topic-partition to these brokers; None cancels."""
+        wanted = ReassignablePartition(partition, None if replicas is None else list(replicas))
+        request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, [wanted])])
+
+        async def ask(address: Address) -> list[_Judged]:
+            answer = await self._ask(
+                address, request, REASSIGN_VERSION, AlterPartitionReassignmentsResponse, OPERATION_SECONDS
+            )
+            parts = [part for one in answer.responses for part in one.partitions]
+            return [(answer.error_code, answer.error_message), *((one.error_code, one.error_message) for one in parts)]
+
+        await self._first(self.brokers, ask, f"reassign {topic}/{partition}")
+
+    async def elect_preferred(self, topics: Mapping[str, int]) -> None:
+        """Let preferred replicas lead. That one leads already, or cannot, is no error."""
+        wanted = [TopicPartitions(name, list(range(count))) for name, count in topics.items()]
+        request = ElectLeadersRequest(election_type=0, topic_partitions=wanted)
+
+        async def ask(address: Address) -> list[_Judged]:
+            answer = await self._ask(address, request, ELECT_VERSION, ElectLeadersResponse, OPERATION_SECONDS)
+            parts = [part for one in answer.replica_election_results for part in one.partition_result]
+            judged = [(one.error_code, one.error_message) for one in parts if one.error_code not in _NOTHING_TO_DO]
+            return [(answer.error_code, None), *judged]
+
+        await self._first(self.brokers, ask, "elect preferred leaders")
+
+    async def set_config(self, topic: str, name: str, value: str | None) -> None:
+        """Give a topic a setting, or (None) the default."""
+        change = AlterableConfig(name, DELETE if value is None else SET, value)
+        request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, topic, [change])])
+
+        async def ask(address: Address) -> list[_Judged]:
+            answer = await self._ask(
+                address, request, CONFIGS_VERSION, IncrementalAlterConfigsResponse, OPERATION_SECONDS
+            )
+            return [(one.error_code, one.error_message) for one in answer.responses]
+
+        await self._first(self.brokers, ask, f"set {name} of {topic}")
+
+    async def quorum(self) -> Quorum:
+        """Who votes and who observes; of several stories the one of the newest epoch."""
+        part = PartitionDataRequest(partition_index=0)
+        request = DescribeQuorumRequest(topics=[TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[part])])
+        found: list[tuple[int, Quorum]] = []
+        for address in self.controllers:
+            try:
+                answer = await self._ask(address, request, QUORUM_VERSION, DescribeQuorumResponse)
+            except OSError:
+                continue
+            for told in [one for topic in answer.topics for one in topic.partitions if one.error_code == 0]:
+                voters = {one.replica_id: one.replica_directory_id for one in told.current_voters}
+                observers = {one.replica_id: one.replica_directory_id for one in told.observers}
+                found.append((told.leader_epoch, Quorum(told.leader_id, voters, observers)))
+        if not found:
+            raise AdminError("describe the quorum: none of its controllers says that it leads")
+        return max(found, key=lambda one: one[0])[1]
+
+    async def remove_voter(self, voter: int) -> None:
+        """Take a controller out of the voters."""
+        directory = (await self.quorum()).voters.get(voter)
+        if directory is None:
+            raise AdminError(f"remove voter {voter}: it is none")
+        request = RemoveRaftVoterRequest(None, voter, directory)
+
+        async def ask(address: Address) -> list[_Judged]:
+            answer = await self._ask(address, request, REMOVE_VOTER_VERSION, RemoveRaftVoterResponse, OPERATION_SECONDS)
+            return [(answer.error_code, answer.error_message)]
+
+        await self._first(self.controllers, ask, f"remove voter {voter}")
+
+    async def add_voter(self, voter: int, listener: str, address_of_it: Address) -> None:
+        """Let a controller that follows the quorum vote."""
+        directory = (await self.quorum()).observers.get(voter)
+        if directory is None:
+            raise AdminError(f"add voter {voter}: it does not follow the quorum")
+        request = AddRaftVoterRequest(None, CATCH_UP_MS, voter, directory, [Listener(listener, *address_of_it)])
+
+        async def ask(address: Address) -> list[_Judged]:
+            answer = await self._ask(address, request, ADD_VOTER_VERSION, AddRaftVoterResponse, OPERATION_SECONDS)
+            return [(answer.error_code, answer.error_message)]
+
+        await self._first(self.controllers, ask, f"add voter {voter}")
+
+    async def _first(
+        self, addresses: Sequence[Address], ask: Callable[[Address], Awaitable[list[_Judged]]], what: str
+    ) -> None:
+        """Ask one node after the other until one says that it is done. Raises what the last that decided said."""
+        trouble: OSError = ConnectionError(f"{what}: there is nobody to ask")
+        for address in addresses:
+            try:
+                refused = [one for one in await ask(address) if one[0] != 0]
+            except OSError as failed:
+                trouble = failed
+                continue
+            if not refused:
+                return
+            code, message = refused[0]
+            trouble = AdminError(f"{what}: {message or error_name(code)}")
+            if code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+                break
+        raise trouble
