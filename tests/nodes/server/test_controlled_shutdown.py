@@ -1,0 +1,152 @@
+"""SIGTERM to real brokers: leaderships go before the process does (CS-01 to CS-06, BL-04)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clusters import Cluster
+
+pytestmark = pytest.mark.xdist_group("clusters")
+QUIET = {"log_level": 0, "log.connection.close": False}
+TOPIC, PARTITIONS = "handed-over", 6
+GAP_MAX_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3, controllers=3) as running:
+        running.wait_until_ready()
+        admin = AdminClient({"bootstrap.servers": running.bootstrap} | QUIET)
+        assignment = [[1, 2, 3], [2, 3, 1], [3, 1, 2]] * (PARTITIONS // 3)
+        topic = NewTopic(TOPIC, PARTITIONS, replica_assignment=assignment, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])[TOPIC].result(20)
+        yield running
+
+
+def seen_by(cluster: Cluster, broker: int) -> dict[int, tuple[int, set[int]]]:
+    """Leader and ISR of each topic-partition, as one broker says."""
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.ports[broker]}"} | QUIET)
+    found = admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions
+    return {number: (one.leader, set(one.isrs)) for number, one in found.items()}
+
+
+def await_all_in_sync(cluster: Cluster) -> None:
+    def holds() -> bool:
+        seen = [view for broker in cluster.ports for view in seen_by(cluster, broker).values()]
+        return all(isr == {1, 2, 3} for _, isr in seen)
+
+    cluster.wait_for("every broker sees all in sync", holds)
+
+
+class Load:
+    """A producer with acks=all that never stops: when each topic-partition was acknowledged, and what failed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        settings = {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0} | QUIET
+        self._producer = confluent_kafka.Producer(settings)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged: dict[int, list[float]] = {number: [] for number in range(PARTITIONS)}
+        self.failed: list[str] = []
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.005):
+            for number in range(PARTITIONS):
+                self._producer.produce(TOPIC, b"v", partition=number, on_delivery=self._delivered)
+            self._producer.poll(0)
+        self._producer.flush(10)
+
+    def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acknowledged[message.partition()].append(time.monotonic())
+
+    def runs(self) -> bool:
+        return all(len(times) > 20 for times in self.acknowledged.values())
+
+    def gaps(self, since: float, until: float) -> dict[int, float]:
+        """The longest time without an acknowledgement, by topic-partition."""
+        longest = {}
+        for number, times in self.acknowledged.items():
+            within = [since, *(one for one in times if since <= one <= until), until]
+            longest[number] = max(after - before for before, after in pairwise(within))
+        return longest
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_leaders_move_before_the_process_ends_and_producers_hardly_notice(cluster: Cluster, broker: int) -> None:
+    """CS-02, CS-04, CS-06: no error and no gap of a second."""
+    await_all_in_sync(cluster)
+    node, witness = cluster.nodes[broker], 3
+    with Load(cluster) as load:
+        cluster.wait_for("acknowledgements", load.runs)
+        began = time.monotonic()
+        node.signal(signal.SIGTERM)
+        alive_without_leaderships = False
+        while node.pid is not None:
+            view = seen_by(cluster, witness)
+            moved = all(leader not in (broker, -1) for leader, _ in view.values())
+            alive_without_leaderships |= moved and all(broker not in isr for _, isr in view.values())
+        ended = time.monotonic()
+        assert node.wait() == 0, node.log
+        cluster.wait_for("acknowledgements after the end", lambda: time.monotonic() > ended + 1 and load.runs())
+        until = time.monotonic()
+    assert alive_without_leaderships, "the process ended before its leaderships were elsewhere"
+    assert not load.failed
+    gaps = load.gaps(began, until)
+    print(f"broker {broker}: {ended - began:.2f} s from SIGTERM to the end; longest gap {max(gaps.values()):.3f} s")
+    assert max(gaps.values()) < GAP_MAX_S, gaps
+    assert "it leads nothing any more" in node.log
+    assert (node.directory / "data" / ".kafka_cleanshutdown").exists()
+    node.log_path.unlink()
+    node.start()
+    cluster.wait_until_ready()
+
+
+def test_a_second_signal_ends_it_at_once(cluster: Cluster) -> None:
+    """A broker whose leave is withheld, because another one does not answer, need not be waited for."""
+    await_all_in_sync(cluster)
+    node = cluster.nodes[1]
+    cluster.pause(2)
+    try:
+        node.signal(signal.SIGTERM)
+        cluster.wait_for("the wish", lambda: "wants to stop" in node.log)
+        assert node.pid is not None
+        node.signal(signal.SIGTERM)
+        assert node.wait(3) == 0, node.log
+        assert "broker 1 shuts down" not in node.log, "it had leave by then"
+    finally:
+        cluster.resume(2)
+    assert (node.directory / "data" / ".kafka_cleanshutdown").exists()
+    node.log_path.unlink()
+    node.start()
+    cluster.wait_until_ready()
+
+
+def test_without_a_controller_it_ends_within_its_bound() -> None:
+    with Cluster(brokers=1, controllers=1, properties={"controlled.shutdown.timeout.ms": "1500"}) as cluster:
+        cluster.wait_until_ready()
+        [controller], [node] = cluster.controllers, cluster.brokers
+        controller.kill()
+        began = time.monotonic()
+        assert node.stop() == 0, node.log
+        assert 1.4 < time.monotonic() - began < 4
+        assert "without the controller's leave" in node.log
+        assert (node.directory / "data" / ".kafka_cleanshutdown").exists()
