@@ -23,20 +23,11 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from squall.harness.cli import status_of
-from squall.nodes.node.dispatch import BROKER_VERSIONS
-from squall.nodes.protocol.messages import ApiKey
 from tests.clusters import Cluster
 from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
 from tests.interop.records import sample
 
 pytestmark = pytest.mark.xdist_group("interop")
-moving = pytest.mark.xfail(
-    int(ApiKey.ALTER_PARTITION_REASSIGNMENTS) not in BROKER_VERSIONS,
-    reason="brokers do not serve AlterPartitionReassignments",
-    strict=True,
-)
-"""Of tests that move replicas: they must pass as soon as brokers say that they serve it."""
-
 Partitions = dict[int, tuple[int, frozenset[int], frozenset[int]]]
 """Leader, replicas and ISR by partition."""
 
@@ -188,7 +179,6 @@ def test_confluent_kafkas_tour(
     witnesses.agree("deletion", lacks(name))
 
 
-@moving
 def test_confluent_kafka_elects_the_preferred_leader(
     bootstrap: str, new_name: Callable[[], str], witnesses: Witnesses, tmp_path: Path
 ) -> None:
@@ -249,7 +239,6 @@ def test_kafka_pythons_tour(bootstrap: str, new_name: Callable[[], str], witness
         admin.close()
 
 
-@moving
 def test_kafka_python_moves_any_set_of_replicas_to_any_other(
     bootstrap: str, new_name: Callable[[], str], witnesses: Witnesses
 ) -> None:
@@ -279,7 +268,6 @@ def test_kafka_python_moves_any_set_of_replicas_to_any_other(
 # -- the tool itself -----------------------------------------------------------------------------------------------
 
 
-@moving
 def test_the_tool_plans_moves_waits_and_lists(
     bootstrap: str, topic: str, witnesses: Witnesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
