@@ -174,7 +174,7 @@ class _Decisions:
     def of(self, old: PartitionRegistration, isr: Replicas, rules: Rules) -> Decision:
         if rules is not self._rules:
             self._rules, self._alike = rules, self._known.setdefault(rules, {})
-        key = (old.replicas, old.isr, old.leader, old.elr, old.last_known_elr)
+        key = (old.replicas, old.isr, old.leader, old.seldom)
         found = self._alike.get(key)
         if found is None:
             found = self._alike[key] = decide(old, isr, self._active.__contains__, rules, lost=self._lost)

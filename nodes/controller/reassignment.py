@@ -92,7 +92,7 @@ class ReassignmentControl:
         adding = tuple(one for one in target if one not in old.replicas or one in old.adding)
         if (target + removing, adding, removing) == (old.replicas, old.adding, old.removing):
             return None
-        begun = replace(old, replicas=target + removing, adding=adding, removing=removing)
+        begun = replace(old, replicas=target + removing, seldom=old.seldom._replace(adding=adding, removing=removing))
         decision = Decision(old.leader, old.isr, old.elr, old.last_known_elr)
         completed = self.completion(image, topic, begun, decision)
         if completed is not None:
@@ -189,9 +189,11 @@ def _without(registration: PartitionRegistration, leaving: Replicas) -> Partitio
     return replace(
         registration,
         replicas=tuple(one for one in registration.replicas if one not in leaving),
-        last_known_elr=tuple(one for one in registration.last_known_elr if one not in leaving),
-        adding=(),
-        removing=(),
+        seldom=registration.seldom._replace(
+            last_known_elr=tuple(one for one in registration.last_known_elr if one not in leaving),
+            adding=(),
+            removing=(),
+        ),
     )
 
 

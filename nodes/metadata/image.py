@@ -41,7 +41,7 @@ from squall.nodes.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from squall.nodes.metadata.topic import PartitionRegistration, Topic
+from squall.nodes.metadata.topic import PartitionRegistration, Seldom, Topic
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.topic_partition import format_id
 
@@ -125,7 +125,7 @@ class MetadataImage:
         self._private: dict[bytes, int] = {}
         """The topics that no other image holds, each with the offset that last changed it."""
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._directories: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
+        self._seldom: dict[Seldom, Seldom] = {}
         self._numbers: dict[int, int] = {}
 
     # -- reading ----------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class MetadataImage:
         copy.features = dict(self.features)
         copy.next_producer_id = self.next_producer_id
         copy.last_offset, copy.last_epoch = self.last_offset, self.last_epoch
-        copy._tuples, copy._directories, copy._numbers = self._tuples, self._directories, self._numbers
+        copy._tuples, copy._seldom, copy._numbers = self._tuples, self._seldom, self._numbers
         self._private.clear()
         self.apart = 0
         return copy
@@ -268,9 +268,8 @@ class MetadataImage:
         key = tuple(numbers)
         return self._tuples.setdefault(key, key)
 
-    def _interned_directories(self, directories: list[bytes]) -> tuple[bytes, ...]:
-        key = tuple(directories)
-        return self._directories.setdefault(key, key)
+    def _interned_seldom(self, seldom: Seldom) -> Seldom:
+        return self._seldom.setdefault(seldom, seldom)
 
     def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         found = self.brokers.get(broker_id)
@@ -338,25 +337,27 @@ class MetadataImage:
             delta.partitions.pop((topic.id, number), None)
 
     def _set_partition(self, record: PartitionRecord, offset: int, delta: MetadataDelta | None) -> None:
-        topic = self._own_topic(record.topic_id, offset)
-        number = self._numbers.setdefault(record.partition_id, record.partition_id)
         interned = self._interned
-        topic.put(
-            number,
-            PartitionRegistration(
-                interned(record.replicas),
-                interned(record.isr),
-                record.leader,
-                record.leader_epoch,
-                record.partition_epoch,
-                interned(record.removing_replicas),
-                interned(record.adding_replicas),
-                record.leader_recovery_state,
-                self._interned_directories(record.directories),
-                interned(record.eligible_leader_replicas or []),
-                interned(record.last_known_elr or []),
+        registration = PartitionRegistration(
+            interned(record.replicas),
+            interned(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            self._interned_seldom(
+                Seldom(
+                    tuple(record.removing_replicas),
+                    tuple(record.adding_replicas),
+                    record.leader_recovery_state,
+                    tuple(record.directories),
+                    tuple(record.eligible_leader_replicas or ()),
+                    tuple(record.last_known_elr or ()),
+                )
             ),
         )
+        topic = self._own_topic(record.topic_id, offset)
+        number = self._numbers.setdefault(record.partition_id, record.partition_id)
+        topic.put(number, registration)
         self.apart += 1
         if delta is not None:
             delta.partitions[(topic.id, number)] = None
@@ -366,26 +367,37 @@ class MetadataImage:
         old = topic.partitions.get(record.partition_id)
         if old is None:
             raise MetadataError(f"{topic.name}-{record.partition_id} is not there")
-        interned = self._interned
         named = record.leader != NO_LEADER_CHANGE
         topic.put(
             record.partition_id,
             PartitionRegistration(
-                old.replicas if record.replicas is None else interned(record.replicas),
-                old.isr if record.isr is None else interned(record.isr),
+                old.replicas if record.replicas is None else self._interned(record.replicas),
+                old.isr if record.isr is None else self._interned(record.isr),
                 record.leader if named else old.leader,
                 old.leader_epoch + 1 if named else old.leader_epoch,
                 old.partition_epoch + 1,
-                old.removing if record.removing_replicas is None else interned(record.removing_replicas),
-                old.adding if record.adding_replicas is None else interned(record.adding_replicas),
-                old.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
-                old.directories if record.directories is None else self._interned_directories(record.directories),
-                old.elr if record.eligible_leader_replicas is None else interned(record.eligible_leader_replicas),
-                old.last_known_elr if record.last_known_elr is None else interned(record.last_known_elr),
+                self._changed_seldom(old.seldom, record),
             ),
         )
         if delta is not None:
             delta.partitions[(topic.id, self._numbers.get(record.partition_id, record.partition_id))] = None
+
+    def _changed_seldom(self, old: Seldom, record: PartitionChangeRecord) -> Seldom:
+        removing, adding = record.removing_replicas, record.adding_replicas
+        elr, known, directories = record.eligible_leader_replicas, record.last_known_elr, record.directories
+        recovery_state = record.leader_recovery_state
+        if removing is adding is elr is known is directories is None and recovery_state < 0:
+            return old
+        return self._interned_seldom(
+            Seldom(
+                old.removing if removing is None else tuple(removing),
+                old.adding if adding is None else tuple(adding),
+                old.recovery_state if recovery_state < 0 else recovery_state,
+                old.directories if directories is None else tuple(directories),
+                old.elr if elr is None else tuple(elr),
+                old.last_known_elr if known is None else tuple(known),
+            )
+        )
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         """Level 0 is the absence of a feature, as in Kafka."""
