@@ -1,8 +1,9 @@
 """A node process in virtual time: the same loop as the real shell, around the same `Node`.
 
 One iteration delivers what came in, lets due timers run, takes a turn, flushes, and only then releases the outbox;
-the process is busy, and its outbox held, for as long as the turn's work and its disk calls took. A crash may strike
-between iterations or between any two disk calls of one (`SimDisk.crash_after`).
+what the node lets go before the flush leaves at once, even if the flush is what kills it. The process is busy, and its
+outbox held, for as long as the turn's work and its disk calls took. A crash may strike between iterations or between
+any two disk calls of one (`SimDisk.crash_after`).
 
 A disk that fails (`InjectedError`) ends the process too: a node with one log directory stops as Kafka halts, and the
 fault that made the disk fail starts it again. Any other OSError, as any exception, is a bug and ends the run.
@@ -350,6 +351,8 @@ class SimProcess:
             if self._deadline <= now:
                 node.tick(now)
             node.turn(now)
+            if early := node.release_early():
+                self._release(self.incarnation, early)
             node.flush(now)
         except CrashNow:
             self._struck()

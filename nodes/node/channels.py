@@ -190,8 +190,11 @@ class Connections:
         versions: Mapping[str, Versions],
         outbox: list[Effect],
         idle_max: int = NEVER,
+        fetched_early: RequestChannel | None = None,
     ) -> None:
-        """`channels` and `versions` are by listener name. A connection that asks nothing for `idle_max` is closed."""
+        """`channels` and `versions` are by listener name. A connection that asks nothing for `idle_max` is closed. What
+        is fetched through `fetched_early` may leave before it is durable here."""
+        self._fetched_early = fetched_early
         self.idle_due = NEVER
         """When `expire` must look for idle connections."""
         self._idle_max = idle_max
@@ -339,15 +342,15 @@ class Connections:
         while waiting and waiting[0].answered:
             ready = waiting.popleft()
             if ready.chunks:
-                self._give(connection, ready.chunks)
+                self._give(connection, ready.chunks, early=ready.is_fetch and connection.channel is self._fetched_early)
         if inbound.is_fetch:
             connection.fetches -= 1
             self._release(connection)
         if connection.paused and not connection.channel.full and connection.is_half_free:
             self._resume(connection)
 
-    def _give(self, connection: Connection, chunks: Sequence[Buffer]) -> None:
-        self._outbox.append(Send(connection.id, chunks))
+    def _give(self, connection: Connection, chunks: Sequence[Buffer], *, early: bool) -> None:
+        self._outbox.append(Send(connection.id, chunks, early))
         if not connection.unsent:
             self._given.append(connection)
         for chunk in chunks:

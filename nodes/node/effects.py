@@ -2,7 +2,8 @@
 
 Connection ids are never reused; positive ones were given by the host, negative ones by the node. A frame, and so the
 content of a `Send`, is one Kafka message without its four-byte length. The host releases an outbox only after the
-`flush` that follows the turn it was filled in, so that nothing is said before it is durable.
+`flush` that follows the turn it was filled in, so that nothing is said before it is durable. What says nothing of that
+kind may leave before, by `Node.release_early`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ class Send:
 
     connection: int
     chunks: Sequence[Buffer]
+    early: bool = False
+    """Whether it may leave before the flush."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
     host ── turn ─▶  timers and peers' answers, all control requests, committed metadata,
                      then data requests, up to `turn.requests.max` or `turn.bytes.max`;
                      the parked that became ready
+    host ◀─ early ── the leader's records, on their way to the followers while it makes them durable
     host ── flush ▶  the metadata log to disk; what that commits is applied and answered
     host ◀─ outbox ─ released only now: nothing is said before it is durable
 
@@ -87,6 +88,7 @@ class Node:
             | {one.listener: BROKER_VERSIONS for one in config.broker_listeners},
             self.outbox,
             config.connections_max_idle_ms * 1000,
+            fetched_early=self.control,
         )
         self.links = Links(f"node-{config.node_id}", self, rng, self.outbox)
         self.control_times = PlaneTimes("control")
@@ -305,6 +307,28 @@ class Node:
                 self.links.submit(now, request)
 
     # -- after the turn -------------------------------------------------------------------------------------------
+
+    def release_early(self) -> list[Effect]:
+        """Take out of the outbox, between `turn` and `flush`, what need not wait for the disk. Hosts may call it.
+
+        While a leader makes its records durable they are on their way to the followers, which do so, too; a commit then
+        waits for the slower of the two instead of for both, one after the other (Kafka does the same). It promises
+        nothing: the leader counts itself up to what is durable (X14), and a follower by the fetch that comes after its
+        own flush. What the leader loses in a crash it may find again at those who had it.
+        """
+        if self._closed or not self._has_unflushed():
+            return []
+        early: list[Effect] = []
+        late: list[Effect] = []
+        behind: dict[int, None] = {}
+        for effect in self.outbox:
+            if type(effect) is Send and effect.early and effect.connection not in behind:
+                early.append(effect)
+            else:
+                late.append(effect)
+                behind[getattr(effect, "connection", 0)] = None
+        self.outbox[:] = late
+        return early
 
     def flush(self, now: int) -> None:
         """Make the metadata log durable; apply and answer what is committed by that."""

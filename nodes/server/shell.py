@@ -264,6 +264,7 @@ class Shell:
         if node.deadline() <= now:
             node.tick(now)
         node.turn(now)
+        self._release(node.release_early())
         node.flush(now)
         self._drain()
         for line in node.notices:
@@ -301,14 +302,17 @@ class Shell:
 
     def _drain(self) -> None:
         outbox = self._node.outbox
-        for effect in outbox:
+        self._release(outbox)
+        outbox.clear()
+
+    def _release(self, effects: list[Effect]) -> None:
+        for effect in effects:
             if type(effect) is Send:
                 connection = self._connections.get(effect.connection)
                 if connection is not None:
                     connection.send(effect.chunks)
             else:
                 self._carry_out(effect)
-        outbox.clear()
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Connect):

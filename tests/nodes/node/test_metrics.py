@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from squall.nodes.metadata.features import METADATA_VERSION_LEVEL
+from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.node import metric_names as names
 from squall.nodes.node.metric_names import METRICS, SUMMARY
 from squall.nodes.node.metrics import Collector
@@ -289,14 +290,17 @@ def test_a_reassignment_is_told_of_until_it_ends_and_nobody_misses_those_it_adds
     """Kafka counts as under-replicated what lacks one of the replicas it had."""
     create(host, "orders", 2)
     image = host.node.broker.image  # type: ignore[union-attr]
-    [topic] = image.topics.values()
-    before = topic.partitions[0]
-    topic.put(0, replace(before, replicas=(1, 2), adding=(2,)))
-    read = Read(host)
+    [topic] = image.topics
+
+    def change(**fields: list[int]) -> Read:
+        record = PartitionChangeRecord(partition_id=0, topic_id=topic, **fields)  # type: ignore[arg-type]
+        image.replay(record, image.last_offset + 1, image.last_epoch)
+        return Read(host)
+
+    read = change(replicas=[1, 2], adding_replicas=[2])
     assert read.of(names.REASSIGNING) == 1
     assert read.of(names.UNDER_REPLICATED) == 0
-    topic.put(0, replace(before, replicas=(1, 2)))
-    read = Read(host)
+    read = change(adding_replicas=[])
     assert read.of(names.REASSIGNING) == 0
     assert read.of(names.UNDER_REPLICATED) == 1
     assert read.of(names.PARTITION_UNDER_REPLICATED, topic="orders", partition="0") == 1

@@ -10,15 +10,20 @@ import pytest
 
 from squall.harness.simulation.disk import SimDisk
 from squall.nodes.config import NodeConfig
+from squall.nodes.metadata.records import NoOpRecord, encode_record
 from squall.nodes.node.node import Close, Connect, Node, NodeError, Pause, Send
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.headers import correlation_id_of, decode_response, encode_request
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest
+from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.config import TOPIC as METADATA_TOPIC
+from squall.nodes.raft.config import TOPIC_ID as METADATA_TOPIC_ID
 
 SECOND = 1_000_000
 CLIENT, CONTROL = 9092, 9093
@@ -270,3 +275,44 @@ def test_a_directory_of_another_node_is_refused(host: Host) -> None:
     other = PROPERTIES | {"node.id": "2", "controller.quorum.voters": "2@127.0.0.1:9093"}
     with pytest.raises(NodeError, match=r"meta\.properties: node\.id=1 but the configuration says 2"):
         Node(NodeConfig.of(other), disk=host.disk, clock=Clock(), rng=Random(2), trace=NullTrace(), now=0)
+
+
+def test_a_leaders_records_leave_before_it_has_made_them_durable_and_nothing_else_does(host: Host) -> None:
+    """X14: what an answer to a fetch holds is no promise; what a client is told is one."""
+    host.open(5, CONTROL)
+    end = host.node.raft.end_offset
+    partition = FetchPartition(partition=0, fetch_offset=end, last_fetched_epoch=host.node.raft.epoch)
+    partition.current_leader_epoch = host.node.raft.epoch
+    topics = [FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])]
+    fetch = FetchRequest(replica_state=ReplicaState(7, -1), max_wait_ms=500, topics=topics)
+    told_of_the_high_watermark = host.send(5, fetch, 17)
+    host.iterate()
+    host.send(5, fetch, 17)
+    host.iterate()
+    assert host.answered(5) == [told_of_the_high_watermark], "the other one waits for records"
+    host.open(6, CONTROL)
+    host.send(6, CreateTopicsRequest(topics=[CreatableTopic("orders", 1, 1)], timeout_ms=1000), 7)
+    node = host.node
+    node.turn(host.now)
+    durable = node.raft.log.durable_offset
+    early = node.release_early()
+    assert [effect.connection for effect in early if isinstance(effect, Send)] == [5]
+    assert node.raft.log.durable_offset == durable < node.raft.end_offset, "no flush has taken place"
+    assert not any(isinstance(effect, Send) and effect.connection in (5, 6) for effect in node.outbox)
+    node.flush(host.now)
+    assert [effect.connection for effect in node.outbox if isinstance(effect, Send) and effect.connection == 6] == [6]
+
+
+def test_an_early_answer_does_not_overtake_those_before_it_on_its_connection(host: Host) -> None:
+    node = host.node
+    node.turn(host.now)
+    node.raft.append(host.now, [[encode_record(NoOpRecord())]])
+    node.outbox[:] = [Send(1, [b"first"]), Send(1, [b"fetched"], True), Send(2, [b"fetched"], True), Close(2)]
+    assert node.release_early() == [Send(2, [b"fetched"], True)]
+    assert node.outbox == [Send(1, [b"first"]), Send(1, [b"fetched"], True), Close(2)]
+
+
+def test_where_nothing_is_to_be_flushed_nothing_leaves_early(host: Host) -> None:
+    host.node.outbox[:] = [Send(2, [b"fetched"], True)]
+    assert host.node.release_early() == []
+    assert host.node.outbox == [Send(2, [b"fetched"], True)]
