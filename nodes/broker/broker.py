@@ -148,6 +148,8 @@ class Broker:
         if self._progress.any:
             self._progress.settle(now)
         self.replicas.settle()
+        if self._history is None:
+            self.isr_sender.tick(now)  # whoever has just caught up joins with this turn's requests
 
     # -- metadata and time ----------------------------------------------------------------------------------------
 
