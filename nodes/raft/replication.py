@@ -70,7 +70,7 @@ class FetchService:
             request=request,
             replica_id=question.replica_id,
             offset=question.offset,
-            max_bytes=question.max_bytes,
+            max_bytes=min(question.max_bytes, self._config.fetch_max_bytes),
             told_high_watermark=self._last_told(request, question.replica_id),
             expires_at=now + min(question.max_wait, self._config.fetch_max_wait),
         )
