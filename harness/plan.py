@@ -41,7 +41,7 @@ class RunPlan:
 
     @property
     def workload(self) -> LogWorkload:
-        return LogWorkload(self.scenario.workload, self.scenario.topics)
+        return LogWorkload(self.scenario.workload, self.scenario.loaded_topics)
 
     @property
     def workers(self) -> int:

@@ -173,7 +173,7 @@ class ScenarioRun:
         self.directory = plan.directory
         self.facts = Facts()
         self.started = datetime.now(UTC)
-        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.topics)
+        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.loaded_topics)
         self.workers: LoadWorkers | None = None
         self.clients: list[ClientHost] = []
         self.fault_log: FaultLog | None = None
@@ -327,7 +327,7 @@ class ScenarioRun:
                 directory=self.directory,
                 run_id=self.plan.run_id,
                 workload=self.scenario.workload.model_dump(),
-                topics=self.scenario.topics,
+                topics=self.scenario.loaded_topics,
                 bootstrap=self.testbed.bootstrap(),
             )
         return await start_local_workers(
@@ -336,7 +336,7 @@ class ScenarioRun:
             directory=self.directory,
             run_id=self.plan.run_id,
             workload=self.scenario.workload.model_dump(),
-            topics=self.scenario.topics,
+            topics=self.scenario.loaded_topics,
             bootstrap=self.testbed.bootstrap(),
         )
 
@@ -370,8 +370,8 @@ class ScenarioRun:
                 self.workers.failure.result()
             if nemesis.done():
                 nemesis.result()
-        await self.workers.stop()
         self.facts.load_ended = self.testbed.now_ns()
+        await self.workers.stop()
 
     def _show_progress(self, began: int) -> None:
         assert self.workers is not None
@@ -450,6 +450,7 @@ class ScenarioRun:
                     min_insync_replicas=topic.min_insync_replicas,
                 )
                 for name, topic in scenario.cluster.topics.items()
+                if topic.load
             },
             suite=str(self.plan.suite),
             description=scenario.description,
@@ -464,6 +465,7 @@ class ScenarioRun:
             faults_planned=len(self.plan.schedule.faults),
             min_acknowledged=scenario.min_acknowledged,
             expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
+            require=scenario.require.stated(),
             mutants=scenario.cluster.mutants,
             final_read=facts.final_read,
             trouble=tuple(facts.trouble),

@@ -32,11 +32,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
-from squall.nemesis.durations import Duration
+from squall.nemesis.durations import Duration, Seconds
 from squall.nemesis.options import NemesisEntry, Sequence, Timed, targets_of
 from squall.nemesis.selector import TopicPartitionPattern, topic_partitions_in
 from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
+from squall.results.manifest import RateRule, Required
 from squall.workloads.log import LogOptions, LogWorkload
 
 # The least that makes a configuration whole, so that a scenario's own keys can be checked before there are hosts.
@@ -64,6 +65,7 @@ class TopicOptions(_Part):
     replication_factor: int = Field(default=3, ge=1, le=100)
     min_insync_replicas: int = Field(default=2, ge=1, le=100)
     config: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
+    load: bool = Field(default=True, description="clients produce to it and consume from it; else it is only there")
 
     @model_validator(mode="after")
     def _enough_replicas(self) -> TopicOptions:
@@ -105,8 +107,8 @@ class ClusterOptions(_Part):
 
     @model_validator(mode="after")
     def _topics(self) -> ClusterOptions:
-        if not self.topics:
-            raise ValueError("topics: a scenario needs at least one topic")
+        if not any(topic.load for topic in self.topics.values()):
+            raise ValueError("topics: a scenario needs at least one topic that clients use")
         return self
 
 
@@ -146,6 +148,49 @@ class Expectation(_Part):
         return f"{self.verdict} ({', '.join(self.anomalies)})" if self.anomalies else self.verdict
 
 
+Window = Annotated[tuple[Seconds, Seconds], Field(description="from when to when, counted from the start of the load")]
+
+
+def _forwards(window: tuple[float, float]) -> tuple[float, float]:
+    if window[0] < 0:
+        raise ValueError(f"begins {-window[0]:g} s before the load does")
+    if window[0] >= window[1]:
+        raise ValueError(f"ends at {window[1]:g} s, before it begins at {window[0]:g} s")
+    return window
+
+
+ForwardWindow = Annotated[Window, AfterValidator(_forwards)]
+
+
+class RateOptions(_Part):
+    """At least this share of the acknowledged sends per second of another window."""
+
+    during: ForwardWindow
+    at_least: float = Field(gt=0)
+    compared_with: ForwardWindow
+
+
+class Requirements(_Part):
+    """What the run must show of availability; what does not hold makes the verdict invalid (`results/required.py`)."""
+
+    rate: RateOptions | None = None
+    silence: ForwardWindow | None = Field(default=None, description="nothing at all may be acknowledged here")
+    longest_gap: Duration | None = Field(
+        default=None, description="the longest any topic-partition may be without an acknowledged send"
+    )
+
+    def stated(self) -> Required:
+        """As the manifest carries it."""
+        rate = self.rate
+        return Required(
+            rate=None
+            if rate is None
+            else RateRule(during=rate.during, at_least=rate.at_least, compared_with=rate.compared_with),
+            silence=self.silence,
+            longest_gap=self.longest_gap,
+        )
+
+
 CHECKS = ("log", "availability")
 
 
@@ -179,6 +224,7 @@ class Scenario(_Part):
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = CHECKS
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
+    require: Requirements = Requirements()
     repeat: int = Field(default=1, ge=1, le=1000, description="run it so many times, each with the next seed")
     seeds: tuple[int, ...] = Field(default=(), description="run it once with each of these seeds")
     min_acknowledged: int = Field(
@@ -209,6 +255,11 @@ class Scenario(_Part):
     def topics(self) -> dict[str, int]:
         """Topic-partitions per topic."""
         return {name: topic.partitions for name, topic in self.cluster.topics.items()}
+
+    @property
+    def loaded_topics(self) -> dict[str, int]:
+        """Topic-partitions per topic, of those that clients use."""
+        return {name: topic.partitions for name, topic in self.cluster.topics.items() if topic.load}
 
     def seeds_from(self, first: int) -> tuple[int, ...]:
         """The seeds to run with: its own, or as many as `repeat` says from `first` on."""
@@ -267,7 +318,7 @@ def read_suite(source: YamlSource, path: Path) -> Suite:
 
 def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
     """Raise UsageError for configuration no node takes, and for targets that can never be met."""
-    workload = LogWorkload(scenario.workload, scenario.topics)
+    workload = LogWorkload(scenario.workload, scenario.loaded_topics)
     for index, operation in enumerate(scenario.workload.operations or ()):
         if (trouble := workload.trouble_with(operation)) is not None:
             raise source.error((*at, "workload", "operations", index), trouble)

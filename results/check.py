@@ -37,6 +37,7 @@ from squall.results.history import (
 )
 from squall.results.manifest import Manifest
 from squall.results.report import write_report
+from squall.results.required import windows_of
 from squall.results.tables import Series, bucket_width, series_of
 from squall.results.verdict import Verdict, ill_formed, judge
 from squall.results.witness import Surroundings
@@ -146,6 +147,10 @@ def _task(
         frame_width=frame.width,
         frame_end=frame.end,
         linearizable_reads=manifest.profile == "lin",
+        windows=tuple(
+            (frame.start + round(start * 1e9), frame.start + round(end * 1e9))
+            for start, end in windows_of(manifest.require)
+        ),
     )
 
 

@@ -43,6 +43,26 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[str, ...] = ()
 
 
+Window = tuple[float, float]
+"""From when to when, in seconds from the start of the load."""
+
+
+class RateRule(msgspec.Struct, frozen=True, kw_only=True):
+    """At least this share of the rate of acknowledged sends in another window."""
+
+    during: Window
+    at_least: float
+    compared_with: Window
+
+
+class Required(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scenario requires of availability; see `required.py`. `longest_gap` in seconds."""
+
+    rate: RateRule | None = None
+    silence: Window | None = None
+    longest_gap: float | None = None
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one run.
 
@@ -71,6 +91,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     faults_planned: int = 0
     min_acknowledged: int = 1000
     expect: Expected = Expected()
+    require: Required = Required()
     mutants: tuple[str, ...] = ()
     final_read: str = ""
     trouble: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """The verdict: valid, invalid or unknown, with everything it rests on (HX-06, HX-07, HX-10).
 
-Severity is invalid > unknown > valid. A definite violation stands, whatever else went wrong: no missing final
+Severity is invalid > unknown > valid. A rule of availability that the scenario states and that does not hold
+(`required.py`) is a violation as well. A definite violation stands, whatever else went wrong: no missing final
 read makes two values at one offset right. Otherwise a run is only as good as what was looked at. *Unknown*
 always has reasons: nothing or too little was acknowledged, nothing was read, a final read did not get to its
 marker, a fault left no evidence that it took hold and was undone, the run was cut off, the history is
@@ -21,6 +22,7 @@ import msgspec
 from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.result import PartitionResult
 from squall.results.manifest import Expected, Manifest
+from squall.results.required import judged_requirements
 from squall.results.segments import FaultWindow
 from squall.results.text import grouped, listed, several
 from squall.results.witness import Surroundings, Witness, tell
@@ -40,6 +42,8 @@ APPENDS: Final = (
     "nonmonotonic_send",
 )
 READS: Final = ("int_poll_skip", "int_nonmonotonic", "poll_skip", "nonmonotonic_poll")
+
+REQUIRED: Final = "required, but not so"
 
 Name = Literal["valid", "invalid", "unknown"]
 
@@ -110,6 +114,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
     @property
+    def requirements_hold(self) -> bool:
+        """Whether nothing that the scenario requires of availability is broken."""
+        return not any(reason.startswith(REQUIRED) for reason in self.reasons)
+
+    @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.verdict]
 
@@ -169,16 +178,18 @@ def judge(
 ) -> Verdict:
     """The verdict on a run from the results of all its topic-partitions."""
     anomalies = _anomalies(results)
-    reasons = tuple(_reasons(manifest, results, around.faults))
+    required = [Statement(text, holds) for text, holds in judged_requirements(manifest.require, results)]
+    broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
+    reasons = (*broken, *_reasons(manifest, results, around.faults), *_unjudged(required))
     coverage = _coverage(results, around.faults, torn, engine, seconds)
     return Verdict(
-        verdict="invalid" if anomalies else "unknown" if reasons else "valid",
+        verdict="invalid" if anomalies or broken else "unknown" if reasons else "valid",
         scenario=manifest.scenario,
         run_id=manifest.run_id,
         seed=manifest.seed,
         reasons=reasons,
         anomalies=anomalies,
-        statements=_statements(manifest, results, anomalies),
+        statements=(*_statements(manifest, results, anomalies), *required),
         coverage=coverage,
         witnesses=_witnesses(results, around),
         longest_outage=_longest_outage(results, around.faults),
@@ -282,6 +293,10 @@ def _reasons(manifest: Manifest, results: Sequence[PartitionResult], faults: Seq
         *_ambiguous(results),
         *fault_reasons(manifest, faults),
     ]
+
+
+def _unjudged(required: Sequence[Statement]) -> list[str]:
+    return [f"required, but nobody can tell: {one.text}" for one in required if one.holds is None]
 
 
 def _cut_off(manifest: Manifest) -> list[str]:

@@ -462,11 +462,23 @@ class Observer:
             return
         if len(watched.robbed) >= watched.min_isr or member_name in watched.robbed:
             return
+        if self._is_out_since(leader, member.broker):
+            return
         raise InvariantBroken(
             "ISR",
             f"{watched.log.name}: leader {leader_name} has high watermark {leader.high_watermark}, "
             f"ISR member {member_name} ends at {member.end_offset}",
         )
+
+    def _is_out_since(self, leader: TopicPartitionReplica, member: int) -> bool:
+        """Whether a leader that is deposed without having heard of it counts a member that is out of the ISR by now.
+
+        A reassignment may even have taken the replica away, and another given it back, empty (RA-03).
+        """
+        registration = self.images.newest.get((leader.topic_id, leader.partition))
+        if registration is None or registration.leader_epoch <= leader.leader_epoch:
+            return False
+        return member not in registration.isr
 
     # -- clients --------------------------------------------------------------------------------------------------
 

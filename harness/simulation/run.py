@@ -44,6 +44,8 @@ from squall.workloads.operation import Event
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
 MIN_ACKNOWLEDGED = 100
+REQUIRED = "REQUIRED"
+"""What breaks if a rule of availability does not hold that the scenario states."""
 ACKNOWLEDGED, OPERATIONS = "acknowledged", "client operations"
 RUN_ID = "00000000-0000-4000-8000-{:012d}"
 
@@ -116,7 +118,7 @@ class Simulation:
         self.world = SimWorld(
             self.shape,
             seed,
-            topics=scenario.topics,
+            topics=scenario.loaded_topics,
             trace=self.witness.beside(self.observer),
             network=self.witness.network,
             on_iteration=self.observer.look,
@@ -125,7 +127,7 @@ class Simulation:
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
         self.witness.watch(self.world)
         self.clock = _SimClock(self.world)
-        self.workload = LogWorkload(scenario.workload, scenario.topics)
+        self.workload = LogWorkload(scenario.workload, scenario.loaded_topics)
         self.recorder = Recorder.open(
             directory,
             RUN_ID.format(seed),
@@ -191,6 +193,7 @@ class Simulation:
                     min_insync_replicas=one.min_insync_replicas,
                 )
                 for name, one in cluster.topics.items()
+                if one.load
             },
             command=self._command(),
             load_started=self.load_started,
@@ -201,6 +204,7 @@ class Simulation:
             fault_free=scenario.fault_free or self.swarming,
             faults_planned=0 if self.swarming else len(self.schedule.faults),
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
+            require=scenario.require.stated(),
             mutants=tuple(sorted(self.shape.mutants.names)),
             final_read=self.final_read,
             trace_hash=self.digest,
@@ -245,9 +249,9 @@ class Simulation:
             task.add_done_callback(_end_the_run_if_it_failed)
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
+        self.load_ended = self.clock.now_ns()
         interpreter.stop()
         await loading
-        self.load_ended = self.clock.now_ns()
         for client in clients:
             await client.close()
 
@@ -427,4 +431,5 @@ def judged(simulation: Simulation, *, report: bool = False) -> tuple[str, tuple[
     directory = simulation.save_manifest()
     verdict = check_run(directory, InProcess()) if report else verdict_of(directory)
     problem = "; ".join((*verdict.reasons, *(witness.title for witness in verdict.witnesses[:1])))
-    return verdict.verdict, tuple(one.name for one in verdict.anomalies), problem
+    broken = tuple(one.name for one in verdict.anomalies) + (() if verdict.requirements_hold else (REQUIRED,))
+    return verdict.verdict, broken, problem

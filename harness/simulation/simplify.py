@@ -200,7 +200,7 @@ def _named_by_faults(scenario: Scenario, renumbered: dict[TopicPartition, TopicP
 
 def fewer_clients(scenario: Scenario) -> Iterator[Scenario]:
     """One producer that does one thing at a time and no consumer, or as many as have something to do."""
-    workload = LogWorkload(scenario.workload, scenario.topics)
+    workload = LogWorkload(scenario.workload, scenario.loaded_topics)
     places = [workload.thread_place(one.process) for one in operations_of(scenario)]
     sending = {place.client for place in places if place is not None and place.role == "producer"}
     polling = {place.client for place in places if place is not None and place.role == "consumer"}
@@ -222,8 +222,8 @@ def _resized(
     scenario: Scenario, before: Scenario, options: LogOptions, renumbered: dict[TopicPartition, TopicPartition]
 ) -> Scenario:
     """`scenario` with this workload; the operations of `before` done by the processes that it now has for them."""
-    old = LogWorkload(before.workload, before.topics)
-    new = LogWorkload(options, scenario.topics)
+    old = LogWorkload(before.workload, before.loaded_topics)
+    new = LogWorkload(options, scenario.loaded_topics)
     operations = []
     for one in operations_of(before):
         place = old.thread_place(one.process)

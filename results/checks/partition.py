@@ -18,7 +18,14 @@ import pyarrow as pa
 from squall.results.checks.kernels.log import Finding, Findings, check_log
 from squall.results.checks.kernels.observed import Observed
 from squall.results.checks.kernels.operations import NEVER, NONE, Operations
-from squall.results.checks.kernels.series import Frame, availability, latencies, realtime_lag, throughput
+from squall.results.checks.kernels.series import (
+    Frame,
+    acknowledged_within,
+    availability,
+    latencies,
+    realtime_lag,
+    throughput,
+)
 from squall.results.checks.result import (
     Delivered,
     FinalReadFacts,
@@ -46,6 +53,7 @@ class Task(msgspec.Struct, frozen=True):
     frame_width: int
     frame_end: int
     linearizable_reads: bool = False
+    windows: tuple[tuple[int, int], ...] = ()
 
     @property
     def frame(self) -> Frame:
@@ -89,6 +97,7 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
         longest_outage=available.longest,
         longest_outage_start=available.longest_start,
         outages=available.outages,
+        acknowledged_within=tuple(acknowledged_within(operations, start, end) for start, end in task.windows),
         lag_p99=int(np.percentile(lag, 99)) if len(lag) else 0,
         lag_max=int(lag.max(initial=0)),
         milliseconds=(time.perf_counter() - began) * 1000,

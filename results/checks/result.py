@@ -70,7 +70,7 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the check of one topic-partition found, counted and measured.
 
     `operations` counts by `f.type`; `anomalies` by name; `noted` what is counted but no anomaly. The series are
-    as in `kernels/series.py`.
+    as in `kernels/series.py`. `acknowledged_within` counts acknowledged sends in each of the task's windows.
     """
 
     run: int
@@ -90,6 +90,7 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     longest_outage: int
     longest_outage_start: int
     outages: list[tuple[int, int]]
+    acknowledged_within: tuple[int, ...] = ()
     lag_p99: int
     lag_max: int
     milliseconds: float

@@ -112,3 +112,40 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
 def test_the_schema_is_json_and_names_the_keys() -> None:
     text = json.dumps(suite_schema())
     assert all(f'"{key}"' in text for key in ("scenario", "nemesis", "rate", "for", "expect"))
+
+
+REQUIRING = """
+scenario: it
+cluster:
+  topics:
+    events: {partitions: 2}
+    rest: {partitions: 100, load: false}
+fault_free: true
+require:
+  rate: {during: [10s, 70s], at_least: 0.9, compared_with: [0, 10s]}
+  silence: [71s, 129s]
+  longest_gap: 1s
+"""
+
+
+def test_a_suite_states_rules_of_availability_for_the_checker(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text(REQUIRING)
+    stated = load_suite(path).scenarios[0].require.stated()
+    assert stated.rate is not None and stated.rate.compared_with == (0.0, 10.0)
+    assert (stated.silence, stated.longest_gap) == ((71.0, 129.0), 1.0)
+
+
+def test_a_window_that_ends_before_it_begins_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text(REQUIRING.replace("[71s, 129s]", "[129s, 71s]"))
+    with pytest.raises(UsageError, match="ends at 71 s, before it begins"):
+        load_suite(path)
+
+
+def test_topics_may_be_there_without_load(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text(REQUIRING)
+    scenario = load_suite(path).scenarios[0]
+    assert scenario.loaded_topics == {"events": 2}
+    assert scenario.topics == {"events": 2, "rest": 100}

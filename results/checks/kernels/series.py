@@ -96,6 +96,12 @@ def availability(operations: Operations, frame: Frame) -> Availability:
     )
 
 
+def acknowledged_within(operations: Operations, start: int, end: int) -> int:
+    """Sends acknowledged from `start` on and before `end`."""
+    done = operations.completed[(operations.f == SEND) & (operations.type == OK)]
+    return int(((done >= start) & (done < end)).sum())
+
+
 def realtime_lag(operations: Operations, observed: Observed) -> Ints:
     """For every poll of a session but its first: how long its next record had been known when it began, in ns.
 

@@ -193,6 +193,20 @@ def test_isr_breaks_when_an_eligible_leader_replica_lacks_records() -> None:
         cluster.commit("b1")
 
 
+def test_a_deposed_leader_may_count_a_member_whose_replica_a_reassignment_has_taken_away() -> None:
+    """RA-03: the member has heard of it and deleted its log; the leader has not heard that it leads no more
+    (control-plane seed 15 with operations). Counting it in its own epoch would still be a breach."""
+    cluster = committed(10)
+    cluster.decide(
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=2, isr=[1, 2], replicas=[1, 2]),
+        tell=("b2", "b3"),
+    )
+    cluster.truncate("b3", 0)
+    same_epoch = committed(10)
+    with breaks("ISR"):
+        same_epoch.truncate("b3", 0)
+
+
 def test_a_member_that_is_down_may_lack_records() -> None:
     cluster = Cluster()
     cluster.processes["b3"].up = False

@@ -1,0 +1,62 @@
+"""What a scenario requires of availability, beyond that nothing is lost: judged from the history, told as statements.
+
+Safety is checked in every run; how long a cluster may stand still is the scenario's business, and a rule that nobody
+states is judged by eye. A suite says it under `require` (`harness/suite.py`), the manifest carries it here:
+
+* `rate`         in one window at least this share of the acknowledged sends per second of another (P06)
+* `silence`      in this window nothing at all is acknowledged: what was, could not have been replicated (P06)
+* `longest_gap`  on no topic-partition a longer time without an acknowledged send (P14)
+
+Windows are seconds from the start of the load; a send counts by the time at which it was acknowledged. A rule that does
+not hold makes the verdict invalid, as a broken promise to clients does. One that nobody can judge, since nothing was
+acknowledged in the window it compares with, makes it unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from squall.results.checks.result import PartitionResult
+from squall.results.manifest import RateRule, Required
+from squall.results.text import several
+
+Judged = tuple[str, bool | None]
+"""A rule in words, and whether it holds; None if nobody can tell."""
+
+
+def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
+    """The windows in which acknowledged sends have to be counted, in this order."""
+    rate = () if required.rate is None else (required.rate.during, required.rate.compared_with)
+    return rate + (() if required.silence is None else (required.silence,))
+
+
+def judged_requirements(required: Required, results: Sequence[PartitionResult]) -> Iterator[Judged]:
+    """Each rule, and whether it holds."""
+    counted = [sum(column) for column in zip(*(one.acknowledged_within for one in results), strict=True)]
+    counts = iter(counted or [0] * len(windows_of(required)))
+    if required.rate is not None:
+        yield _rate(required.rate, next(counts), next(counts))
+    if required.silence is not None:
+        count = next(counts)
+        start, end = required.silence
+        said = f", but {several(count, 'send was', 'sends were')}" if count else ""
+        yield f"nothing acknowledged from {start:g} s to {end:g} s{said}", count == 0
+    if required.longest_gap is not None:
+        yield _gap(required.longest_gap, results)
+
+
+def _rate(rule: RateRule, count: int, count_before: int) -> Judged:
+    (start, end), (earlier, later) = rule.during, rule.compared_with
+    rate, before = count / (end - start), count_before / (later - earlier)
+    words = f"acknowledged rate from {start:g} s to {end:g} s at least {rule.at_least:.0%} of before"
+    if not count_before:
+        return f"{words}, when nothing was acknowledged", None
+    return f"{words} ({rate / before:.0%}: {rate:.1f} per second after {before:.1f})", rate >= rule.at_least * before
+
+
+def _gap(longest: float, results: Sequence[PartitionResult]) -> Judged:
+    worst = max(results, key=lambda one: one.longest_outage, default=None)
+    words = f"no topic-partition without an acknowledged send for more than {longest:g} s"
+    if worst is None or not any(one.acknowledged_sends for one in results):
+        return words, None
+    return f"{words} (longest {worst.longest_outage / 1e9:.2f} s, {worst.name})", worst.longest_outage <= longest * 1e9
