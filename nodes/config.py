@@ -315,8 +315,8 @@ class NodeConfig:
     queued_max_request_bytes: int = setting(
         128 << 20, integer(-1), "bytes of data requests waiting before connections are paused; -1 is no limit"
     )
-    turn_requests_max: int = setting(64, integer(1), "data requests handled before timers and control come again")
-    turn_bytes_max: int = setting(1 << 20, integer(1), "bytes of data requests handled before these come again")
+    turn_requests_max: int = setting(16, integer(1), "data requests handled before timers and control come again")
+    turn_bytes_max: int = setting(256 << 10, integer(1), "bytes of data requests handled before these come again")
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
     connections_max_idle_ms: int = setting(600_000, integer(1), "a connection that asks nothing for so long is closed")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
