@@ -11,10 +11,12 @@ from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft import messages
+from squall.nodes.raft.bootstrap import BOOTSTRAP
 from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.purgatory import FetchPurgatory
+from squall.nodes.raft.quorum_state import NO_DIRECTORY
 from squall.nodes.raft.roles import Follower, Leader, Peer
 from squall.nodes.raft.transitions import Quorum
 from squall.nodes.raft.voters import (
@@ -38,7 +40,9 @@ def load_voters(voters: VoterHistory, log: MetadataLog) -> None:
     latest = log.snapshots.latest
     if latest is not None:
         for record in log.snapshots.control_records(latest):
-            if record.kind == KRAFT_VOTERS:
+            if record.kind == KRAFT_VOTERS and latest == BOOTSTRAP:
+                voters.begin_with(read_voters_record(record.value))
+            elif record.kind == KRAFT_VOTERS:
                 voters.append(latest.end_offset - 1, read_voters_record(record.value))
     begin = log.start_offset if latest is None else max(log.start_offset, latest.end_offset)
     for batch in log.raw_batches(begin, log.end_offset):
@@ -67,7 +71,11 @@ class Core:
         self.trace = trace
         self.purgatory = FetchPurgatory()
         self.leader_address: Voter | None = None
-        """The leader's own word of where it is, for who does not know the voters yet."""
+        """Where the leader is: for who does not know the voters yet, or if it has moved."""
+        self._address_epoch = -1
+        """The epoch in which it was told."""
+        self._told_by_leader = (-1, -1)
+        """The epoch and the leader whose own word that is; hearsay does not replace it."""
         self.requests: list[OutboundRequest] = []
         latest = log.snapshots.latest
         self.high_watermark = 0 if latest is None else latest.end_offset
@@ -78,9 +86,17 @@ class Core:
 
     def heed(self, now: int, hint: messages.Hint) -> None:
         """Follow what an answer says about epoch and leader, and where that is."""
-        if hint.endpoint is not None:
-            self.leader_address = hint.endpoint
+        is_news = hint.epoch >= self.quorum.epoch and self._told_by_leader != (hint.epoch, hint.leader_id)
+        if hint.endpoint is not None and is_news:
+            self.leader_address, self._address_epoch = hint.endpoint, hint.epoch
         self.learn(now, hint.epoch, hint.leader_id)
+
+    def hear_leader(self, now: int, news: messages.LeaderNews) -> None:
+        """Follow what a leader says of itself: where it is, it knows better than anybody else."""
+        if news.endpoint is not None and self.config.dynamic_voters:
+            self.leader_address, self._address_epoch = news.endpoint, news.epoch
+            self._told_by_leader = (news.epoch, news.leader_id)
+        self.learn(now, news.epoch, news.leader_id)
 
     def learn(self, now: int, epoch: int, leader_id: int | None) -> None:
         """Follow what a message says about epoch and leader, if it is news; old epochs are not."""
@@ -109,10 +125,9 @@ class Core:
     def hint(self) -> messages.Hint:
         """Epoch and leader as every answer carries them."""
         leader = self.quorum.leader_id
-        known = self.leader_address
-        endpoint = None if leader is None else self.voters.latest.find(leader)
-        if endpoint is None and known is not None and known.id == leader:
-            endpoint = known
+        if leader is None:
+            return messages.Hint(self.quorum.epoch, None)
+        endpoint = self.local_voter() if leader == self.config.node_id else self._place_of(leader)
         return messages.Hint(self.quorum.epoch, leader, endpoint)
 
     # -- voters -----------------------------------------------------------------------------------------------
@@ -125,10 +140,22 @@ class Core:
         """Where to reach a voter, by the log, the configuration or hearsay; -2 and below are the bootstrap servers."""
         if voter <= FIRST_BOOTSTRAP:
             return self.config.bootstrap[FIRST_BOOTSTRAP - voter]
-        found = self.voters.latest.find(voter) or self.config.endpoint(voter)
-        if found is None and self.leader_address is not None and self.leader_address.id == voter:
-            found = self.leader_address
+        found = self._place_of(voter)
         return None if found is None else (found.host, found.port)
+
+    def _place_of(self, voter: int) -> Voter | None:
+        """What is said of the leader of this epoch, else what the log says or, without dynamic voters, the file."""
+        listed = self.voters.latest.find(voter) or self.config.endpoint(voter)
+        told = self.leader_address
+        if told is None or told.id != voter:
+            return listed
+        may_have_moved = self.config.dynamic_voters and self._address_epoch == self.quorum.epoch
+        return told if listed is None or may_have_moved else listed
+
+    def directory_of(self, voter: int) -> bytes:
+        """The directory that a voter is known by; zeros if it is not."""
+        found = self.voters.latest.find(voter)
+        return NO_DIRECTORY if found is None else found.directory_id
 
     def local_voter(self) -> Voter | None:
         """This node as it should stand among the voters."""
@@ -139,7 +166,7 @@ class Core:
         return None if listed is None else replace(listed, directory_id=config.directory_id)
 
     def begin_dynamic_voters(self, now: int) -> None:
-        """The first leader of a quorum with dynamic voters writes down those of the configuration."""
+        """The first leader of a quorum with dynamic voters writes down those it begins with."""
         if self.config.dynamic_voters and self.voters.latest_offset < 0:
             local = self.local_voter()
             voters = self.voters.latest

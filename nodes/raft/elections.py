@@ -120,7 +120,10 @@ class Elections:
         for voter, peer in role.peers.items():
             if peer.deadline <= now:
                 end = (log.last_epoch, log.end_offset)
-                message = messages.vote(self._config, role.epoch, voter, *end, pre_vote=pre_vote)
+                directory = self._core.directory_of(voter)
+                message = messages.vote(
+                    self._config, role.epoch, voter, *end, voter_directory=directory, pre_vote=pre_vote
+                )
                 self._core.ask(voter, message, peer, answered(role, voter, peer))
 
     def run_candidate(self, now: int, role: Candidate) -> None:
@@ -179,7 +182,13 @@ class Elections:
             if progress.fetched_at >= 0 and now < progress.fetched_at + pause:
                 peer.due = progress.fetched_at + pause
                 continue
-            message = messages.begin_quorum_epoch(self._config, role.epoch, voter)
+            message = messages.begin_quorum_epoch(
+                self._config,
+                role.epoch,
+                voter,
+                voter_directory=self._core.directory_of(voter),
+                leader=self._core.local_voter(),
+            )
             self._core.ask(voter, message, peer, self._begin_answered(role, peer))
 
     def _begin_answered(self, role: Leader, peer: Peer) -> messages.Answered:
@@ -202,7 +211,7 @@ class Elections:
             return
         error = self._news_error(news)
         if error == ErrorCode.NONE:
-            self._core.learn(now, news.epoch, news.leader_id)
+            self._core.hear_leader(now, news)
             if isinstance(self._quorum.role, Prospective):
                 self._quorum.become_follower(now, news.epoch, news.leader_id)  # the leader it had lost is there
         request.respond(messages.begin_answer(self._config, error, self._core.hint()))
@@ -229,7 +238,8 @@ class Elections:
     def say_goodbye(self, now: int, role: Resigned) -> None:
         for voter, peer in role.peers.items():
             if peer.deadline <= now:
-                message = messages.end_quorum_epoch(self._config, role.epoch, role.successors)
+                successors = [ReplicaKey(one, self._core.directory_of(one)) for one in role.successors]
+                message = messages.end_quorum_epoch(self._config, role.epoch, successors, self._core.local_voter())
                 self._core.ask(voter, message, peer, self._end_answered(peer))
 
     def _end_answered(self, peer: Peer) -> messages.Answered:
@@ -250,7 +260,7 @@ class Elections:
             return
         error = self._news_error(news)
         if error == ErrorCode.NONE:
-            self._core.learn(now, news.epoch, news.leader_id)
+            self._core.hear_leader(now, news)
             role = self._quorum.role
             if isinstance(role, Follower) and role.leader_id == news.leader_id and self._quorum.votes:
                 role.give_up_at = min(role.give_up_at, now + self._succession_delay(news.successors))

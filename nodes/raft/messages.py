@@ -8,7 +8,7 @@ does, reads as that error with no news of epoch or leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -107,14 +107,21 @@ class VoteQuestion:
 
 
 def vote(
-    config: RaftConfig, epoch: int, voter_id: int, last_epoch: int, end_offset: int, *, pre_vote: bool = False
+    config: RaftConfig,
+    epoch: int,
+    voter_id: int,
+    last_epoch: int,
+    end_offset: int,
+    *,
+    voter_directory: bytes = NO_DIRECTORY,
+    pre_vote: bool = False,
 ) -> vote_schema.VoteRequest:
     data = vote_schema.PartitionDataRequest(
         partition_index=PARTITION,
         replica_epoch=epoch,
         replica_id=config.node_id,
         replica_directory_id=config.directory_id,
-        voter_directory_id=NO_DIRECTORY,
+        voter_directory_id=voter_directory,
         last_offset_epoch=last_epoch,
         last_offset=end_offset,
         pre_vote=pre_vote,
@@ -173,22 +180,36 @@ class LeaderNews:
     leader_id: int = -1
     voter: ReplicaKey | None = None
     successors: tuple[int, ...] = ()
+    endpoint: Voter | None = field(default=None, compare=False)
+    """Where the leader is, by its own word."""
 
 
-def _leader_endpoints(schema: Any, config: RaftConfig) -> list[Any]:
-    voter = config.endpoint(config.node_id)
-    return [] if voter is None else [schema.LeaderEndpoint(name=LISTENER, host=voter.host, port=voter.port)]
+def _leader_endpoints(schema: Any, leader: Voter | None) -> list[Any]:
+    return [] if leader is None else [schema.LeaderEndpoint(name=LISTENER, host=leader.host, port=leader.port)]
 
 
-def begin_quorum_epoch(config: RaftConfig, epoch: int, voter_id: int) -> begin_schema.BeginQuorumEpochRequest:
+def _told_endpoint(request: Any, leader_id: int) -> Voter | None:
+    found = next(iter(request.leader_endpoints), None)
+    return None if found is None or leader_id < 0 else Voter(leader_id, found.host, found.port)
+
+
+def begin_quorum_epoch(
+    config: RaftConfig,
+    epoch: int,
+    voter_id: int,
+    *,
+    voter_directory: bytes = NO_DIRECTORY,
+    leader: Voter | None = None,
+) -> begin_schema.BeginQuorumEpochRequest:
+    """This node leads; `leader` says where it is."""
     data = begin_schema.PartitionDataRequest(
-        partition_index=PARTITION, voter_directory_id=NO_DIRECTORY, leader_id=config.node_id, leader_epoch=epoch
+        partition_index=PARTITION, voter_directory_id=voter_directory, leader_id=config.node_id, leader_epoch=epoch
     )
     return begin_schema.BeginQuorumEpochRequest(
         cluster_id=config.cluster_id,
         voter_id=voter_id,
         topics=[begin_schema.TopicDataRequest(topic_name=TOPIC, partitions=[data])],
-        leader_endpoints=_leader_endpoints(begin_schema, config),
+        leader_endpoints=_leader_endpoints(begin_schema, leader),
     )
 
 
@@ -198,7 +219,8 @@ def read_begin(body: Message) -> LeaderNews:
     if data is None:
         return LeaderNews(request.cluster_id, False)
     voter = None if request.voter_id < 0 else ReplicaKey(request.voter_id, data.voter_directory_id)
-    return LeaderNews(request.cluster_id, True, data.leader_epoch, data.leader_id, voter)
+    endpoint = _told_endpoint(request, data.leader_id)
+    return LeaderNews(request.cluster_id, True, data.leader_epoch, data.leader_id, voter, endpoint=endpoint)
 
 
 def begin_refusal(error: int) -> begin_schema.BeginQuorumEpochResponse:
@@ -225,19 +247,24 @@ def read_begin_answer(response: Message) -> QuorumAnswer:
     return _read_answer(response)
 
 
-def end_quorum_epoch(config: RaftConfig, epoch: int, successors: tuple[int, ...]) -> end_schema.EndQuorumEpochRequest:
-    preferred = [end_schema.ReplicaInfo(candidate_id=voter) for voter in successors]
+def end_quorum_epoch(
+    config: RaftConfig, epoch: int, successors: Sequence[ReplicaKey], leader: Voter | None = None
+) -> end_schema.EndQuorumEpochRequest:
+    """This node leads no more; `leader` says where it is."""
+    preferred = [
+        end_schema.ReplicaInfo(candidate_id=voter.id, candidate_directory_id=voter.directory_id) for voter in successors
+    ]
     data = end_schema.PartitionDataRequest(
         partition_index=PARTITION,
         leader_id=config.node_id,
         leader_epoch=epoch,
         preferred_candidates=preferred,
-        preferred_successors=list(successors),
+        preferred_successors=[voter.id for voter in successors],
     )
     return end_schema.EndQuorumEpochRequest(
         cluster_id=config.cluster_id,
         topics=[end_schema.TopicDataRequest(topic_name=TOPIC, partitions=[data])],
-        leader_endpoints=_leader_endpoints(end_schema, config),
+        leader_endpoints=_leader_endpoints(end_schema, leader),
     )
 
 
@@ -247,7 +274,8 @@ def read_end(body: Message) -> LeaderNews:
     if data is None:
         return LeaderNews(request.cluster_id, False)
     named = tuple(info.candidate_id for info in data.preferred_candidates) or tuple(data.preferred_successors)
-    return LeaderNews(request.cluster_id, True, data.leader_epoch, data.leader_id, None, named)
+    endpoint = _told_endpoint(request, data.leader_id)
+    return LeaderNews(request.cluster_id, True, data.leader_epoch, data.leader_id, None, named, endpoint)
 
 
 def end_refusal(error: int) -> end_schema.EndQuorumEpochResponse:

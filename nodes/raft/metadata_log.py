@@ -223,10 +223,10 @@ class MetadataLog:
         """What a replica with this log end must fetch instead of records, None if records will do (SN-05, rule 36).
 
         Offset 0 takes a snapshot even where the log is whole: it is shorter (SN-06). Otherwise a whole log tells
-        exactly where two logs part, whatever their epochs.
+        exactly where two logs part, whatever their epochs. The bootstrap snapshot stands for no record of the log.
         """
         oldest, latest, start = self.snapshots.oldest, self.snapshots.latest, self.start_offset
-        if oldest is None or latest is None:
+        if oldest is None or latest is None or latest.end_offset == 0:
             return None
         if fetch_offset == 0:
             return latest

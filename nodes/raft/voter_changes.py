@@ -5,6 +5,8 @@ the change before is committed. A voter to be added must have caught up first, s
 only; the request waits for that as long as it may. The answer comes when the record is committed, by a majority of the
 *new* voters.
 
+A voter that is not where the log says asks for that to be changed (`Fetcher`); a leader writes it down itself.
+
 A leader may remove itself. It then leads on without counting itself until the record is committed, lingers so that the
 others hear of it, and takes its leave (DA-06). A removed voter goes on fetching as an observer: that is how it learns
 of its removal, and why it disturbs nobody.
@@ -32,6 +34,10 @@ from squall.nodes.raft.roles import Leader
 from squall.nodes.raft.voters import VoterSet
 
 Finish = Callable[[int, str | None], None]
+
+
+def _nobody_asked(error: int, why: str | None) -> None:
+    """The end of a change that the leader made for itself."""
 
 
 @dataclass(slots=True)
@@ -156,7 +162,16 @@ class VoterChanges:
             self._let_catch_up(now, change)
         elif change is not None and change.offset is not None and change.offset < core.high_watermark:
             self._end(change, ErrorCode.NONE, None)
+        self._write_own_place(now)
         self._leave(now)
+
+    def _write_own_place(self, now: int) -> None:
+        """A leader that is not where the log says writes that down; it has nobody else to ask."""
+        local = self._core.local_voter()
+        if local is None or not self._core.quorum.counts or self._voters.find(local.id) == local:
+            return
+        if self._refusal(None) is None and self._core.voters.latest_offset >= 0:
+            self._begin(now, _nobody_asked, self._voters.with_voter(local))
 
     def _let_catch_up(self, now: int, change: _Change) -> None:
         role = self._core.quorum.role

@@ -2,9 +2,10 @@
 
 With `controller.quorum.voters` alone the set is what the configuration says (kraft.version 0). In a quorum of dynamic
 voters (kraft.version 1) it is what the log says: the last VotersRecord in it counts from the moment it is *appended*,
-committed or not, and a truncation that takes it away brings back the one before. What the configuration lists is then
-only the set to begin with. Two sets that follow one another differ by at most one voter, so that any majority of the
-one meets any majority of the other.
+committed or not, and a truncation that takes it away brings back the one before. What the configuration lists, or the
+bootstrap snapshot (`bootstrap.py`), is then only the set to begin with; without either there are no voters until the
+log tells of some, and who knows none asks the bootstrap servers. Two sets that follow one another differ by at most one
+voter, so that any majority of the one meets any majority of the other.
 
 A voter is an id and the id of a directory: one who comes back with an empty disk is another, that has promised
 nothing, and must be added anew. A directory of zeros is not known yet and matches any (`ReplicaKey.is_same_as`).
@@ -92,21 +93,21 @@ class VoterSet:
 
 
 class VoterHistory:
-    """The sets by the offsets of their records, the one of the configuration before all."""
+    """The sets by the offsets of their records, the one to begin with before all."""
 
     def __init__(self, configured: Sequence[Voter]) -> None:
-        self._configured = VoterSet(tuple(sorted(configured, key=lambda voter: voter.id)))
+        self._first = VoterSet(tuple(sorted(configured, key=lambda voter: voter.id)))
         self._logged: list[tuple[int, VoterSet]] = []
         self.high_watermark = 0
 
     @property
     def latest(self) -> VoterSet:
         """The set that counts now."""
-        return self._logged[-1][1] if self._logged else self._configured
+        return self._logged[-1][1] if self._logged else self._first
 
     @property
     def latest_offset(self) -> int:
-        """Where its record is; -1 if it is that of the configuration."""
+        """Where its record is; -1 if it is the one to begin with."""
         return self._logged[-1][0] if self._logged else -1
 
     def counts(self, key: ReplicaKey) -> bool:
@@ -121,12 +122,16 @@ class VoterHistory:
         """
         if self.latest.has(key) or self.latest_offset < self.high_watermark:
             return self.latest.has(key)
-        return (self.at(self.latest_offset) or self._configured).has(key)
+        return (self.at(self.latest_offset) or self._first).has(key)
 
     def at(self, end_offset: int) -> VoterSet | None:
         """The set by what is below an offset, as a snapshot that ends there must tell it; None without a record."""
         below = [voters for offset, voters in self._logged if offset < end_offset]
         return below[-1] if below else None
+
+    def begin_with(self, voters: VoterSet) -> None:
+        """What counts until the log says otherwise."""
+        self._first = voters
 
     def append(self, offset: int, voters: VoterSet) -> None:
         self._logged.append((offset, voters))

@@ -105,7 +105,7 @@ def test_a_follower_refuses_while_it_hears_its_leader_and_no_longer() -> None:
 def test_a_follower_whose_leader_has_taken_leave_no_longer_refuses() -> None:
     asked = Asked(QuorumState(5, leader_id=3))
     asked.hear_leader(10)
-    body = messages.end_quorum_epoch(config(3), 5, (2, 1))
+    body = messages.end_quorum_epoch(config(3), 5, (ReplicaKey(2), ReplicaKey(1)))
     asked.replica.handle_end_quorum_epoch(20, ServerRequest(ApiKey.END_QUORUM_EPOCH, 1, body, "t", "CONTROLLER", 1, 20))
     assert asked.pre_vote(5, (4, 3), now=20) == (NONE, True)
 
