@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from squall.nodes.metadata.image import MetadataDelta, MetadataImage
-from squall.nodes.metadata.records import decode_record
 from squall.nodes.metadata.snapshot import SnapshotLoader, difference
 from squall.nodes.ports import Trace
 from squall.nodes.raft.metadata_log import CommittedBatch
@@ -81,7 +80,7 @@ class MetadataObserver:
             delta = MetadataDelta() if gathered is None else gathered
             if not batch.is_control:
                 for offset, value in enumerate(batch.values, start=batch.base_offset):
-                    self._image.replay(decode_record(value), offset, batch.epoch, delta)
+                    self._image.replay_value(value, offset, batch.epoch, delta)
             self._image.passed(batch.last_offset, batch.epoch)
             self.next_offset = batch.next_offset
             self.replayed_bytes += batch.size

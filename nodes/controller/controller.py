@@ -48,7 +48,7 @@ from squall.nodes.controller.refusals import not_controller
 from squall.nodes.controller.topics import TopicControl
 from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.metadata.records import NoOpRecord, decode_record, encode_record
+from squall.nodes.metadata.records import NoOpRecord, encode_record
 from squall.nodes.metadata.snapshot import SnapshotLoader
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng, Trace
@@ -301,7 +301,7 @@ class QuorumController:
         for batch in self._raft.committed(committed.last_offset + 1):
             if not batch.is_control:
                 for offset, value in enumerate(batch.values, batch.base_offset):
-                    committed.replay(decode_record(value), offset, batch.epoch)
+                    committed.replay_value(value, offset, batch.epoch)
             self.committed.passed(batch.last_offset, batch.epoch)
             self.last_applied_ms = batch.timestamp_ms
             self.replayed_bytes += batch.size

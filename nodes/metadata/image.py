@@ -22,6 +22,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from squall.nodes.metadata.hot_records import CHANGE_HEAD, PARTITION_HEAD
+from squall.nodes.metadata.partition_values import IsrChange, PartitionTables
 from squall.nodes.metadata.records import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -40,6 +42,7 @@ from squall.nodes.metadata.records import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    decode_record,
 )
 from squall.nodes.metadata.topic import PartitionRegistration, Seldom, Topic
 from squall.nodes.protocol.schema import Message
@@ -124,9 +127,7 @@ class MetadataImage:
         """How many topic-partitions were copied or made here since this image last shared all it had."""
         self._private: dict[bytes, int] = {}
         """The topics that no other image holds, each with the offset that last changed it."""
-        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._seldom: dict[Seldom, Seldom] = {}
-        self._numbers: dict[int, int] = {}
+        self._tables = PartitionTables()
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class MetadataImage:
         copy.features = dict(self.features)
         copy.next_producer_id = self.next_producer_id
         copy.last_offset, copy.last_epoch = self.last_offset, self.last_epoch
-        copy._tuples, copy._seldom, copy._numbers = self._tuples, self._seldom, self._numbers
+        copy._tables = self._tables
         self._private.clear()
         self.apart = 0
         return copy
@@ -214,10 +215,36 @@ class MetadataImage:
 
     # -- replay -----------------------------------------------------------------------------------------------
 
-    def replay(self, record: Message, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
-        """Apply one record. Raises MetadataError if it cannot follow what came before."""
+    def replay_value(self, value: bytes, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
+        """Apply one record as it is in the log. Raises MetadataError, and ProtocolError if it cannot be decoded."""
+        if value.startswith(CHANGE_HEAD):
+            change = self._tables.read_change(value)
+            if change is not None:
+                self._follows(offset)
+                self._change_isr(*change, offset, delta)
+                self._replayed(offset, epoch)
+                return
+        elif value.startswith(PARTITION_HEAD):
+            partition = self._tables.read_partition(value)
+            if partition is not None:
+                self._follows(offset)
+                self._put_partition(*partition, offset, delta)
+                self._replayed(offset, epoch)
+                return
+        self.replay(decode_record(value), offset, epoch, delta)
+
+    def _follows(self, offset: int) -> None:
         if offset <= self.last_offset:
             raise MetadataError(f"record at offset {offset} after {self.last_offset}")
+
+    def _replayed(self, offset: int, epoch: int) -> None:
+        self.last_offset = offset
+        if epoch > self.last_epoch:
+            self.last_epoch = epoch
+
+    def replay(self, record: Message, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
+        """Apply one record. Raises MetadataError if it cannot follow what came before."""
+        self._follows(offset)
         match record:
             case PartitionChangeRecord():
                 self._change_partition(record, offset, delta)
@@ -227,9 +254,7 @@ class MetadataImage:
                 pass
             case _:
                 self._replay_rarer(record, offset, delta if delta is not None else MetadataDelta())
-        self.last_offset = offset
-        if epoch > self.last_epoch:
-            self.last_epoch = epoch
+        self._replayed(offset, epoch)
 
     def _replay_rarer(self, record: Message, offset: int, delta: MetadataDelta) -> None:
         match record:
@@ -261,15 +286,6 @@ class MetadataImage:
         """An offset was reached without a record of the image (a control record)."""
         self.last_offset = max(self.last_offset, offset)
         self.last_epoch = max(self.last_epoch, epoch)
-
-    def _interned(self, numbers: list[int]) -> tuple[int, ...]:
-        if not numbers:
-            return ()
-        key = tuple(numbers)
-        return self._tuples.setdefault(key, key)
-
-    def _interned_seldom(self, seldom: Seldom) -> Seldom:
-        return self._seldom.setdefault(seldom, seldom)
 
     def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         found = self.brokers.get(broker_id)
@@ -337,26 +353,22 @@ class MetadataImage:
             delta.partitions.pop((topic.id, number), None)
 
     def _set_partition(self, record: PartitionRecord, offset: int, delta: MetadataDelta | None) -> None:
-        interned = self._interned
+        replicas, isr, seldom = self._tables.lists(record)
         registration = PartitionRegistration(
-            interned(record.replicas),
-            interned(record.isr),
-            record.leader,
-            record.leader_epoch,
-            record.partition_epoch,
-            self._interned_seldom(
-                Seldom(
-                    tuple(record.removing_replicas),
-                    tuple(record.adding_replicas),
-                    record.leader_recovery_state,
-                    tuple(record.directories),
-                    tuple(record.eligible_leader_replicas or ()),
-                    tuple(record.last_known_elr or ()),
-                )
-            ),
+            replicas, isr, record.leader, record.leader_epoch, record.partition_epoch, seldom
         )
-        topic = self._own_topic(record.topic_id, offset)
-        number = self._numbers.setdefault(record.partition_id, record.partition_id)
+        self._put_partition(record.topic_id, record.partition_id, registration, offset, delta)
+
+    def _put_partition(
+        self,
+        topic_id: bytes,
+        partition: int,
+        registration: PartitionRegistration,
+        offset: int,
+        delta: MetadataDelta | None,
+    ) -> None:
+        topic = self._own_topic(topic_id, offset)
+        number = self._tables.number(partition)
         topic.put(number, registration)
         self.apart += 1
         if delta is not None:
@@ -364,15 +376,13 @@ class MetadataImage:
 
     def _change_partition(self, record: PartitionChangeRecord, offset: int, delta: MetadataDelta | None) -> None:
         topic = self._own_topic(record.topic_id, offset)
-        old = topic.partitions.get(record.partition_id)
-        if old is None:
-            raise MetadataError(f"{topic.name}-{record.partition_id} is not there")
+        old = _registered(topic, record.partition_id)
         named = record.leader != NO_LEADER_CHANGE
         topic.put(
             record.partition_id,
             PartitionRegistration(
-                old.replicas if record.replicas is None else self._interned(record.replicas),
-                old.isr if record.isr is None else self._interned(record.isr),
+                old.replicas if record.replicas is None else self._tables.interned(record.replicas),
+                old.isr if record.isr is None else self._tables.interned(record.isr),
                 record.leader if named else old.leader,
                 old.leader_epoch + 1 if named else old.leader_epoch,
                 old.partition_epoch + 1,
@@ -380,7 +390,28 @@ class MetadataImage:
             ),
         )
         if delta is not None:
-            delta.partitions[(topic.id, self._numbers.get(record.partition_id, record.partition_id))] = None
+            delta.partitions[(topic.id, self._tables.number(record.partition_id))] = None
+
+    def _change_isr(
+        self, topic_id: bytes, partition: int, change: IsrChange, offset: int, delta: MetadataDelta | None
+    ) -> None:
+        """The same for a change that concerns ISR and leader only."""
+        topic = self._own_topic(topic_id, offset)
+        old = _registered(topic, partition)
+        isr, leader = change
+        topic.put(
+            partition,
+            PartitionRegistration(
+                old.replicas,
+                old.isr if isr is None else isr,
+                old.leader if leader == NO_LEADER_CHANGE else leader,
+                old.leader_epoch if leader == NO_LEADER_CHANGE else old.leader_epoch + 1,
+                old.partition_epoch + 1,
+                old.seldom,
+            ),
+        )
+        if delta is not None:
+            delta.partitions[(topic.id, self._tables.number(partition))] = None
 
     def _changed_seldom(self, old: Seldom, record: PartitionChangeRecord) -> Seldom:
         removing, adding = record.removing_replicas, record.adding_replicas
@@ -388,7 +419,7 @@ class MetadataImage:
         recovery_state = record.leader_recovery_state
         if removing is adding is elr is known is directories is None and recovery_state < 0:
             return old
-        return self._interned_seldom(
+        return self._tables.seldom(
             Seldom(
                 old.removing if removing is None else tuple(removing),
                 old.adding if adding is None else tuple(adding),
@@ -416,3 +447,10 @@ class MetadataImage:
         if not settings:
             del self.configs[key]
         delta.configs[key] = None
+
+
+def _registered(topic: Topic, partition: int) -> PartitionRegistration:
+    found = topic.partitions.get(partition)
+    if found is None:
+        raise MetadataError(f"{topic.name}-{partition} is not there")
+    return found

@@ -6,9 +6,10 @@ what led there is gone, as are the records of what was removed. The order is Kaf
 their partitions, configs, producer ids. What no image keeps (a broker's supported features, say) is not in a snapshot
 either.
 
-Both ways go in pieces, because two million records take seconds and a node's turn must not: `snapshot_values` is a
-generator over an image that nobody changes any more (a `clone`, whose topics are shared until somebody changes his
-own), and `SnapshotLoader` replays so many records each time it is asked.
+Topic-partitions are written and read without a message in between (`partition_values`). Both ways go in pieces, because
+two million records take seconds and a node's turn must not: `snapshot_values` is a generator over an image that nobody
+changes any more (a `clone`, whose topics are shared until somebody changes his own), and `SnapshotLoader` replays so
+many records each time it is asked.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from squall.nodes.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage, PartitionRegistration, Topic
+from squall.nodes.metadata.image import BrokerRegistration, MetadataDelta, MetadataImage, Topic
+from squall.nodes.metadata.partition_values import PartitionEncoder
 from squall.nodes.metadata.records import (
     BrokerEndpoint,
     ConfigRecord,
     FeatureLevelRecord,
-    PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     TopicRecord,
-    decode_record,
     encode_record,
 )
 from squall.nodes.protocol.schema import Message
@@ -35,28 +35,36 @@ LOAD_RECORDS = 10_000
 """Records replayed at once while a snapshot is loaded."""
 
 
-def snapshot_records(image: MetadataImage) -> Iterator[Message]:
-    """The records that make the image. It must not change while they are taken."""
+def snapshot_values(image: MetadataImage, at_once: int) -> Iterator[list[bytes]]:
+    """The values of the records that make the image, in batches. It must not change while they are taken."""
+    values = _values(image)
+    while batch := list(islice(values, at_once)):
+        yield batch
+
+
+def _values(image: MetadataImage) -> Iterator[bytes]:
+    yield from map(encode_record, _records_before(image))
+    value = PartitionEncoder().value
+    for topic in image.topics.values():
+        yield encode_record(TopicRecord(name=topic.name, topic_id=topic.id))
+        topic_id = topic.id
+        for number, registration in topic.partitions.items():
+            yield value(topic_id, number, registration)
+    yield from map(encode_record, _records_after(image))
+
+
+def _records_before(image: MetadataImage) -> Iterator[Message]:
     for name in sorted(image.features):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
-    for broker in image.brokers.values():
-        yield _broker_record(broker)
-    for topic in image.topics.values():
-        yield TopicRecord(name=topic.name, topic_id=topic.id)
-        for number, registration in topic.partitions.items():
-            yield partition_record(topic.id, number, registration)
+    yield from map(_broker_record, image.brokers.values())
+
+
+def _records_after(image: MetadataImage) -> Iterator[Message]:
     for (resource_type, name), settings in image.configs.items():
         for key, value in settings.items():
             yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
-
-
-def snapshot_values(image: MetadataImage, at_once: int) -> Iterator[list[bytes]]:
-    """The same as values, in batches."""
-    records = snapshot_records(image)
-    while values := [encode_record(record) for record in islice(records, at_once)]:
-        yield values
 
 
 def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
@@ -69,25 +77,6 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.directories),
-    )
-
-
-def partition_record(topic_id: bytes, number: int, registration: PartitionRegistration) -> PartitionRecord:
-    """One topic-partition as it is now."""
-    return PartitionRecord(
-        partition_id=number,
-        topic_id=topic_id,
-        replicas=list(registration.replicas),
-        isr=list(registration.isr),
-        removing_replicas=list(registration.removing),
-        adding_replicas=list(registration.adding),
-        leader=registration.leader,
-        leader_recovery_state=registration.recovery_state,
-        leader_epoch=registration.leader_epoch,
-        partition_epoch=registration.partition_epoch,
-        directories=list(registration.directories),
-        eligible_leader_replicas=list(registration.elr) or None,
-        last_known_elr=list(registration.last_known_elr) or None,
     )
 
 
@@ -105,7 +94,7 @@ class SnapshotLoader:
         before = offset
         for value in islice(self._values, at_once):
             offset += 1
-            image.replay(decode_record(value), offset)
+            image.replay_value(value, offset)
         if offset - before == at_once:
             return False
         # The offsets within a snapshot are its own; what it stands for ends where its name says.

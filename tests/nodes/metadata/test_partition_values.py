@@ -1,0 +1,135 @@
+"""Values of topic-partitions without messages in between: the same bytes and the same images as with them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from squall.nodes.metadata.image import MetadataError, MetadataImage
+from squall.nodes.metadata.partition_values import PartitionEncoder, PartitionTables, partition_record
+from squall.nodes.metadata.records import (
+    BrokerEndpoint,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+from squall.nodes.metadata.topic import PartitionRegistration, Seldom
+from squall.nodes.protocol.errors import ProtocolError
+
+TOPIC = bytes(range(16))
+
+
+def some(rng: Random, at_most: int = 4) -> tuple[int, ...]:
+    return tuple(rng.sample(range(1, 60), rng.randint(0, at_most)))
+
+
+def registration(rng: Random, *, longest: int = 4) -> PartitionRegistration:
+    seldom = Seldom()
+    if rng.random() < 0.5:
+        seldom = Seldom(
+            some(rng), some(rng), rng.randint(0, 1), tuple(rng.randbytes(16) for _ in range(3)), some(rng), some(rng)
+        )
+    leader, leader_epoch, partition_epoch = rng.randint(-1, 60), rng.randint(0, 2**31 - 1), rng.randint(0, 2**31 - 1)
+    return PartitionRegistration(some(rng, longest), some(rng), leader, leader_epoch, partition_epoch, seldom)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_registration_is_written_as_its_record_would_be(seed: int) -> None:
+    rng = Random(seed)
+    encoder = PartitionEncoder()
+    alike = [registration(rng, longest=50) for _ in range(30)]
+    for _ in range(200):
+        one = rng.choice(alike)
+        one.leader, one.leader_epoch = rng.randint(-1, 60), rng.randint(0, 9)
+        number = rng.randrange(2**31)
+        value = encoder.value(TOPIC, number, one)
+        assert value == encode_record(partition_record(TOPIC, number, one)), f"seed {seed}: {one}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_read_is_what_was_written_and_held_once(seed: int) -> None:
+    rng = Random(seed)
+    tables = PartitionTables()
+    seen: dict[tuple[int, ...], int] = {}
+    for _ in range(300):
+        one = registration(rng)
+        value = encode_record(partition_record(TOPIC, 7, one))
+        found = tables.read_partition(value)
+        assert found == (TOPIC, 7, one), f"seed {seed}"
+        assert seen.setdefault(one.replicas, id(found[2].replicas)) == id(found[2].replicas)
+
+
+def values(rng: Random) -> list[bytes]:
+    """A topic, its partitions, and changes of all kinds to them."""
+    broker = RegisterBrokerRecord(broker_id=1, end_points=[BrokerEndpoint(name="P", host="h", port=1)])
+    records: list[object] = [broker, TopicRecord(name="t", topic_id=TOPIC)]
+    records += [partition_record(TOPIC, number, registration(rng)) for number in range(20)]
+    for _ in range(100):
+        change = PartitionChangeRecord(partition_id=rng.randrange(20), topic_id=TOPIC)
+        if rng.random() < 0.8:
+            change.isr = list(some(rng))
+        if rng.random() < 0.5:
+            change.leader = rng.randint(-1, 9)
+        if rng.random() < 0.2:
+            change.replicas, change.adding_replicas = list(some(rng)), list(some(rng))
+        if rng.random() < 0.2:
+            change.eligible_leader_replicas, change.last_known_elr = list(some(rng)), list(some(rng))
+        if rng.random() < 0.1:
+            change.leader_recovery_state, change.directories = 0, [rng.randbytes(16)]
+        records.append(change)
+    return [encode_record(record) for record in records]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_replaying_values_makes_the_image_that_replaying_their_records_makes(seed: int) -> None:
+    by_value, by_record = MetadataImage(), MetadataImage()
+    for offset, value in enumerate(values(Random(seed))):
+        by_value.replay_value(value, offset, 4)
+        by_record.replay(decode_record(value), offset, 4)
+        assert by_value.fingerprint() == by_record.fingerprint(), f"seed {seed}, offset {offset}"
+    assert (by_value.last_offset, by_value.last_epoch) == (by_record.last_offset, by_record.last_epoch)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_values_are_refused_or_taken_exactly_as_their_records_are(seed: int) -> None:
+    """Bytes that were looked up are no excuse: a value is taken only if its record could be decoded."""
+    rng = Random(seed)
+    sound = values(rng)
+    by_value, by_record = MetadataImage(), MetadataImage()
+    for offset, value in enumerate(sound):
+        by_value.replay_value(value, offset)
+        by_record.replay(decode_record(value), offset)
+    offset = len(sound)
+    for _ in range(60):
+        value = bytearray(rng.choice(sound))
+        if rng.random() < 0.4:
+            del value[rng.randrange(len(value)) :]
+        elif rng.random() < 0.3:
+            value += rng.randbytes(rng.randint(1, 3))
+        else:
+            value[rng.randrange(len(value))] = rng.randrange(256)
+        outcomes = []
+        for replay in (
+            lambda: by_value.replay_value(bytes(value), offset),  # noqa: B023
+            lambda: by_record.replay(decode_record(bytes(value)), offset),  # noqa: B023
+        ):
+            try:
+                replay()
+                outcomes.append("taken")
+            except (ProtocolError, MetadataError) as trouble:
+                outcomes.append(str(trouble))
+        assert outcomes[0] == outcomes[1], f"seed {seed}: {bytes(value)!r}"
+        offset += 1
+    assert by_value.fingerprint() == by_record.fingerprint(), f"seed {seed}"
+
+
+def test_a_value_that_says_otherwise_where_nobody_looked_before_is_not_taken_for_a_known_one() -> None:
+    tables = PartitionTables()
+    first = PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=[1, 2], isr=[1], leader=1)
+    second = PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=[1], isr=[2, 1], leader=1)
+    found = [tables.read_partition(encode_record(one)) for one in (first, second)]
+    assert [one[2].isr for one in found if one is not None] == [(1,), (2, 1)]
