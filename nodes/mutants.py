@@ -35,6 +35,7 @@ MUTANTS: dict[str, str] = {
     "metadata-not-fsynced": "N11: a voter acknowledges metadata that it has not made durable (breaks QC-20)",
     "uncommitted-metadata-applied": "N13: a broker applies metadata above the high watermark (breaks MD-03, rule 30)",
     "snapshot-above-hw": "the active controller's snapshots hold what is not committed yet (breaks SN-02, rule 39)",
+    "reassignment-shrinks-early": "N15: replicas leave before those that come have caught up (breaks RA-02, RA-05)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

@@ -12,46 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from squall.nodes.controller.elections import Decision, Replicas, Rules, decide
+from squall.nodes.controller.elections import Active, Decision, Replicas, Rules, decide
+from squall.nodes.controller.partition_records import change, completion, move
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
-from squall.nodes.metadata.records import (
-    NO_LEADER_CHANGE,
-    RECOVERED,
-    RECOVERING,
-    PartitionChangeRecord,
-)
+from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.metadata.topic_configs import MIN_ISR, UNCLEAN_ELECTION, effective_value
-
-
-def change(topic: Topic, number: int, decision: Decision, *, recovered: bool = False) -> PartitionChangeRecord | None:
-    """The record that turns a topic-partition into what was decided; None if it is that already.
-
-    It names a leader only when that is another one: naming it raises the leader epoch (rule 23).
-    """
-    old = topic.partitions[number]
-    record = PartitionChangeRecord(partition_id=number, topic_id=topic.id)
-    if decision.isr != old.isr:
-        record.isr = list(decision.isr)
-    if decision.elr != old.elr:
-        record.eligible_leader_replicas = list(decision.elr)
-    if decision.last_known_elr != old.last_known_elr:
-        record.last_known_elr = list(decision.last_known_elr)
-    if decision.leader != old.leader:
-        record.leader = decision.leader
-    if decision.unclean and old.recovery_state != RECOVERING:
-        record.leader_recovery_state = RECOVERING
-    elif recovered and old.recovery_state != RECOVERED:
-        record.leader_recovery_state = RECOVERED
-    return None if _is_empty(record) else record
-
-
-def _is_empty(record: PartitionChangeRecord) -> bool:
-    lists = (record.isr, record.eligible_leader_replicas, record.last_known_elr)
-    return (
-        all(one is None for one in lists)
-        and record.leader == NO_LEADER_CHANGE
-        and record.leader_recovery_state not in (RECOVERED, RECOVERING)
-    )
 
 
 class PartitionChanges:
@@ -74,6 +39,18 @@ class PartitionChanges:
         )
 
     @staticmethod
+    def record(
+        topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
+    ) -> PartitionChangeRecord | None:
+        """The record of an election, which may be what a reassignment waits for; None if nothing is to change."""
+        old = topic.partitions[number]
+        if old.seldom.adding or old.seldom.removing:
+            completed = completion(old, decision, active, rules)
+            if completed is not None:
+                return move(topic, number, *completed)
+        return change(topic, number, decision)
+
+    @staticmethod
     def is_active(image: MetadataImage, broker: int) -> bool:
         found = image.brokers.get(broker)
         return found is not None and found.active
@@ -94,7 +71,8 @@ class PartitionChanges:
                 old = topic.partitions[number]
                 if broker in old.isr or old.leader == broker or (lost and broker in old.elr):
                     remaining = tuple(member for member in old.isr if member != broker)
-                    record = change(topic, number, decisions.of(old, remaining, rules))
+                    decision = decisions.of(old, remaining, rules)
+                    record = self.record(topic, number, decision, decisions.active, rules)
                     if record is not None:
                         yield record
 
@@ -107,7 +85,7 @@ class PartitionChanges:
             rules = self.rules(image, topic) if numbers else _NO_RULES
             for number in numbers:
                 old = topic.partitions[number]
-                record = change(topic, number, decisions.of(old, old.isr, rules))
+                record = self.record(topic, number, decisions.of(old, old.isr, rules), decisions.active, rules)
                 if record is not None:
                     yield record
 
@@ -140,7 +118,7 @@ class PartitionChanges:
                 decision = decide(registration, registration.isr, active, after)
                 if other_min_isr and decision.isr:
                     decision = replace(decision, elr=(), last_known_elr=())
-                record = change(topic, number, decision)
+                record = self.record(topic, number, decision, active, after)
                 if record is not None:
                     yield record
                 elif other_min_isr:
@@ -165,7 +143,7 @@ class _Decisions:
     """
 
     def __init__(self, active: Sequence[int], lost: Replicas = ()) -> None:
-        self._active = dict.fromkeys(active, True)
+        self.active = dict.fromkeys(active, True).__contains__
         self._lost = lost
         self._known: dict[Rules, dict[tuple[object, ...], Decision]] = {}
         self._rules = _NO_RULES
@@ -177,7 +155,7 @@ class _Decisions:
         key = (old.replicas, old.isr, old.leader, old.seldom)
         found = self._alike.get(key)
         if found is None:
-            found = self._alike[key] = decide(old, isr, self._active.__contains__, rules, lost=self._lost)
+            found = self._alike[key] = decide(old, isr, self.active, rules, lost=self._lost)
         return found
 
 

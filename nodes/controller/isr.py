@@ -9,12 +9,11 @@ Mutants, in `IsrControl`: `alter-partition-unfenced` believes whoever says it le
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from squall.nodes.controller.brokers import BrokerControl
-from squall.nodes.controller.changes import PartitionChanges, change
+from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.elections import decide
 from squall.nodes.controller.outcome import Outcome, Refused
+from squall.nodes.controller.partition_records import change, clean
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionChangeRecord
@@ -36,7 +35,7 @@ class IsrControl:
     def __init__(self, brokers: BrokerControl, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._brokers = brokers
         self._changes = changes
-        self._reassignments = ReassignmentControl(changes)
+        self._reassignments = ReassignmentControl(changes, mutants)
         self._believes_any_epoch = mutants.has("alter-partition-unfenced")
         self._ignores_incarnations = mutants.has("broker-epoch-unchecked")
 
@@ -95,7 +94,7 @@ class IsrControl:
     ) -> tuple[PartitionDataResponse, PartitionChangeRecord | None]:
         number = proposal.partition_index
         old = topic.partitions[number]
-        rules = replace(self._changes.rules(image, topic), unclean=False, last_known_leader=False)
+        rules = clean(self._changes.rules(image, topic))
         decision = decide(old, isr, lambda replica: PartitionChanges.is_active(image, replica), rules)
         record = self._reassignments.accepted(image, topic, number, decision)
         if record is None:

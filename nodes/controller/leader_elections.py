@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from squall.nodes.controller.changes import PartitionChanges, change
+from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.elections import Decision, decide
 from squall.nodes.controller.outcome import Outcome, Refused
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
@@ -62,7 +62,8 @@ class LeaderElectionControl:
             decision = self._preferred(image, registration)
         else:
             decision = self._unclean(image, topic, registration)
-        record = change(topic, number, decision)
+        rules = self._changes.rules(image, topic)
+        record = self._changes.record(topic, number, decision, lambda one: self._changes.is_active(image, one), rules)
         assert record is not None, "another leader is a change"
         return record
 

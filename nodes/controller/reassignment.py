@@ -4,11 +4,18 @@
     catch up  the new replicas fetch; their leader proposes them for the ISR, as any follower (RA-02, RA-06)
     complete  with the record that brings the last of the target into the ISR, those that go leave replicas and ISR
               (RA-03). All of the target, never a part: so no record makes the ISR smaller than it has to be (RA-05)
-    cancel    those that come leave; refused if nobody else could lead without losing records (RA-08)
+    cancel    those that come leave, and the replicas are those of the beginning; refused if nobody else could lead
+              without losing records, or if that shrinks the ISR below min ISR (RA-05, RA-08)
 
 Adding, removing and replacing are one logic (RA-04). Everything is in the log, so another controller goes on with it.
 A record that removes replicas names the leader even if it stays, which raises the leader epoch (rule 23).
-As in Kafka, a reassignment of what is being reassigned begins from the replicas there are at that moment.
+
+A reassignment of what is being reassigned has another target and the same beginning. Who was to come and is not in the
+new target stays until the end, as one that comes and goes: it may be in the ISR, which must not shrink before the
+target is in sync. So whoever cancels gets the replicas of the beginning, however often the target was changed. (Kafka
+forgets the beginning, and keeps those that were to come when it cancels.)
+
+Mutant `reassignment-shrinks-early`, in `completion`: the target is taken to be in sync as soon as it lives.
 """
 
 from __future__ import annotations
@@ -16,11 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from squall.nodes.controller.changes import PartitionChanges, change
-from squall.nodes.controller.elections import Decision, Replicas, decide
+from squall.nodes.controller.changes import PartitionChanges
+from squall.nodes.controller.elections import Decision, Replicas, Rules, decide
 from squall.nodes.controller.outcome import Outcome, Refused
+from squall.nodes.controller.partition_records import clean, completion, move, without
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
-from squall.nodes.metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+from squall.nodes.metadata.records import NO_LEADER, PartitionChangeRecord
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -36,14 +45,14 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from squall.nodes.protocol.schema import Message
-from squall.nodes.protocol.topic_partition import ZERO_ID
 
 
 class ReassignmentControl:
     """Decides over reassignments. Works on the image it is handed and changes nothing itself."""
 
-    def __init__(self, changes: PartitionChanges) -> None:
+    def __init__(self, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._changes = changes
+        self._shrinks_early = mutants.has("reassignment-shrinks-early")
 
     # -- asked for --------------------------------------------------------------------------------------------
 
@@ -89,36 +98,28 @@ class ReassignmentControl:
     def _begin(self, image: MetadataImage, topic: Topic, number: int, target: Replicas) -> PartitionChangeRecord | None:
         old = topic.partitions[number]
         removing = tuple(one for one in old.replicas if one not in target)
-        adding = tuple(one for one in target if one not in old.replicas or one in old.adding)
+        beginning = tuple(one for one in old.replicas if one not in old.adding)
+        adding = tuple(one for one in target + removing if one not in beginning)
         if (target + removing, adding, removing) == (old.replicas, old.adding, old.removing):
             return None
         begun = replace(old, replicas=target + removing, seldom=old.seldom._replace(adding=adding, removing=removing))
         decision = Decision(old.leader, old.isr, old.elr, old.last_known_elr)
         completed = self.completion(image, topic, begun, decision)
         if completed is not None:
-            return _record(topic, number, *completed)
-        return _record(topic, number, begun, decision)
+            return move(topic, number, *completed)
+        return move(topic, number, begun, decision)
 
     def _cancel(self, image: MetadataImage, topic: Topic, number: int) -> PartitionChangeRecord:
         old = topic.partitions[number]
         if not old.adding and not old.removing:
             raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{number} is not being reassigned.")
-        left = _without(old, old.adding)
-        decision = self._decide(image, topic, left, tuple(one for one in old.isr if one not in old.adding))
-        if (decision.leader == NO_LEADER and old.leader != NO_LEADER) or not left.replicas:
-            raise Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{topic.name}-{number}: none of {list(left.replicas)} could lead without losing records; "
-                "wait until one is in sync and active.",
-            )
-        return _record(topic, number, left, decision)
-
-    def _decide(
-        self, image: MetadataImage, topic: Topic, registration: PartitionRegistration, isr: Replicas
-    ) -> Decision:
-        """Never an unclean election: nobody asked for one."""
-        rules = replace(self._changes.rules(image, topic), unclean=False, last_known_leader=False)
-        return decide(registration, isr, lambda one: self._changes.is_active(image, one), rules)
+        left, rules = without(old, old.adding), clean(self._changes.rules(image, topic))
+        isr = tuple(one for one in old.isr if one in left.replicas)
+        decision = decide(left, isr, lambda one: self._changes.is_active(image, one), rules)
+        problem = _why_not_back(old, left, decision, rules)
+        if problem is not None:
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{topic.name}-{number}: {problem}")
+        return move(topic, number, left, decision)
 
     # -- completed --------------------------------------------------------------------------------------------
 
@@ -126,20 +127,21 @@ class ReassignmentControl:
         self, image: MetadataImage, topic: Topic, registration: PartitionRegistration, decision: Decision
     ) -> tuple[PartitionRegistration, Decision] | None:
         """What becomes of a topic-partition with this decision if that completes its reassignment, else None."""
-        target = tuple(one for one in registration.replicas if one not in registration.removing)
-        if not (registration.adding or registration.removing) or any(one not in decision.isr for one in target):
-            return None
-        moved = _without(registration, registration.removing)
-        isr = tuple(one for one in decision.isr if one in target)
-        last = self._decide(image, topic, moved, isr)
-        return None if last.leader == NO_LEADER else (moved, last)
+
+        def active(broker: int) -> bool:
+            return self._changes.is_active(image, broker)
+
+        if self._shrinks_early and (registration.adding or registration.removing):
+            alive = tuple(one for one in registration.replicas if one not in registration.removing and active(one))
+            decision = replace(decision, isr=tuple(dict.fromkeys(decision.isr + alive)))
+        return completion(registration, decision, active, self._changes.rules(image, topic))
 
     def accepted(
         self, image: MetadataImage, topic: Topic, number: int, decision: Decision
     ) -> PartitionChangeRecord | None:
         """The record of an ISR that was accepted, if it completes a reassignment."""
         completed = self.completion(image, topic, topic.partitions[number], decision)
-        return None if completed is None else _record(topic, number, *completed)
+        return None if completed is None else move(topic, number, *completed)
 
     # -- listed -----------------------------------------------------------------------------------------------
 
@@ -166,6 +168,22 @@ def _asked(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> 
             yield topic, one.partition_indexes
 
 
+def _why_not_back(
+    old: PartitionRegistration, left: PartitionRegistration, decision: Decision, rules: Rules
+) -> str | None:
+    """Why a reassignment may not be cancelled, if it may not."""
+    complete = old.isr or old.elr or old.last_known_elr[:1]
+    has_some = any(one in left.replicas for one in (*complete, *old.elr))
+    if not has_some or (decision.leader == NO_LEADER and old.leader != NO_LEADER):
+        return f"none of {list(left.replicas)} could lead without losing records; wait until one is in sync and active."
+    if len(decision.isr) < min(len(old.isr), rules.min_isr, len(left.replicas)):
+        return (
+            f"of {list(left.replicas)} only {list(decision.isr)} are in sync, fewer than min.insync.replicas="
+            f"{rules.min_isr}; wait until more are."
+        )
+    return None
+
+
 def _check_once(judged: dict[tuple[str, int], None], place: tuple[str, int]) -> None:
     if place in judged:
         raise Refused(ErrorCode.INVALID_REQUEST, "A topic-partition may be named once in a request.")
@@ -182,33 +200,3 @@ def _check_target(image: MetadataImage, target: Replicas) -> None:
         problem = "it names a broker that is not registered"
     if problem is not None:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Assignment {[*target]}: {problem}.")
-
-
-def _without(registration: PartitionRegistration, leaving: Replicas) -> PartitionRegistration:
-    """A topic-partition that is not being reassigned any more, without these replicas."""
-    return replace(
-        registration,
-        replicas=tuple(one for one in registration.replicas if one not in leaving),
-        seldom=registration.seldom._replace(
-            last_known_elr=tuple(one for one in registration.last_known_elr if one not in leaving),
-            adding=(),
-            removing=(),
-        ),
-    )
-
-
-def _record(topic: Topic, number: int, wanted: PartitionRegistration, decision: Decision) -> PartitionChangeRecord:
-    old = topic.partitions[number]
-    record = change(topic, number, decision) or PartitionChangeRecord(partition_id=number, topic_id=topic.id)
-    if wanted.replicas != old.replicas:
-        record.replicas = [*wanted.replicas]
-        known = dict(zip(old.replicas, old.directories, strict=False))
-        record.directories = [known.get(one, ZERO_ID) for one in wanted.replicas]
-    if wanted.adding != old.adding:
-        record.adding_replicas = [*wanted.adding]
-    if wanted.removing != old.removing:
-        record.removing_replicas = [*wanted.removing]
-    gone = any(one not in wanted.replicas for one in old.replicas)
-    if gone and record.leader == NO_LEADER_CHANGE:
-        record.leader = decision.leader
-    return record
