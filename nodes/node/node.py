@@ -326,7 +326,7 @@ class Node:
                 early.append(effect)
             else:
                 late.append(effect)
-                behind[getattr(effect, "connection", 0)] = None
+                behind[effect.connection] = None
         self.outbox[:] = late
         return early
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.node import Node
@@ -41,7 +42,8 @@ class _Connection(asyncio.BufferedProtocol):
     def __init__(self, shell: Shell, identity: int, listener: str | None) -> None:
         self.identity = identity
         self._shell = shell
-        self._listener = listener
+        self.listener = listener
+        """None for a connection that the node asked for."""
         self._transport: asyncio.Transport | None = None
         self._frame: bytearray | None = None
         self._filled = 0
@@ -55,7 +57,7 @@ class _Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
-        self._shell.connected(self, self._listener)
+        self._shell.connected(self, self.listener)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shell.disconnected(self)
@@ -83,7 +85,8 @@ class _Connection(asyncio.BufferedProtocol):
         while end - position >= 4:
             length = int.from_bytes(data[position : position + 4], "big", signed=True)
             if not 0 <= length <= self._shell.frame_bytes_max:
-                self._shell.refuse(self, f"a frame of {length} bytes")
+                most = self._shell.frame_bytes_max
+                self._shell.refuse(self, f"a frame of {length} bytes; socket.request.max.bytes allows 0 to {most}")
                 return
             position += 4
             if end - position < length:
@@ -156,7 +159,6 @@ class Shell:
     def __init__(self, node: Node, frame_bytes_max: int, *, idle: Callable[[], None] | None = None) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
-        self.refused_frames = 0
         self.iterations = Recent()
         """How long iterations take; what comes in meanwhile waits for so long."""
         self._node = node
@@ -170,6 +172,7 @@ class Shell:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._all_gone = asyncio.Event()
         self._asked_to_stop = False
 
     async def listen(self, listener: str, bound: socket.socket) -> None:
@@ -188,9 +191,9 @@ class Shell:
             task.cancel()
         for connection in list(self._connections.values()):
             connection.close()
-        deadline = self._loop.time() + FLUSH_ON_STOP_S
-        while self._connections and self._loop.time() < deadline:
-            await asyncio.sleep(0.005)
+        if self._connections:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), FLUSH_ON_STOP_S)
         for connection in list(self._connections.values()):
             connection.abort()
 
@@ -200,8 +203,7 @@ class Shell:
             self.stop()
         elif not self._stopped.done():
             self._asked_to_stop = True
-            self._node.begin_shutdown(monotonic_us())
-            self._ask_for_iteration()
+            self._input(self._node.begin_shutdown)
 
     def stop(self) -> None:
         if not self._stopped.done():
@@ -215,12 +217,15 @@ class Shell:
 
     def connected(self, connection: _Connection, listener: str | None) -> None:
         self._connections[connection.identity] = connection
+        self._all_gone.clear()
         if listener is not None:
             self._input(self._node.opened, connection.identity, listener)
 
     def disconnected(self, connection: _Connection) -> None:
         if self._connections.pop(connection.identity, None) is not None:
             self._input(self._node.closed, connection.identity)
+        if not self._connections:
+            self._all_gone.set()
 
     def deliver(self, connection: _Connection, frame: bytearray) -> None:
         if connection.identity in self._connections:
@@ -233,15 +238,23 @@ class Shell:
 
     def refuse(self, connection: _Connection, why: str) -> None:
         """A peer broke the framing: nothing after it can be read."""
-        self.refused_frames += 1
+        say(f"closing a connection on {connection.listener or 'the way to another node'}: {why}")
         self.disconnected(connection)
         connection.abort()
 
     def _input(self, method: Callable[..., None], *arguments: object) -> None:
         if self._stopped.done():
             return
-        method(monotonic_us(), *arguments)
-        self._ask_for_iteration()
+        try:
+            method(monotonic_us(), *arguments)
+            self._ask_for_iteration()
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The node has thrown something: that is the end of it, wherever it was called from."""
+        if not self._stopped.done():
+            self._stopped.set_exception(error)
 
     # -- iterations -----------------------------------------------------------------------------------------------
 
@@ -256,7 +269,7 @@ class Shell:
         try:
             self._iterate_once()
         except BaseException as error:
-            self._stopped.set_exception(error)
+            self._fail(error)
 
     def _iterate_once(self) -> None:
         node = self._node
@@ -338,7 +351,7 @@ class Shell:
             transport, _ = await self._loop.create_connection(
                 lambda: _Connection(self, effect.connection, None), effect.host, effect.port
             )
-        except OSError:
+        except (OSError, ValueError, OverflowError):  # the latter for addresses that cannot be any
             if self._connecting.pop(effect.connection, None) is not None:
                 self._input(self._node.closed, effect.connection)
             return
