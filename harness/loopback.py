@@ -25,6 +25,12 @@ from types import TracebackType
 from typing import TypeVar
 
 from squall.harness.scraping import Metrics, scrape
+from squall.nodes.config import NodeConfig
+from squall.nodes.node.formatting import InitialVoters
+from squall.nodes.protocol.topic_partition import random_id
+from squall.nodes.raft.config import Voter
+from squall.nodes.server.clock import seeded_rng
+from squall.nodes.server.format import format_node
 
 Found = TypeVar("Found")
 
@@ -126,7 +132,9 @@ class Cluster:
         mutants: tuple[str, ...] = (),
         trace: bool = False,
         start: bool = True,
+        initial_controllers: int | None = None,
     ) -> None:
+        """`initial_controllers`: the voters are kept in the log, to begin with the first so many controllers."""
         self.directory = Path(tempfile.mkdtemp(prefix="squall-cluster-"))
         self.nodes: dict[int, NodeProcess] = {}
         self.ports: dict[int, int] = {}
@@ -138,11 +146,13 @@ class Cluster:
         self.ports = {node: next(free) for node in broker_ids}
         self.controller_ports = {node: next(free) for node in controller_ids}
         self.metrics_ports = {node: next(free) for node in node_ids}
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.controller_ports.items())
+        quorum = self._quorum(dynamic=initial_controllers is not None)
         for node in node_ids:
-            settings = self._settings(node, voters) | FAST | dict(properties or {})
+            settings = self._settings(node) | quorum | FAST | dict(properties or {})
             self.nodes[node] = NodeProcess(node, self.directory / f"node-{node}", settings, mutants)
             self.nodes[node].traced = trace
+        if initial_controllers is not None:
+            self._format(controller_ids[:initial_controllers])
         if start:
             self.start()
 
@@ -151,7 +161,23 @@ class Cluster:
         """One node that is broker and controller."""
         return cls(brokers=1, controllers=1, combined=True, **options)  # type: ignore[arg-type]
 
-    def _settings(self, node: int, voters: str) -> dict[str, str]:
+    def _quorum(self, *, dynamic: bool) -> dict[str, str]:
+        if dynamic:
+            servers = ",".join(f"127.0.0.1:{port}" for port in self.controller_ports.values())
+            return {"controller.quorum.bootstrap.servers": servers}
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.controller_ports.items())
+        return {"controller.quorum.voters": voters}
+
+    def _format(self, controllers: list[int]) -> None:
+        """Have these controllers begin as the voters."""
+        listed = tuple(
+            Voter(node, "127.0.0.1", self.controller_ports[node], random_id(seeded_rng())) for node in controllers
+        )
+        for node in controllers:
+            config = NodeConfig.parse(self.nodes[node].config_path.read_text())
+            format_node(config, InitialVoters(listed))
+
+    def _settings(self, node: int) -> dict[str, str]:
         listeners, roles = [], []
         if node in self.ports:
             roles.append("broker")
@@ -162,7 +188,6 @@ class Cluster:
         return {
             "process.roles": ",".join(roles),
             "node.id": str(node),
-            "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
             "log.dirs": str(self.directory / f"node-{node}" / "data"),

@@ -6,7 +6,8 @@ refused, never ignored: a setting that silently does nothing would make a test l
 line, the key, the value and what to do (QC-01, CL-24).
 
 Kafka's rules on how keys agree with each other are kept: a controller must be among `controller.quorum.voters` and a
-broker-only node must not (QC-01); controller listeners are separate from broker listeners, which is how KRaft keeps
+broker-only node must not (QC-01), unless the voters are those of the metadata log (KIP-853), and the quorum is found by
+`controller.quorum.bootstrap.servers`; controller listeners are separate from broker listeners, which is how KRaft keeps
 control requests away from data (CL-24); what is advertised must be listened on and reachable (CL-10). Only the
 security protocol PLAINTEXT exists.
 """
@@ -23,6 +24,7 @@ INT_MAX = 2**31 - 1
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LONG_MAX = 2**63 - 1
+_ANY_HOST = ("", "0.0.0.0", "::")
 _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
 
@@ -150,6 +152,16 @@ def host_and_port(value: str) -> Address:
     return Address(host, port)
 
 
+def addresses(value: str) -> tuple[Address, ...]:
+    found = []
+    for part in names(value):
+        address = host_and_port(part)
+        if not address.port:
+            raise ValueError(f"{part!r} needs a port from 1 to 65535")
+        found.append(address)
+    return tuple(found)
+
+
 def endpoints(value: str) -> tuple[Endpoint, ...]:
     found: list[Endpoint] = []
     for part in names(value):
@@ -231,11 +243,14 @@ class NodeConfig:
 
     process_roles: tuple[str, ...] = required(roles, "what this node is: broker, controller, or both")
     node_id: int = required(integer(0), "this node's number, unique among brokers and controllers")
-    controller_quorum_voters: tuple[Voter, ...] = required(voters, "the quorum, as id@host:port,…")
+    controller_quorum_voters: tuple[Voter, ...] = setting((), voters, "a quorum that never changes, as id@host:port,…")
+    controller_quorum_bootstrap_servers: tuple[Address, ...] = setting(
+        (), addresses, "where to find a quorum whose voters are in its log, as host:port,…"
+    )
     controller_listener_names: tuple[str, ...] = required(names, "listeners of the control plane; the first is used")
     listeners: tuple[Endpoint, ...] = required(endpoints, "where to listen, as NAME://host:port,…")
     log_dirs: str = required(one_directory, "the directory of all logs")
-    advertised_listeners: tuple[Endpoint, ...] = setting((), endpoints, "what clients are told; from listeners")
+    advertised_listeners: tuple[Endpoint, ...] = setting((), endpoints, "what others are told; from listeners")
     inter_broker_listener_name: str = setting("", text, "the listener brokers use; the first of the brokers'")
     listener_security_protocol_map: tuple[tuple[str, str], ...] = setting((), protocol_map, "NAME:PLAINTEXT,…")
     metadata_log_dir: str = setting("", one_directory, "the directory of the metadata log; must equal log.dirs")
@@ -366,6 +381,22 @@ class NodeConfig:
     def controller_listeners(self) -> tuple[Endpoint, ...]:
         return tuple(one for one in self.listeners if one.listener in self.controller_listener_names)
 
+    @property
+    def has_dynamic_voters(self) -> bool:
+        """Whether the voters are those of the metadata log (kraft.version 1)."""
+        return not self.controller_quorum_voters
+
+    @property
+    def advertised_broker_listeners(self) -> tuple[Endpoint, ...]:
+        return tuple(one for one in self.advertised_listeners if one.listener not in self.controller_listener_names)
+
+    @property
+    def advertised_controller(self) -> Endpoint | None:
+        """Where other nodes reach this controller; None for a broker."""
+        name = self.controller_listener_names[0]
+        known = {one.listener: one for one in (*self.controller_listeners, *self.advertised_listeners)}
+        return known.get(name)
+
     @classmethod
     def describe(cls) -> str:
         """The table of keys for people: one per line, with default and meaning."""
@@ -408,8 +439,8 @@ class _Agreement:
         derived: dict[str, Any] = {}
         if not config.metadata_log_dir:
             derived["metadata_log_dir"] = config.log_dirs
+        derived["advertised_listeners"] = self._advertised()
         if config.is_broker:
-            derived["advertised_listeners"] = self._advertised()
             derived["inter_broker_listener_name"] = self._inter_broker()
         values = {item.name: getattr(config, item.name) for item in fields(config)}
         return NodeConfig(**(values | derived))
@@ -420,7 +451,21 @@ class _Agreement:
 
     def _check_quorum(self) -> None:
         config = self._config
-        among = any(voter.id == config.node_id for voter in config.controller_quorum_voters)
+        static, dynamic = config.controller_quorum_voters, config.controller_quorum_bootstrap_servers
+        if not static and not dynamic:
+            raise self._refuse(
+                "controller.quorum.voters",
+                "missing; add it, or controller.quorum.bootstrap.servers if the voters are kept in the log",
+            )
+        if static and dynamic:
+            raise self._refuse(
+                "controller.quorum.bootstrap.servers",
+                "it would find the quorum that controller.quorum.voters names already; leave one of the two out",
+            )
+        if dynamic:
+            self._check_reachable()
+            return
+        among = any(voter.id == config.node_id for voter in static)
         if config.is_controller and not among:
             raise self._refuse(
                 "controller.quorum.voters", f"node.id {config.node_id} is a controller and must be in it; add it"
@@ -430,6 +475,17 @@ class _Agreement:
                 "controller.quorum.voters",
                 f"node.id {config.node_id} is a voter here but process.roles has no controller; "
                 "give the broker another node.id or the role controller",
+            )
+
+    def _check_reachable(self) -> None:
+        """What a voter advertises goes into the log, for all to connect to."""
+        config = self._config
+        advertised = config.advertised_controller
+        if config.is_controller and advertised is not None and (advertised.host in _ANY_HOST or not advertised.port):
+            raise self._refuse(
+                "advertised.listeners" if advertised in config.advertised_listeners else "listeners",
+                f"{advertised} cannot be reached by the other controllers; add {advertised.listener}://host:port to "
+                "advertised.listeners",
             )
 
     def _check_listeners(self) -> None:
@@ -460,21 +516,29 @@ class _Agreement:
                 raise self._refuse("metrics.listener", f"is listener {one.listener}'s; give it a port of its own")
 
     def _advertised(self) -> tuple[Endpoint, ...]:
+        """Of the brokers' listeners what is set, all of them if none is; of the controllers' what is set."""
         config = self._config
-        key = "advertised.listeners" if config.advertised_listeners else "listeners"
-        advertised = config.advertised_listeners or config.broker_listeners
-        known = [one.listener for one in config.broker_listeners]
-        for one in advertised:
+        given = [one.listener for one in config.advertised_listeners]
+        known = [one.listener for one in config.listeners]
+        for one in config.advertised_listeners:
             if one.listener not in known:
-                raise self._refuse(key, f"{one.listener} is not among this broker's listeners ({', '.join(known)})")
-            if one.host in ("", "0.0.0.0", "::"):
-                raise self._refuse(key, f"{one} cannot be reached; advertise an address that clients can connect to")
+                raise self._refuse(
+                    "advertised.listeners", f"{one.listener} is not among this node's listeners ({', '.join(known)})"
+                )
+        unsaid = not any(one.listener in given for one in config.broker_listeners)
+        advertised = (*(config.broker_listeners if unsaid else ()), *config.advertised_listeners)
+        for one in advertised:
+            if one.host in _ANY_HOST:
+                raise self._refuse(
+                    "advertised.listeners" if one.listener in given else "listeners",
+                    f"{one} cannot be reached; advertise an address that others can connect to",
+                )
         return advertised
 
     def _inter_broker(self) -> str:
         config = self._config
         key = "inter.broker.listener.name"
-        known = [one.listener for one in self._advertised()]
+        known = [one.listener for one in self._advertised() if one.listener not in config.controller_listener_names]
         name = config.inter_broker_listener_name
         if name and name in config.controller_listener_names:
             raise self._refuse(key, "is a controller listener; brokers need one of their own")

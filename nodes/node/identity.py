@@ -16,21 +16,18 @@ class NodeError(Exception):
     """This node cannot run here; the message says what is wrong and what to do."""
 
 
+def write_identity(config: NodeConfig, disk: Disk, identity: bytes) -> None:
+    """Take possession of an empty directory."""
+    written = {"version": "1", "cluster.id": config.cluster_id, "node.id": str(config.node_id)}
+    write_properties(disk, META_PROPERTIES, written | {"directory.id": format_id(identity)})
+
+
 def directory_identity(config: NodeConfig, disk: Disk, rng: Rng) -> bytes:
     """The directory's id. Raises NodeError if the directory is another's, CorruptFile if it cannot be read."""
     stored = read_properties(disk, META_PROPERTIES)
     if stored is None:
         identity = random_id(rng)
-        write_properties(
-            disk,
-            META_PROPERTIES,
-            {
-                "version": "1",
-                "cluster.id": config.cluster_id,
-                "node.id": str(config.node_id),
-                "directory.id": format_id(identity),
-            },
-        )
+        write_identity(config, disk, identity)
         return identity
     for key, expected in (("cluster.id", config.cluster_id), ("node.id", str(config.node_id))):
         if stored.get(key) != expected:

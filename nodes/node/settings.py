@@ -23,6 +23,9 @@ def raft_config(config: NodeConfig, directory_id: bytes) -> RaftConfig:
         cluster_id=config.cluster_id,
         directory_id=directory_id,
         voters=tuple(Voter(one.id, one.host, one.port) for one in config.controller_quorum_voters),
+        dynamic_voters=config.has_dynamic_voters,
+        bootstrap=tuple((one.host, one.port) for one in config.controller_quorum_bootstrap_servers),
+        address=_voter_address(config),
         is_voter=config.is_controller,
         election_timeout=config.controller_quorum_election_timeout_ms * MS,
         election_backoff_max=config.controller_quorum_election_backoff_max_ms * MS,
@@ -33,6 +36,14 @@ def raft_config(config: NodeConfig, directory_id: bytes) -> RaftConfig:
         retention_bytes=config.metadata_max_retention_bytes,
         retention_ms=config.metadata_max_retention_ms,
     )
+
+
+def _voter_address(config: NodeConfig) -> tuple[str, int] | None:
+    """What a voter says of itself; one of the configuration is where that says."""
+    advertised = config.advertised_controller
+    if not config.has_dynamic_voters or advertised is None:
+        return None
+    return advertised.host, advertised.port
 
 
 def snapshot_config(config: NodeConfig) -> SnapshotConfig:
@@ -79,7 +90,7 @@ def broker_config(config: NodeConfig, directory_id: bytes) -> BrokerConfig:
     return BrokerConfig(
         node_id=config.node_id,
         cluster_id=config.cluster_id,
-        endpoints=tuple(Endpoint(one.listener, one.host, one.port) for one in config.advertised_listeners),
+        endpoints=tuple(Endpoint(one.listener, one.host, one.port) for one in config.advertised_broker_listeners),
         rack=config.broker_rack,
         rack_aware_reads=config.replica_selector_class == RACK_AWARE_SELECTOR,
         directory_id=directory_id,

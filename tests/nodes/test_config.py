@@ -58,6 +58,30 @@ def test_metrics_are_served_nowhere_unless_an_address_is_set() -> None:
     assert NodeConfig.of(BROKER | {"metrics.listener": "127.0.0.1:9404"}).metrics_listener == Address("127.0.0.1", 9404)
 
 
+FOUND = {key: value for key, value in CONTROLLER.items() if key != "controller.quorum.voters"} | {
+    "controller.quorum.bootstrap.servers": "10.0.0.1:9093,10.0.0.2:9093"
+}
+
+
+def test_a_quorum_of_dynamic_voters_is_found_by_its_bootstrap_servers() -> None:
+    """KIP-853: any controller may become a voter, so none needs to be listed."""
+    config = NodeConfig.of(FOUND | {"node.id": "103"})
+    assert config.has_dynamic_voters
+    assert config.controller_quorum_bootstrap_servers == (Address("10.0.0.1", 9093), Address("10.0.0.2", 9093))
+    assert config.advertised_controller == Endpoint("CONTROLLER", "10.0.0.1", 9093)
+
+
+def test_a_controller_may_advertise_another_address_than_it_listens_on() -> None:
+    listening = {"listeners": "CONTROLLER://0.0.0.0:9093", "advertised.listeners": "CONTROLLER://outside:9193"}
+    assert NodeConfig.of(FOUND | listening).advertised_controller == Endpoint("CONTROLLER", "outside", 9193)
+
+
+def test_a_combined_node_that_advertises_its_controller_still_advertises_its_broker() -> None:
+    config = NodeConfig.of(COMBINED | {"advertised.listeners": "CONTROLLER://outside:9193"})
+    assert config.advertised_broker_listeners == (Endpoint("PLAINTEXT", "10.0.0.1", 9092),)
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+
+
 REFUSALS = {
     "a key nobody knows": (BROKER | {"nod.rack": "a"}, "nod.rack=a: unknown key"),
     "a key with a slip": (BROKER | {"broker.rak": "a"}, "did you mean broker.rack?"),
@@ -77,6 +101,18 @@ REFUSALS = {
         "103 is a controller and must be in it",
     ),
     "a broker inside the quorum (QC-01)": (BROKER | {"node.id": "101"}, "101 is a voter here but process.roles has no"),
+    "voters both fixed and in the log": (
+        CONTROLLER | {"controller.quorum.bootstrap.servers": "10.0.0.1:9093"},
+        "leave one of the two out",
+    ),
+    "a bootstrap server without a port": (
+        FOUND | {"controller.quorum.bootstrap.servers": "10.0.0.1"},
+        "'10.0.0.1' is not host:port",
+    ),
+    "a voter that nobody could reach": (
+        FOUND | {"listeners": "CONTROLLER://0.0.0.0:9093"},
+        "cannot be reached by the other controllers; add CONTROLLER://host:port to advertised.listeners",
+    ),
     "a voter without a port": (BROKER | {"controller.quorum.voters": "1@host"}, "'host' is not host:port"),
     "a voter without an id": (BROKER | {"controller.quorum.voters": "host:9093"}, "is not id@host:port"),
     "a voter twice": (BROKER | {"controller.quorum.voters": "5@a:1,5@b:1"}, "voter 5 appears twice"),
@@ -104,7 +140,7 @@ REFUSALS = {
     "an address nobody can reach (CL-10)": (BROKER | {"listeners": "A://0.0.0.0:9092"}, "cannot be reached"),
     "advertising what is not listened on (CL-10)": (
         BROKER | {"advertised.listeners": "OTHER://h:1"},
-        "OTHER is not among this broker's listeners (PLAINTEXT)",
+        "OTHER is not among this node's listeners (PLAINTEXT)",
     ),
     "an inter-broker listener that is not there": (
         BROKER | {"inter.broker.listener.name": "REPLICATION"},
