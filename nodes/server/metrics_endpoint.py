@@ -3,7 +3,8 @@
 The endpoint shares the node's thread, and none of its planes: no listener, no channel, no connection of Kafka's. One
 scrape is made at a time, a few milliseconds of work at once, so that a node of many topic-partitions serves on in
 between; whoever asks meanwhile is given the same answer. `GET /metrics` is all there is; other paths are not found, and
-whoever sends anything else, or too slowly, is hung up on.
+whoever sends anything else, or too slowly, is hung up on. A scrape that fails says so, here and in the node's log, and
+the node goes on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from squall.nodes.node.metrics import Collector
 from squall.nodes.node.samples import Sample, summary
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
+from squall.nodes.server.log import say
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_BYTES_MAX = 8192
@@ -68,7 +70,12 @@ class MetricsEndpoint:
             return _http("404 Not Found", "text/plain; charset=utf-8", "metrics are at /metrics\n")
         if self._under_way is None:
             self._under_way = asyncio.ensure_future(self._scrape())
-        return _http("200 OK", CONTENT_TYPE, await asyncio.shield(self._under_way))
+        try:
+            text = await asyncio.shield(self._under_way)
+        except Exception as error:  # a scrape that fails is a fault to hear of, and none to stop serving clients for
+            say(f"metrics cannot be told: {error!r}")
+            return _http("500 Internal Server Error", "text/plain; charset=utf-8", f"{error!r}\n")
+        return _http("200 OK", CONTENT_TYPE, text)
 
     async def _scrape(self) -> str:
         try:

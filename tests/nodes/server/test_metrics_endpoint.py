@@ -110,6 +110,14 @@ def test_whole_numbers_are_written_whole_and_nothing_as_nan() -> None:
     assert "kafka_server_raft_election_latency_max NaN\n" in page.text()
 
 
+async def ask(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
 class SlowCollector:
     """Breathes a thousand times; says how often it was asked."""
 
@@ -125,13 +133,6 @@ class SlowCollector:
 
 def test_those_who_ask_during_a_scrape_are_given_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("squall.nodes.server.metrics_endpoint.SLICE_S", 0.0)
-
-    async def ask(port: int) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-        answer = await reader.read()
-        writer.close()
-        return answer
 
     async def scenario() -> None:
         collector = SlowCollector()
@@ -151,3 +152,30 @@ def test_resident_memory_is_known_even_where_the_kernel_does_not_tell(tmp_path: 
     (tmp_path / "statm").write_text("1000 250 30 4 0 5 0\n")
     assert resident_bytes(tmp_path / "statm", lambda: 4096) == 250 * 4096
     assert resident_bytes(tmp_path / "nowhere") > 1 << 20
+
+
+class BrokenCollector:
+    """Fails in the middle of the first scrape."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def collect(self, now: int, busy: int) -> Iterator[Sample | None]:
+        self.asked += 1
+        yield Sample(names.TOPICS, self.asked)
+        if self.asked == 1:
+            raise RuntimeError("something has changed its size")
+
+
+def test_a_scrape_that_fails_says_so_and_the_next_one_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario() -> None:
+        endpoint = MetricsEndpoint(BrokenCollector(), Recent())  # type: ignore[arg-type]
+        bound = socket.create_server(("127.0.0.1", 0))
+        await endpoint.start(bound)
+        port = bound.getsockname()[1]
+        assert (await ask(port)).startswith(b"HTTP/1.1 500 ")
+        assert b"kafka_controller_global_topic_count 2" in await ask(port)
+        endpoint.close()
+
+    asyncio.run(scenario())
+    assert "metrics cannot be told: RuntimeError('something has changed its size')" in capsys.readouterr().out
