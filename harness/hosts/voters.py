@@ -1,0 +1,35 @@
+"""The metadata quorum of a cluster under test: who votes, and how the nodes are told; in both worlds.
+
+Fixed voters are a key of every node's configuration. Dynamic ones (KIP-853) are kept in the quorum's log; the nodes are
+told where to look for the quorum, and each controller's directory is formatted with all controllers as the voters to
+begin with. Ids of directories follow from the seed, as everything drawn does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from squall.nodes.node.formatting import InitialVoters
+from squall.nodes.raft.config import Voter
+
+Controller = tuple[int, str, int]
+"""Node id, host, port."""
+
+
+def quorum_properties(controllers: Iterable[Controller], *, dynamic: bool) -> dict[str, str]:
+    """The keys by which a node finds the quorum."""
+    if dynamic:
+        return {"controller.quorum.bootstrap.servers": ",".join(f"{host}:{port}" for _, host, port in controllers)}
+    return {"controller.quorum.voters": ",".join(f"{node}@{host}:{port}" for node, host, port in controllers)}
+
+
+def initial_voters(controllers: Iterable[Controller], seed: object) -> InitialVoters:
+    """All controllers, each with a directory of its own."""
+    return InitialVoters(
+        tuple(Voter(node, host, port, _directory_id(seed, node)) for node, host, port in sorted(controllers))
+    )
+
+
+def _directory_id(seed: object, node: int) -> bytes:
+    return hashlib.sha256(f"{seed}/directory/{node}".encode()).digest()[:16]
