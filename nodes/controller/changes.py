@@ -25,6 +25,8 @@ class PartitionChanges:
     def __init__(self, topic_defaults: Mapping[str, str], *, last_known_leader: bool = False) -> None:
         self._topic_defaults = topic_defaults
         self._last_known_leader = last_known_leader
+        self.unclean_elections = self.eligible_elections = 0
+        """Elections decided here since the start that may have lost records, and such of an eligible leader."""
 
     def rules(self, image: MetadataImage, topic: Topic) -> Rules:
         """By what a topic's leaders and ISRs are decided."""
@@ -38,12 +40,16 @@ class PartitionChanges:
             last_known_leader=self._last_known_leader,
         )
 
-    @staticmethod
     def record(
-        topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
+        self, topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
     ) -> PartitionChangeRecord | None:
         """The record of an election, which may be what a reassignment waits for; None if nothing is to change."""
         old = topic.partitions[number]
+        if decision.leader != old.leader:
+            if decision.unclean:
+                self.unclean_elections += 1
+            elif decision.leader in old.seldom.elr:
+                self.eligible_elections += 1
         if old.seldom.adding or old.seldom.removing:
             completed = completion(old, decision, active, rules)
             if completed is not None:

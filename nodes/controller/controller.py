@@ -171,6 +171,16 @@ class QuorumController:
         return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
 
     @property
+    def unclean_elections(self) -> int:
+        """Decided by this controller since it started."""
+        return self._changes.unclean_elections
+
+    @property
+    def eligible_elections(self) -> int:
+        """Of eligible leader replicas, likewise."""
+        return self._changes.eligible_elections
+
+    @property
     def fenced_brokers(self) -> int:
         return sum(broker.fenced for broker in self.committed.brokers.values())
 

@@ -30,6 +30,8 @@ def controller_metrics(controller: QuorumController, times: ApiTimes, high_water
     for broker, state in sorted(registered.items()):
         yield Sample(names.BROKER_REGISTRATION, state, (("broker", str(broker)),))
     yield Sample(names.TIMED_OUT_HEARTBEATS, controller.timed_out_heartbeats)
+    yield Sample(names.UNCLEAN_ELECTIONS, controller.unclean_elections)
+    yield Sample(names.ELIGIBLE_ELECTIONS, controller.eligible_elections)
     yield Sample(names.APPLIED_OFFSET, image.last_offset)
     yield Sample(names.APPLIED_TIMESTAMP, written)
     yield Sample(names.APPLIED_LAG, behind)

@@ -281,14 +281,6 @@ class Links:
                 nearest = min(nearest, link.rest_until)
         return nearest
 
-    def close(self, now: int) -> None:
-        """The node stops: every connection is closed, nobody is told."""
-        for connection in list(self._by_connection):
-            self._outbox.append(Close(connection))
-        self._by_connection.clear()
-        self._links.clear()
-        self._for_controller.clear()
-
 
 def says_not_controller(response: Message) -> bool:
     """Whether the node asked was not the active controller, and so did nothing."""

@@ -69,9 +69,11 @@ RAFT_HIGH_WATERMARK = _kafka(f"{_RAFT}high-watermark", GAUGE, "all below this of
 RAFT_END_OFFSET = _kafka(f"{_RAFT}log-end-offset", GAUGE, "the next offset of the metadata log")
 RAFT_END_EPOCH = _kafka(f"{_RAFT}log-end-epoch", GAUGE, "the epoch of the metadata log's last record")
 RAFT_VOTERS = _kafka(f"{_RAFT}number-of-voters", GAUGE, "how many vote, by the log as it is here")
-RAFT_OBSERVERS = _kafka(f"{_RAFT}number-of-observers", GAUGE, "observers that fetch from here; leader")
+RAFT_OBSERVERS = _kafka(f"{_RAFT}number-of-observers", GAUGE, "observers that fetch from here; told by the leader only")
 RAFT_VOTER_CHANGE = _kafka(
-    f"{_RAFT}uncommitted-voter-change", GAUGE, "1 while a change of the voters is not committed, else 0; leader"
+    f"{_RAFT}uncommitted-voter-change",
+    GAUGE,
+    "1 while a change of the voters is not committed, else 0; told by the leader only",
 )
 RAFT_APPENDED = _kafka(f"{_RAFT}append-records-rate", COUNTER, "records written to the metadata log as its leader")
 RAFT_FETCHED = _kafka(f"{_RAFT}fetch-records-rate", COUNTER, "records of the metadata log fetched from a leader")
@@ -120,6 +122,15 @@ TIMED_OUT_HEARTBEATS = _kafka(
 NEW_CONTROLLERS = _kafka(
     f"{_CONTROLLER}NewActiveControllersCount", COUNTER, "how often a controller became active, as seen here"
 )
+_STATS = "kafka.controller:type=ControllerStats,name="
+UNCLEAN_ELECTIONS = _kafka(
+    f"{_STATS}UncleanLeaderElectionsPerSec", COUNTER, "elections that may have lost records, by this controller"
+)
+ELIGIBLE_ELECTIONS = _kafka(
+    f"{_STATS}ElectionFromEligibleLeaderReplicasPerSec",
+    COUNTER,
+    "elections of an eligible leader out of sync, by this controller",
+)
 EVENTS_STARTED = _kafka(
     f"{_CONTROLLER}EventQueueOperationsStartedCount", COUNTER, "requests that the controller has worked on"
 )
@@ -130,7 +141,9 @@ EVENT_PROCESSING_TIME = _kafka(f"{_EVENTS}EventQueueProcessingTimeMs", SUMMARY, 
 # -- the broker -----------------------------------------------------------------------------------------------------
 
 BROKER_STATE = _kafka(
-    "kafka.server:type=KafkaServer,name=BrokerState", GAUGE, "1 starting or fenced, 3 running, 6 stopping"
+    "kafka.server:type=KafkaServer,name=BrokerState",
+    GAUGE,
+    "0 offline, 1 fenced, 3 running, 6 handing over before it stops, 7 stopping",
 )
 BROKER_APPLIED_OFFSET = _kafka(
     "kafka.server:type=broker-metadata-metrics,attribute=last-applied-record-offset",

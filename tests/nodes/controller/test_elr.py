@@ -167,6 +167,21 @@ def test_unclean_election_loses_what_only_the_eligible_have(make_controller: Any
     assert (found.recovery_state, found.last_known_elr) == (1, ())
 
 
+def test_elections_of_the_eligible_and_unclean_ones_are_counted(durable: Any, make_controller: Any) -> None:
+    """Kafka's ElectionFromEligibleLeaderReplicasPerSec and UncleanLeaderElectionsPerSec."""
+    durable.alter_partition(1, [1])
+    counted = [(durable.controller.eligible_elections, durable.controller.unclean_elections)]
+    for broker, next_leader in ((1, 2), (2, 3)):
+        durable.fence(broker)
+        assert durable.partition().leader == next_leader
+        counted.append((durable.controller.eligible_elections, durable.controller.unclean_elections))
+    assert counted == [(0, 0), (1, 0), (2, 0)]
+    unclean = with_events(make_controller(), MIN_ISR_2 | {"unclean.leader.election.enable": "true"})
+    unclean.alter_partition(1, [1, 2])
+    unclean.fence(2, 1)
+    assert (unclean.controller.eligible_elections, unclean.controller.unclean_elections) == (0, 1)
+
+
 # -- the switch (EL-06) --------------------------------------------------------------------------------------------
 
 
