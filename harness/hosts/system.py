@@ -11,8 +11,9 @@ nodes, `SquallNodes`, are the first system; Apache Kafka could be another, with 
         await hosts[node.host].call("proc.define", **node.process.arguments())
 
 A node's configuration is Kafka's: `node.properties` with `process.roles`, `node.id`, `listeners`,
-`controller.quorum.voters`, `log.dirs`, and whatever the suite sets, which wins. Host groups decide roles; a host in
-both groups runs one combined node. Brokers are numbered from 1, pure controllers from 101, in the inventory's order.
+`controller.quorum.voters` or `controller.quorum.bootstrap.servers`, `log.dirs`, and whatever the suite sets, which
+wins. Host groups decide roles; a host in both groups runs one combined node. Brokers are numbered from 1, pure
+controllers from 101, in the inventory's order.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import Bundle, Bundler, Deployed, HostKind, Place, deploy, probe
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import resolve
+from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis.ports import NODE_PROCESS
 from squall.nodes.config import ConfigError, NodeConfig
@@ -48,6 +50,8 @@ class ClusterSettings:
     run_id: str
     config: Mapping[str, str | int | float | bool] = field(default_factory=dict)
     mutants: tuple[str, ...] = ()
+    dynamic_voters: bool = False
+    """Whether the quorum's voters are kept in its log, to begin with all controllers (KIP-853)."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class NodePlan:
     """Made before the start, and removed with everything of the run."""
     process: ProcessDefinition
     logs: tuple[str, ...]
+    preparation: tuple[str, ...] = ()
+    """A command to run once on the host when the files are there; none if empty."""
 
     @property
     def is_broker(self) -> bool:
@@ -130,18 +136,23 @@ class SquallNodes:
         if not inventory.controllers or not inventory.brokers:
             raise UsageError(f"{inventory.source}: a cluster needs at least one controller and one broker")
         numbered = number_nodes(inventory)
-        voters = ",".join(f"{numbered[host.name]}@{resolve(host)}:{CONTROLLER_PORT}" for host in inventory.controllers)
+        controllers = [(numbered[host.name], resolve(host), CONTROLLER_PORT) for host in inventory.controllers]
         hosts = [host for host in inventory.hosts if host.name in numbered]
-        return {host.name: self._plan(host, numbered[host.name], voters, places[host.name], settings) for host in hosts}
+        return {
+            host.name: self._plan(host, numbered[host.name], controllers, places[host.name], settings) for host in hosts
+        }
 
-    def _plan(self, host: HostSpec, node_id: int, voters: str, place: Place, settings: ClusterSettings) -> NodePlan:
+    def _plan(
+        self, host: HostSpec, node_id: int, controllers: list[Controller], place: Place, settings: ClusterSettings
+    ) -> NodePlan:
         directory = place.run_directory(settings.run_id)
         roles = tuple(
             role for role, group in (("broker", "brokers"), ("controller", "controllers")) if group in host.groups
         )
         data = self._data_directory(host, directory, settings.run_id)
         address = resolve(host)
-        properties = node_properties(host, node_id, roles, address, voters, data)
+        quorum = quorum_properties(controllers, dynamic=settings.dynamic_voters)
+        properties = node_properties(host, node_id, roles, address, quorum, data)
         properties |= {"cluster.id": cluster_id(settings.run_id)}
         properties |= {key: _text(value) for key, value in settings.config.items()}
         check_properties(properties)
@@ -170,6 +181,7 @@ class SquallNodes:
             directories=(directory, data),
             process=process,
             logs=(log, path),
+            preparation=_formatting(place, path, controllers, settings) if "controller" in roles else (),
         )
 
     def _data_directory(self, host: HostSpec, directory: str, run_id: str) -> str:
@@ -181,6 +193,15 @@ class SquallNodes:
         return f"{host.data_dirs[0]}/squall-{run_id}" if host.data_dirs else f"{directory}/data"
 
 
+def _formatting(place: Place, config: str, controllers: list[Controller], settings: ClusterSettings) -> tuple[str, ...]:
+    """How a controller of a quorum of dynamic voters learns with whom it begins."""
+    if not settings.dynamic_voters:
+        return ()
+    initial = initial_voters(controllers, settings.run_id)
+    command = ("env", f"PYTHONPATH={place.library}", place.python, "-m", "squall.nodes.server.format")
+    return (*command, "--config", config, *format_arguments(initial))
+
+
 def number_nodes(inventory: Inventory) -> dict[str, int]:
     """Node ids by host name: brokers from 1, hosts that are only controllers from 101."""
     brokers = {host.name: FIRST_BROKER_ID + index for index, host in enumerate(inventory.brokers)}
@@ -189,7 +210,7 @@ def number_nodes(inventory: Inventory) -> dict[str, int]:
 
 
 def node_properties(
-    host: HostSpec, node_id: int, roles: tuple[str, ...], address: str, voters: str, data: str
+    host: HostSpec, node_id: int, roles: tuple[str, ...], address: str, quorum: Mapping[str, str], data: str
 ) -> dict[str, str]:
     """What follows from the inventory, by Kafka's names."""
     listeners = {"broker": f"PLAINTEXT://{address}:{BROKER_PORT}"}
@@ -197,7 +218,7 @@ def node_properties(
     properties = {
         "process.roles": ",".join(roles),
         "node.id": str(node_id),
-        "controller.quorum.voters": voters,
+        **quorum,
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(listeners[role] for role in roles),
         "log.dirs": data,
@@ -257,10 +278,12 @@ def agent_command(place: Place, spec: HostSpec) -> list[str]:
 
 
 def write_files(remote: Remote, plan: NodePlan) -> None:
-    """Make the node's directories and write its files."""
+    """Make the node's directories, write its files, and prepare what it needs besides."""
     remote.run(["mkdir", "-p", *plan.directories], check=True, sudo=remote.spec.sudo)
     for path, text in plan.files.items():
         remote.put(text.encode(), path, sudo=remote.spec.sudo)
+    if plan.preparation:
+        remote.run(list(plan.preparation), check=True, timeout=60, sudo=remote.spec.sudo)
 
 
 def collect_logs(remote: Remote, plan: NodePlan, into: Path) -> list[Path]:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterable
 
 from squall.nodes.node.formatting import InitialVoters
+from squall.nodes.protocol.topic_partition import format_id
 from squall.nodes.raft.config import Voter
 
 Controller = tuple[int, str, int]
@@ -29,6 +30,15 @@ def initial_voters(controllers: Iterable[Controller], seed: object) -> InitialVo
     return InitialVoters(
         tuple(Voter(node, host, port, _directory_id(seed, node)) for node, host, port in sorted(controllers))
     )
+
+
+def format_arguments(initial: InitialVoters) -> list[str]:
+    """The same for `squall.nodes.server.format` on a host."""
+    listed = [
+        f"{one.id}@{f'[{one.host}]' if ':' in one.host else one.host}:{one.port}:{format_id(one.directory_id)}"
+        for one in initial.listed
+    ]
+    return ["--initial-controllers", ",".join(listed)]
 
 
 def _directory_id(seed: object, node: int) -> bytes:

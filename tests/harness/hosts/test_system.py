@@ -22,6 +22,7 @@ from squall.harness.hosts.system import (
 )
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nodes.config import NodeConfig
+from squall.nodes.node.formatting import initial_controllers
 
 
 def host(name: str, number: int, *groups: str, rack: str | None = None, data: tuple[str, ...] = ()) -> HostSpec:
@@ -68,6 +69,20 @@ def test_the_node_accepts_the_configuration_it_is_given() -> None:
     assert [str(one) for one in config.listeners] == ["PLAINTEXT://10.0.0.2:9092"]
     assert [str(one) for one in config.controller_quorum_voters] == ["101@10.0.0.1:9093"]
     assert str(config.metrics_listener) == "10.0.0.2:9404"
+
+
+def test_with_dynamic_voters_nodes_look_for_the_quorum_and_controllers_are_formatted() -> None:
+    """KIP-853: every controller begins with the same list, in which it finds its own directory."""
+    plans = configure(COMBINED, dynamic_voters=True)
+    config = parsed(plans["n3"])
+    assert config.has_dynamic_voters
+    assert [str(one) for one in config.controller_quorum_bootstrap_servers] == ["10.0.0.1:9093", "10.0.0.2:9093"]
+    assert plans["n3"].preparation == ()
+    assert "squall.nodes.server.format" in plans["n1"].preparation
+    lists = [initial_controllers(plans[name].preparation[-1]) for name in ("n1", "n2")]
+    assert lists[0] == lists[1]
+    assert [(one.id, one.host, one.port) for one in lists[0].listed] == [(1, "10.0.0.1", 9093), (101, "10.0.0.2", 9093)]
+    assert configure(COMBINED)["n1"].preparation == ()
 
 
 def test_a_host_in_both_groups_runs_one_combined_node() -> None:
