@@ -272,6 +272,11 @@ class NodeConfig:
     unclean_recovery_strategy: str = setting(
         "Balanced", one_of("Balanced", "None"), "without ISR and ELR: the last known leader leads, or nobody"
     )
+    auto_leader_rebalance_enable: bool = setting(True, boolean, "leaderships go back to preferred replicas")
+    leader_imbalance_check_interval_seconds: int = setting(300, integer(1), "how often that is looked at")
+    leader_imbalance_per_broker_percentage: int = setting(
+        10, integer(0), "percent of what a broker is preferred for that others may lead"
+    )
     auto_create_topics_enable: bool = setting(False, boolean, "create a topic when a client asks for it")
     message_max_bytes: int = setting(1_048_588, integer(0), "topics' default of max.message.bytes")
     log_segment_bytes: int = setting(1 << 30, integer(1024), "topics' default of segment.bytes")

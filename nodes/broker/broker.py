@@ -111,6 +111,7 @@ class Broker:
             int(ApiKey.ELECT_LEADERS): self._forwarding.handle,
             int(ApiKey.ALTER_PARTITION_REASSIGNMENTS): self._forwarding.handle,
             int(ApiKey.LIST_PARTITION_REASSIGNMENTS): self._forwarding.handle,
+            int(ApiKey.UNREGISTER_BROKER): self._forwarding.handle,
             int(ApiKey.DESCRIBE_QUORUM): self._forwarding.handle,
         }
 

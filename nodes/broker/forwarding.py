@@ -40,6 +40,7 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToActiveController
@@ -126,5 +127,7 @@ def _unknown(message: Message) -> Message:
         return AlterPartitionReassignmentsResponse(error_code=error, error_message=TIMED_OUT)
     if isinstance(message, ListPartitionReassignmentsRequest):
         return ListPartitionReassignmentsResponse(error_code=error, error_message=TIMED_OUT)
+    if isinstance(message, UnregisterBrokerRequest):
+        return UnregisterBrokerResponse(error_code=error, error_message=TIMED_OUT)
     assert isinstance(message, DescribeQuorumRequest)
     return DescribeQuorumResponse(error_code=error)

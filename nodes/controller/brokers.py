@@ -28,6 +28,7 @@ from squall.nodes.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.protocol.errors import ErrorCode
@@ -40,6 +41,7 @@ from squall.nodes.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from squall.nodes.protocol.schema import Message
 
 
@@ -169,6 +171,22 @@ class BrokerControl:
     def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
         yield UnfenceBrokerRecord(id=broker.id, epoch=broker.epoch)
         yield from self._changes.broker_joins(image, broker.id)
+
+    def unregister(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Outcome:
+        """Forget a broker, on an operator's word that it is gone for good (KIP-631, RA-07). It stays in the replicas of
+        its topic-partitions until these are reassigned, but may have lost what it had: should it return, nobody can
+        know any more how its last incarnation ended. So it leaves every ISR and every ELR."""
+        broker = image.brokers.get(request.broker_id)
+        if broker is None:
+            message = f"Broker {request.broker_id} is not registered."
+            return Outcome(UnregisterBrokerResponse(0, int(ErrorCode.BROKER_ID_NOT_REGISTERED), message))
+        self.sessions.end(broker.id)
+        self._offsets.end(broker.id)
+        return Outcome(UnregisterBrokerResponse(), self._unregistering_records(image, broker))
+
+    def _unregistering_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+        yield from self._changes.broker_leaves(image, broker.id, lost=True)
+        yield UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
 
     # -- producer ids -----------------------------------------------------------------------------------------
 

@@ -30,5 +30,11 @@ class ControllerConfig:
     last_known_leader: bool = True
     """`unclean.recovery.strategy`: whether the last known leader may lead again when nobody else is known to have
     everything (`Balanced`), or the topic-partition stays without a leader (`None`). See `elections`."""
+    balances_leaders: bool = True
+    """`auto.leader.rebalance.enable`: leaderships go back to preferred replicas (RA-07)."""
+    imbalance_check_interval: int = 300_000_000
+    """`leader.imbalance.check.interval.seconds`."""
+    imbalance_percentage: int = 10
+    """`leader.imbalance.per.broker.percentage`: so much of what a broker should lead may be led by others."""
     records_max: int = 10_000
     """The most records in one batch; one operation on topics may not write more (QC-21)."""

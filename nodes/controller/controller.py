@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
+from squall.nodes.controller.balancing import LeaderBalancer
 from squall.nodes.controller.brokers import BrokerControl
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
@@ -64,6 +65,7 @@ from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
 from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest
 from squall.nodes.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesRequest
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest
@@ -122,7 +124,8 @@ class QuorumController:
         self._configs = ConfigControl(config, self._changes)
         self._features = FeatureControl(config.topic_defaults, self._changes)
         self._elections = LeaderElectionControl(self._changes)
-        self._reassignments = ReassignmentControl(self._changes)
+        self._balancer = LeaderBalancer(config, self._elections)
+        self._reassignments = ReassignmentControl(self._changes, mutants)
         self._image: MetadataImage | None = None
         self._active_epoch: int | None = None
         self._parked: deque[_Parked] = deque()
@@ -140,6 +143,7 @@ class QuorumController:
             ApiKey.BROKER_HEARTBEAT: self._heartbeat,
             ApiKey.ALTER_PARTITION: self._alter_partition,
             ApiKey.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
+            ApiKey.UNREGISTER_BROKER: self._unregister,
             ApiKey.CREATE_TOPICS: self._create_topics,
             ApiKey.DELETE_TOPICS: self._delete_topics,
             ApiKey.CREATE_PARTITIONS: self._create_partitions,
@@ -166,11 +170,6 @@ class QuorumController:
         return self._brokers.timed_out
 
     @property
-    def snapshot_image(self) -> MetadataImage:
-        """What a snapshot is made of: the committed image. Mutant `snapshot-above-hw`: the one that runs ahead."""
-        return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
-
-    @property
     def unclean_elections(self) -> int:
         """Decided by this controller since it started."""
         return self._changes.unclean_elections
@@ -179,6 +178,11 @@ class QuorumController:
     def eligible_elections(self) -> int:
         """Of eligible leader replicas, likewise."""
         return self._changes.eligible_elections
+
+    @property
+    def snapshot_image(self) -> MetadataImage:
+        """What a snapshot is made of: the committed image. Mutant `snapshot-above-hw`: the one that runs ahead."""
+        return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
 
     @property
     def fenced_brokers(self) -> int:
@@ -246,6 +250,9 @@ class QuorumController:
 
     def _allocate_producer_ids(self, now: int, request: ServerRequest) -> Outcome:
         return self._brokers.allocate_producer_ids(self._deciding, cast(AllocateProducerIdsRequest, request.body))
+
+    def _unregister(self, now: int, request: ServerRequest) -> Outcome:
+        return self._brokers.unregister(self._deciding, cast(UnregisterBrokerRequest, request.body))
 
     def _create_topics(self, now: int, request: ServerRequest) -> Outcome:
         return self._topics.create(self._deciding, cast(CreateTopicsRequest, request.body))
@@ -373,6 +380,7 @@ class QuorumController:
         self._image = self.committed.clone()
         self._image.passed(raft.end_offset - 1, raft.epoch)
         self._brokers.restart(now, self._image)
+        self._balancer.restart(now)
         self._written_at = now
         self._trace.event("controller", node=self.config.node_id, epoch=raft.epoch, active=True)
         if METADATA_VERSION not in self._image.features:
@@ -389,6 +397,8 @@ class QuorumController:
         self._go_on(now)
         while self._unfinished is None and self._brokers.sessions.deadline() <= now:
             self._write(now, self._brokers.fence_silent(now, self._image))
+        if self._unfinished is None and self._balancer.deadline() <= now:
+            self._write(now, self._balancer.advance(now, self._image))
         if self._unfinished is None and self._idle_at() <= now:
             self._write(now, [NoOpRecord()])
 
@@ -405,7 +415,7 @@ class QuorumController:
             return NEVER
         if self._unfinished is not None or self._held:
             return 0
-        return min(self._brokers.sessions.deadline(), self._idle_at())
+        return min(self._brokers.sessions.deadline(), self._balancer.deadline(), self._idle_at())
 
     def close(self, now: int) -> None:
         """Stop deciding; what waits is answered NOT_CONTROLLER."""

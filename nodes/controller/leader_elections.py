@@ -14,6 +14,7 @@ from dataclasses import replace
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.elections import Decision, decide
 from squall.nodes.controller.outcome import Outcome, Refused
+from squall.nodes.controller.partition_records import change
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import NO_LEADER, PartitionChangeRecord
 from squall.nodes.protocol.errors import ErrorCode
@@ -66,6 +67,13 @@ class LeaderElectionControl:
         record = self._changes.record(topic, number, decision, lambda one: self._changes.is_active(image, one), rules)
         assert record is not None, "another leader is a change"
         return record
+
+    def preferred_if_possible(self, image: MetadataImage, topic: Topic, number: int) -> PartitionChangeRecord | None:
+        """The election of the preferred replica, None if that must not lead now."""
+        try:
+            return change(topic, number, self._preferred(image, topic.partitions[number]))
+        except Refused:
+            return None
 
     def _preferred(self, image: MetadataImage, registration: PartitionRegistration) -> Decision:
         preferred = registration.replicas[0]

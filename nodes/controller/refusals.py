@@ -34,6 +34,7 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from squall.nodes.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerResponse
 from squall.nodes.protocol.messages.update_features import UpdateFeaturesResponse
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
@@ -70,6 +71,8 @@ def not_controller(request: ServerRequest) -> Message:
             return AlterPartitionReassignmentsResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
         case ApiKey.LIST_PARTITION_REASSIGNMENTS:
             return ListPartitionReassignmentsResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+        case ApiKey.UNREGISTER_BROKER:
+            return UnregisterBrokerResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
     raise ValueError(f"API key {request.api_key} is not a controller's")
 
 

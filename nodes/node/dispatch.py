@@ -35,6 +35,7 @@ BROKER_VERSIONS: Versions = {
     int(ApiKey.UPDATE_FEATURES): (0, 1),
     int(ApiKey.DESCRIBE_QUORUM): (0, 2),
     int(ApiKey.DESCRIBE_CLUSTER): (0, 1),
+    int(ApiKey.UNREGISTER_BROKER): (0, 0),
     int(ApiKey.DESCRIBE_TOPIC_PARTITIONS): (0, 0),
 }
 """What clients and follower brokers may ask of a broker."""
@@ -58,6 +59,7 @@ CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.ALTER_PARTITION): (3, 3),
     int(ApiKey.BROKER_REGISTRATION): (0, 4),
     int(ApiKey.BROKER_HEARTBEAT): (0, 1),
+    int(ApiKey.UNREGISTER_BROKER): (0, 0),
     int(ApiKey.ALLOCATE_PRODUCER_IDS): (0, 0),
     int(ApiKey.ADD_RAFT_VOTER): (0, 1),
     int(ApiKey.REMOVE_RAFT_VOTER): (0, 0),

@@ -83,6 +83,9 @@ def controller_config(config: NodeConfig) -> ControllerConfig:
         topic_defaults=topic_defaults(config).described(),
         eligible_leader_replicas=config.eligible_leader_replicas_version > 0,
         last_known_leader=config.unclean_recovery_strategy == "Balanced",
+        balances_leaders=config.auto_leader_rebalance_enable,
+        imbalance_check_interval=config.leader_imbalance_check_interval_seconds * 1000 * MS,
+        imbalance_percentage=config.leader_imbalance_per_broker_percentage,
     )
 
 

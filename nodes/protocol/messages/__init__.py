@@ -39,6 +39,7 @@ from squall.nodes.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     remove_raft_voter,
+    unregister_broker,
     update_features,
     update_raft_voter,
     vote,
@@ -76,6 +77,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CLUSTER = 60
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
     ALLOCATE_PRODUCER_IDS = 67
     DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
@@ -160,6 +162,11 @@ _TABLE = (
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         describe_topic_partitions.DescribeTopicPartitionsRequest,
         describe_topic_partitions.DescribeTopicPartitionsResponse,
+    ),
+    _api(
+        ApiKey.UNREGISTER_BROKER,
+        unregister_broker.UnregisterBrokerRequest,
+        unregister_broker.UnregisterBrokerResponse,
     ),
     _api(ApiKey.ADD_RAFT_VOTER, add_raft_voter.AddRaftVoterRequest, add_raft_voter.AddRaftVoterResponse),
     _api(ApiKey.REMOVE_RAFT_VOTER, remove_raft_voter.RemoveRaftVoterRequest, remove_raft_voter.RemoveRaftVoterResponse),

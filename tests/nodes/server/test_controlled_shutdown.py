@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 
-import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clusters import Cluster
+from tests.nodes.server.steady_load import QUIET, Load
 
 pytestmark = pytest.mark.xdist_group("clusters")
-QUIET = {"log_level": 0, "log.connection.close": False}
 TOPIC, PARTITIONS = "handed-over", 6
 GAP_MAX_S = 1.0
 
@@ -46,56 +43,12 @@ def await_all_in_sync(cluster: Cluster) -> None:
     cluster.wait_for("every broker sees all in sync", holds)
 
 
-class Load:
-    """A producer with acks=all that never stops: when each topic-partition was acknowledged, and what failed."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        settings = {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0} | QUIET
-        self._producer = confluent_kafka.Producer(settings)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.acknowledged: dict[int, list[float]] = {number: [] for number in range(PARTITIONS)}
-        self.failed: list[str] = []
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.wait(0.005):
-            for number in range(PARTITIONS):
-                self._producer.produce(TOPIC, b"v", partition=number, on_delivery=self._delivered)
-            self._producer.poll(0)
-        self._producer.flush(10)
-
-    def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
-        if error is not None:
-            self.failed.append(str(error))
-        else:
-            self.acknowledged[message.partition()].append(time.monotonic())
-
-    def runs(self) -> bool:
-        return all(len(times) > 20 for times in self.acknowledged.values())
-
-    def gaps(self, since: float, until: float) -> dict[int, float]:
-        """The longest time without an acknowledgement, by topic-partition."""
-        longest = {}
-        for number, times in self.acknowledged.items():
-            within = [since, *(one for one in times if since <= one <= until), until]
-            longest[number] = max(after - before for before, after in pairwise(within))
-        return longest
-
-
 @pytest.mark.parametrize("broker", [1, 2])
 def test_leaders_move_before_the_process_ends_and_producers_hardly_notice(cluster: Cluster, broker: int) -> None:
     """CS-02, CS-04, CS-06: no error and no gap of a second."""
     await_all_in_sync(cluster)
     node, witness = cluster.nodes[broker], 3
-    with Load(cluster) as load:
+    with Load(cluster, TOPIC, PARTITIONS) as load:
         cluster.wait_for("acknowledgements", load.runs)
         began = time.monotonic()
         node.signal(signal.SIGTERM)
