@@ -103,6 +103,9 @@ class ClusterOptions(_Part):
     config: Mapping[str, str | int | float | bool] = Field(
         default_factory=dict, description="Kafka configuration of every node, by Kafka's names"
     )
+    dynamic_voters: bool = Field(
+        default=False, description="the quorum's voters are kept in its log, and may change (KIP-853)"
+    )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
 
     @model_validator(mode="after")
@@ -178,6 +181,8 @@ class Requirements(_Part):
     longest_gap: Duration | None = Field(
         default=None, description="the longest any topic-partition may be without an acknowledged send"
     )
+    elections: int | None = Field(default=None, ge=0, description="so many other active controllers at most")
+    calm: bool = Field(False, description="nobody is fenced, no leader changes, no ISR becomes smaller")
 
     def stated(self) -> Required:
         """As the manifest carries it."""
@@ -188,6 +193,8 @@ class Requirements(_Part):
             else RateRule(during=rate.during, at_least=rate.at_least, compared_with=rate.compared_with),
             silence=self.silence,
             longest_gap=self.longest_gap,
+            elections=self.elections,
+            calm=self.calm,
         )
 
 

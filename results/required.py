@@ -1,4 +1,4 @@
-"""What a scenario requires of availability, beyond that nothing is lost: judged from the history, told as statements.
+"""What a scenario requires beyond that nothing is lost: judged from history and cluster, told as statements.
 
 Safety is checked in every run; how long a cluster may stand still is the scenario's business, and a rule that nobody
 states is judged by eye. A suite says it under `require` (`harness/suite.py`), the manifest carries it here:
@@ -6,10 +6,13 @@ states is judged by eye. A suite says it under `require` (`harness/suite.py`), t
 * `rate`         in one window at least this share of the acknowledged sends per second of another (P06)
 * `silence`      in this window nothing at all is acknowledged: what was, could not have been replicated (P06)
 * `longest_gap`  on no topic-partition a longer time without an acknowledged send (P14)
+* `elections`    so many times at most another active controller (P19)
+* `calm`         no topic-partition gets another leader, and no ISR becomes smaller (P12)
 
-Windows are seconds from the start of the load; a send counts by the time at which it was acknowledged. A rule that does
-not hold makes the verdict invalid, as a broken promise to clients does. One that nobody can judge, since nothing was
-acknowledged in the window it compares with, makes it unknown.
+The latter two go by what was seen of the cluster while the load lasted. Windows are seconds from the start of the
+load; a send counts by the time at which it was acknowledged. A rule that does not hold makes the verdict invalid, as a
+broken promise to clients does. One that nobody can judge, since nothing was acknowledged in the window it compares
+with, makes it unknown.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from squall.results.checks.result import PartitionResult
 from squall.results.manifest import RateRule, Required
+from squall.results.segments import ClusterObservation
 from squall.results.text import several
 
 Judged = tuple[str, bool | None]
@@ -30,8 +34,10 @@ def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
     return rate + (() if required.silence is None else (required.silence,))
 
 
-def judged_requirements(required: Required, results: Sequence[PartitionResult]) -> Iterator[Judged]:
-    """Each rule, and whether it holds."""
+def judged_requirements(
+    required: Required, results: Sequence[PartitionResult], cluster: Sequence[ClusterObservation] = ()
+) -> Iterator[Judged]:
+    """Each rule, and whether it holds. `cluster` is what was seen from the start of the load to its end."""
     counted = [sum(column) for column in zip(*(one.acknowledged_within for one in results), strict=True)]
     counts = iter(counted or [0] * len(windows_of(required)))
     if required.rate is not None:
@@ -43,6 +49,30 @@ def judged_requirements(required: Required, results: Sequence[PartitionResult]) 
         yield f"nothing acknowledged from {start:g} s to {end:g} s{said}", count == 0
     if required.longest_gap is not None:
         yield _gap(required.longest_gap, results)
+    if required.elections is not None:
+        yield _elections(required.elections, cluster)
+    if required.calm:
+        yield _calm(cluster)
+
+
+def _elections(most: int, cluster: Sequence[ClusterObservation]) -> Judged:
+    epochs = {one.epoch for one in cluster if one.kind == "controller"}
+    return f"at most {several(most, 'election')} of another active controller ({len(epochs)})", len(epochs) <= most
+
+
+def _calm(cluster: Sequence[ClusterObservation]) -> Judged:
+    """The first that is seen of a topic-partition is no change."""
+    known: dict[tuple[str, str | None, int | None], ClusterObservation] = {}
+    changes = []
+    for one in cluster:
+        before = known.get(key := (one.kind, one.topic, one.partition))
+        known[key] = one
+        led = one.kind == "leader" and before is not None and before.epoch != one.epoch
+        lost = one.kind == "in_sync" and before is not None and not set(before.nodes) <= set(one.nodes)
+        if led or lost:
+            changes.append(f"{one.topic}-{one.partition}")
+    words = "no other leader of a topic-partition, and no smaller ISR"
+    return f"{words}: {changes[0]}" if changes else words, not changes
 
 
 def _rate(rule: RateRule, count: int, count_before: int) -> Judged:

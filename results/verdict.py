@@ -178,7 +178,8 @@ def judge(
 ) -> Verdict:
     """The verdict on a run from the results of all its topic-partitions."""
     anomalies = _anomalies(results)
-    required = [Statement(text, holds) for text, holds in judged_requirements(manifest.require, results)]
+    seen = [one for one in around.cluster if _within_load(manifest, one.time)]
+    required = [Statement(text, holds) for text, holds in judged_requirements(manifest.require, results, seen)]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
     reasons = (*broken, *_reasons(manifest, results, around.faults), *_unjudged(required))
     coverage = _coverage(results, around.faults, torn, engine, seconds)
@@ -293,6 +294,11 @@ def _reasons(manifest: Manifest, results: Sequence[PartitionResult], faults: Seq
         *_ambiguous(results),
         *fault_reasons(manifest, faults),
     ]
+
+
+def _within_load(manifest: Manifest, time: int) -> bool:
+    ended = manifest.load_ended
+    return (manifest.load_started or 0) <= time and (ended is None or time <= ended)
 
 
 def _unjudged(required: Sequence[Statement]) -> list[str]:

@@ -12,6 +12,7 @@ are told when they are told. All eleven invariants are asserted:
 * ACK, UNIQ, RT, PREFIX, PHANTOM
                    what clients are told is what is committed                                     (`promises.py`)
 
+RA-05, CS-02, SN-03 and FD-05 by a replay of its own (`observed_metadata.py`);
 and besides DP-07, log start ≤ high watermark ≤ log end, and what followers do to their logs: EP-04 and DP-13
 (`observed_followers.py`).
 
@@ -25,20 +26,23 @@ A breach raises `InvariantBroken`, which ends the run and carries the event that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from squall.harness.simulation.moments import Moment, TraceEvent, Turn
 from squall.harness.simulation.observed_followers import check_append, check_truncation
 from squall.harness.simulation.observed_images import Changed, ObservedImages
 from squall.harness.simulation.observed_log import Batch, InvariantBroken, ObservedLog, SeenReplica, batches_of
+from squall.harness.simulation.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.promises import Promised, Promises
 from squall.nodes.broker.hosted import Hosted
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.node.node import Node
 from squall.nodes.raft.roles import Leader
+from squall.nodes.raft.snapshots import SnapshotId
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.workloads.operation import MARKER, SEND, Event
 
@@ -65,6 +69,8 @@ class Sightings:
     unclean_elections: int = 0
     declared_losses: int = 0
     committed_batches: int = 0
+    voter_changes: int = 0
+    controlled_shutdowns: int = 0
     acknowledged: int = 0
 
 
@@ -88,6 +94,8 @@ class Observer:
         self.recent: deque[Turn] = deque(maxlen=RECENT_TURNS)
         self.quorum = ObservedLog("__cluster_metadata-0")
         self.images = ObservedImages()
+        self.metadata = ReplayedMetadata()
+        self.on_quorum_leader: Callable[[str, int], None] = lambda name, epoch: None
         self.promises = Promises(all_acknowledged=acks_all)
         self._unclean_allowed = unclean_allowed
         self._names: dict[int, str] = {}
@@ -98,6 +106,9 @@ class Observer:
         self._quorum_cuts: dict[int, int] = {}
         self._quorum_touched = False
         self._votes: list[tuple[int, int, int]] = []
+        self._snapshots: list[tuple[int, int]] = []
+        self._voter_records: dict[int, None] = {}
+        self._leaving: list[int] = []
         self._voted: dict[tuple[int, int], int] = {}
         self._traced: list[TraceEvent] = []
         self._turns: dict[str, int] = {}
@@ -129,6 +140,16 @@ class Observer:
                 self._touched[key] = None
             return
         self._quorum_touched = True
+        if name == "voters":
+            self._voter_records[int(fields["offset"])] = None  # type: ignore[call-overload]
+            self.sightings.voter_changes = len(self._voter_records) - 1  # the first one says how it began
+            return
+        if name == "broker_shuts_down" and fields.get("granted"):
+            self._leaving.append(int(fields["broker"]))  # type: ignore[call-overload]
+            return
+        if name == "snapshot":
+            self._snapshots.append((int(fields["end"]), int(fields["epoch"])))  # type: ignore[call-overload]
+            return
         if name == "vote":
             self._votes.append((int(fields["node"]), int(fields["epoch"]), int(fields["candidate"])))  # type: ignore[call-overload]
             return
@@ -157,6 +178,8 @@ class Observer:
         quorum_touched, self._quorum_touched = self._quorum_touched, False
         if node is None:  # it died in this turn: what it traced before is nobody's
             self._votes.clear()
+            self._snapshots.clear()
+            self._leaving.clear()
             return
         turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
@@ -165,6 +188,7 @@ class Observer:
             if quorum_touched or turns % SWEEP == 0:
                 self._look_at_votes()
                 self._look_at_metadata(process, node)
+                self._look_at_leaving()
             if node.broker is not None:
                 self._look_at_topics(process, node.broker.replicas, touched, everything=turns % SWEEP == 0)
                 for topic, partition in cut:
@@ -176,6 +200,9 @@ class Observer:
     def _look_at_metadata(self, process: SimProcess, node: Node) -> None:
         self._look_at_quorum(process, node, self._quorum_cuts.pop(node.config.node_id, None))
         self._look_at_applied(process, node)
+        snapshots, self._snapshots = self._snapshots, []
+        for end, epoch in snapshots:
+            self.metadata.written(process.name, node.raft.snapshots, SnapshotId(end, epoch))
         if node.controller is not None:
             self._look_at_image(process, "controller", node.controller.committed)
         if node.broker is not None:
@@ -225,6 +252,7 @@ class Observer:
         log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
         if leads and log.one_leader(epoch, process.name):
             self.sightings.quorum_leaders += 1
+            self.on_quorum_leader(process.name, epoch)
             if end < log.end:
                 raise InvariantBroken(
                     "ELECT", f"{process.name} leads quorum epoch {epoch} with log end {end}, {log.end} are committed"
@@ -236,8 +264,10 @@ class Observer:
         for committed in node.raft.committed(batch.base):
             if committed.base_offset > batch.last:
                 return
-            if committed.base_offset == batch.base and not committed.is_control:
-                self.images.committed(list(committed.values))
+            if committed.base_offset == batch.base:
+                if not committed.is_control:
+                    self.images.committed(list(committed.values))
+                self.metadata.follow(committed)
 
     def _look_at_votes(self) -> None:
         """A voter gives one vote in an epoch, through all its incarnations (QC-06, QC-08)."""
@@ -273,6 +303,20 @@ class Observer:
                     f"{process.name} ({role}) has applied metadata up to {image.last_offset}, only what is below "
                     f"{high_watermark} is known to be committed",
                 )
+
+    def _look_at_leaving(self) -> None:
+        """Who stops by the controller's leave leads nothing, and every active broker has heard of that (CS-04)."""
+        leaving, self._leaving = self._leaving, []
+        newest = self.images.newest_image
+        for broker in leaving:
+            self.sightings.controlled_shutdowns += 1
+            for name, process in self._processes.items():
+                node = process.node
+                if node is None or node.broker is None or newest is None or not self._is_registered(name):
+                    continue
+                known = newest.brokers.get(node.config.node_id)
+                if known is not None and known.active and leads_anything(node.broker.image, broker):
+                    raise InvariantBroken("CS-04", f"broker {broker} may stop, but by what {name} knows it leads")
 
     # -- images ---------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from squall.nodes.mutants import Mutants
 from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.manifest import Manifest, TopicFacts
-from squall.results.segments import EventWriter
+from squall.results.segments import ClusterObservation, EventWriter
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
 from squall.workloads.clients.native import NativeKit
@@ -110,6 +110,7 @@ class Simulation:
             brokers=cluster.brokers,
             config={key: _text(value) for key, value in cluster.config.items()},
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
+            dynamic_voters=cluster.dynamic_voters,
         )
         self.observer = Observer(
             acks_all=scenario.workload.acks == "all",
@@ -136,6 +137,8 @@ class Simulation:
             idempotent=scenario.workload.idempotent and scenario.workload.acks == "all",
         )
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
+        self.seen = EventWriter.cluster(directory)
+        self.observer.on_quorum_leader = self._quorum_leader
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self.fault_effects: dict[str, int] = {}
@@ -161,6 +164,7 @@ class Simulation:
             self.world.switch_off()
             self.recorder.close()
             self.fault_log.writer.close()
+            self.seen.close()
 
     @property
     def swarming(self) -> bool:
@@ -243,6 +247,7 @@ class Simulation:
         interpreter, clients = await self._interpreter(shard)
         loop = asyncio.get_running_loop()
         self.load_started = self.clock.now_ns()
+        self.observer.metadata.must_be_calm = self.scenario.require.calm
         loading = loop.create_task(interpreter.run())
         nemesis = loop.create_task(self._nemesis())
         for task in (loading, nemesis):
@@ -250,6 +255,7 @@ class Simulation:
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
         self.load_ended = self.clock.now_ns()
+        self.observer.metadata.must_be_calm = False
         interpreter.stop()
         await loading
         for client in clients:
@@ -284,6 +290,10 @@ class Simulation:
         )
         await runner.run()
         await operator.close()
+
+    def _quorum_leader(self, name: str, epoch: int) -> None:
+        """As the watcher of a run on hosts tells it; the rest is the observer's business here."""
+        self.seen.write(ClusterObservation(time=self.clock.now_ns(), kind="controller", node=name, epoch=epoch))
 
     def _reported(self, event: NemesisEvent) -> None:
         seconds = (event.at_ns - (self.load_started or 0)) / 1e9
@@ -345,6 +355,10 @@ class Simulation:
             "truncations": sightings.truncations,
             "unclean elections": sightings.unclean_elections,
             "declared losses": sightings.declared_losses,
+            "reassignments that took replicas away": self.observer.metadata.reassignments_completed,
+            "snapshots held to the log": self.observer.metadata.snapshots_checked,
+            "changes of the voters": sightings.voter_changes,
+            "controlled shutdowns": sightings.controlled_shutdowns,
             "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),
             "crashes": self.crashes,
             "resets": self.world.network.resets,

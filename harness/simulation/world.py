@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, FIRST_BROKER_ID, FIRST_CONTROLLER_ID
+from squall.harness.hosts.voters import initial_voters, quorum_properties
 from squall.harness.operating import ClusterHands
 from squall.harness.simulation.agent import SimHost
 from squall.harness.simulation.connector import SimConnector
@@ -22,6 +23,7 @@ from squall.harness.simulation.process import SimProcess, SimWallClock
 from squall.nodes.config import NodeConfig
 from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.node.formatting import format_directory
 from squall.nodes.node.node import Node
 from squall.nodes.ports import NullTrace, Trace
 from squall.workloads.clients.operator import NativeOperator
@@ -37,6 +39,8 @@ class ClusterShape:
     brokers: int = 3
     config: Mapping[str, str] = field(default_factory=dict)
     mutants: Mutants = HEALTHY
+    dynamic_voters: bool = False
+    """The voters are those of the metadata log, to begin with all controllers (KIP-853)."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +76,11 @@ def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
 
 def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterShape) -> dict[str, str]:
     """The node's configuration, by Kafka's names."""
-    voters = ",".join(f"{one.node_id}@{one.address}:{one.port}" for one in places if one.role == "controller")
+    controllers = [(one.node_id, one.address, one.port) for one in places if one.role == "controller"]
     properties = {
         "process.roles": place.role,
         "node.id": str(place.node_id),
-        "controller.quorum.voters": voters,
+        **quorum_properties(controllers, dynamic=shape.dynamic_voters),
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{place.listener}://{place.address}:{place.port}",
         "log.dirs": "data",
@@ -110,15 +114,20 @@ class SimWorld:
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
         addresses = {place.name: place.address for place in self.places} | {"clients": CLIENT_ADDRESS}
+        controllers = [(one.node_id, one.address, one.port) for one in self.places if one.role == "controller"]
+        initial = initial_voters(controllers, seed)
         for place in self.places:
             config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
+            disk = SimDisk(Random(f"{seed}/{place.name}/disk"))
+            if shape.dynamic_voters and place.role == "controller":
+                format_directory(config, initial, disk=disk, rng=Random(f"{seed}/{place.name}/format"), now_ms=0)
             process = SimProcess(
                 place.name,
                 place.address,
                 {place.port: place.listener},
                 kernel=self.kernel,
                 network=self.network,
-                disk=SimDisk(Random(f"{seed}/{place.name}/disk")),
+                disk=disk,
                 factory=node_factory(config, shape.mutants),
                 trace=trace or NullTrace(),
                 seed=seed,

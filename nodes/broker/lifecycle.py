@@ -161,10 +161,10 @@ class Lifecycle:
             self._trace.event("broker_stopping", broker=self._config.node_id, epoch=self.epoch)
             self._notify(f"broker {self._config.node_id} wants to stop and hands its leaderships over")
 
-    def _shut_down(self, why: str) -> None:
+    def _shut_down(self, why: str, *, granted: bool = False) -> None:
         self.state = BrokerState.SHUTTING_DOWN
         self._shut_down_at = NEVER
-        self._trace.event("broker_shuts_down", broker=self._config.node_id, epoch=self.epoch)
+        self._trace.event("broker_shuts_down", broker=self._config.node_id, epoch=self.epoch, granted=granted)
         self._notify(f"broker {self._config.node_id} shuts down: {why}")
 
     # -- registration ---------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Lifecycle:
         """Whether this answer ends the wish to stop."""
         if response.error_code == ErrorCode.NONE and response.should_shut_down:
             self.is_fenced = True
-            self._shut_down("it leads nothing any more, and every active broker knows")
+            self._shut_down("it leads nothing any more, and every active broker knows", granted=True)
         elif response.error_code in _REGISTER_AGAIN:
             self._shut_down("its registration is gone")
         return self.may_close

@@ -5,6 +5,7 @@ from __future__ import annotations
 from squall.results.checks.result import FinalReadFacts, PartitionResult
 from squall.results.manifest import RateRule, Required
 from squall.results.required import judged_requirements, windows_of
+from squall.results.segments import ClusterObservation
 
 RATE = Required(rate=RateRule(during=(10.0, 70.0), at_least=0.9, compared_with=(0.0, 10.0)))
 SILENCE = Required(silence=(71.0, 129.0))
@@ -57,3 +58,30 @@ def test_the_longest_gap_of_any_topic_partition_counts() -> None:
     words, holds = judged(GAP, part(gap_s=0.9), part(gap_s=1.1, number=1))
     assert holds is False and "1.10 s, events-1" in words
     assert judged(GAP, part(acknowledged=0))[1] is None
+
+
+def seen(kind: str, epoch: int, *nodes: str) -> ClusterObservation:
+    return ClusterObservation(time=0, kind=kind, node="b1", topic="events", partition=0, epoch=epoch, nodes=nodes)  # type: ignore[arg-type]
+
+
+def test_elections_are_counted_by_epoch() -> None:
+    """P19: at most one."""
+    once = [seen("controller", 7), seen("controller", 7)]
+    twice = [*once, seen("controller", 9)]
+    required = Required(elections=1)
+    assert [holds for _, holds in judged_requirements(required, [part()], once)] == [True]
+    assert [holds for _, holds in judged_requirements(required, [part()], twice)] == [False]
+    assert [holds for _, holds in judged_requirements(required, [part()])] == [True]
+
+
+def test_calm_is_no_other_leader_and_no_smaller_isr() -> None:
+    """P12: what is seen first is no change, nor is an ISR that grows."""
+
+    def holds(*cluster: ClusterObservation) -> bool | None:
+        ((_, judged),) = judged_requirements(Required(calm=True), [part()], cluster)
+        return judged
+
+    first = (seen("leader", 3), seen("in_sync", 0, "b1", "b2"))
+    assert holds(*first, seen("in_sync", 0, "b1", "b2", "b3")) is True
+    assert holds(*first, seen("leader", 4)) is False
+    assert holds(*first, seen("in_sync", 0, "b1")) is False

@@ -1,0 +1,118 @@
+"""The committed metadata log, replayed once more by the observer: what its records may say, what snapshots must hold.
+
+Nodes may agree with one another and all be wrong. So the observer keeps an image of its own, replayed batch for batch
+from what the quorum commits, and holds every record to the rules of the controller at its place in the log:
+
+* RA-05   replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is called off,
+          and then only those that had come with it
+* CS-02   whoever is let into an ISR, or made leader, is unfenced and not about to stop (KIP-841, IS-08)
+* FD-05   in a run that must be calm nobody is fenced
+
+A snapshot is read back from the disk as soon as it is in place: it must hold exactly what replaying the log up to its
+end gives (SN-01 to SN-03).
+"""
+
+from __future__ import annotations
+
+from squall.harness.simulation.observed_log import InvariantBroken
+from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
+from squall.nodes.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    PartitionChangeRecord,
+    decode_record,
+)
+from squall.nodes.metadata.snapshot import SnapshotLoader
+from squall.nodes.protocol.schema import Message
+from squall.nodes.raft.metadata_log import CommittedBatch
+from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+
+
+class ReplayedMetadata:
+    """See the module. `must_be_calm` while no broker may be fenced."""
+
+    def __init__(self) -> None:
+        self.must_be_calm = False
+        self.snapshots_checked = 0
+        self.reassignments_completed = 0
+        self._image = MetadataImage()
+        self._fingerprints: dict[int, str] = {}
+        self._waiting: list[tuple[str, Snapshots, SnapshotId]] = []
+
+    def follow(self, batch: CommittedBatch) -> None:
+        """Replay one committed batch; they come in order. Raises InvariantBroken."""
+        image = self._image
+        if not batch.is_control:
+            for offset, value in enumerate(batch.values, start=batch.base_offset):
+                record = decode_record(value)
+                before = self._registration(record)
+                image.replay(record, offset, batch.epoch)
+                if isinstance(record, PartitionChangeRecord) and before is not None:
+                    self._check_change(record, before, offset)
+                elif self.must_be_calm and _fences(record):
+                    raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")
+        image.passed(batch.next_offset - 1, batch.epoch)
+        self._fingerprints[batch.next_offset] = image.fingerprint()
+        waiting, self._waiting = self._waiting, []
+        for name, snapshots, snapshot_id in waiting:
+            self.written(name, snapshots, snapshot_id)
+
+    def written(self, name: str, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
+        """A node has a new snapshot in place. Raises InvariantBroken if it is not what the log says."""
+        if snapshot_id.end_offset > self._image.last_offset + 1:
+            self._waiting.append((name, snapshots, snapshot_id))
+            return
+        expected = self._fingerprints.get(snapshot_id.end_offset)
+        if expected is None or snapshot_id not in snapshots.ids:
+            return
+        loader = SnapshotLoader(snapshots, snapshot_id)
+        while not loader.advance():
+            pass
+        self.snapshots_checked += 1
+        if loader.image.fingerprint() != expected:
+            raise InvariantBroken(
+                "SN-03", f"{name}: snapshot {snapshot_id} holds something else than the log below its end replayed"
+            )
+
+    def _registration(self, record: Message) -> PartitionRegistration | None:
+        if not isinstance(record, PartitionChangeRecord):
+            return None
+        topic = self._image.topics.get(record.topic_id)
+        return None if topic is None else topic.partitions.get(record.partition_id)
+
+    def _check_change(self, record: PartitionChangeRecord, before: PartitionRegistration, offset: int) -> None:
+        topic = self._image.topics[record.topic_id]
+        now = topic.partitions[record.partition_id]
+        where = f"{topic.name}-{record.partition_id} at offset {offset}"
+        self._check_leaving(where, before, now)
+        self._check_coming(where, before, now)
+
+    def _check_leaving(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+        leaving = [one for one in before.replicas if one not in now.replicas]
+        if not leaving or all(one in before.adding for one in leaving):
+            return
+        self.reassignments_completed += 1
+        behind = [one for one in now.replicas if one not in now.isr]
+        if behind:
+            raise InvariantBroken(
+                "RA-05",
+                f"{where}: replicas {leaving} leave, but {behind} of {list(now.replicas)} are not in the ISR "
+                f"{list(now.isr)}",
+            )
+
+    def _check_coming(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
+        coming = [one for one in now.isr if one not in before.isr]
+        if now.leader >= 0 and now.leader != before.leader and now.leader not in coming:
+            coming.append(now.leader)
+        for one in coming:
+            broker = self._image.brokers.get(one)
+            if broker is None or not broker.active:
+                raise InvariantBroken(
+                    "CS-02", f"{where}: broker {one} leads or joins the ISR, but is {broker or 'not registered'}"
+                )
+
+
+def _fences(record: Message) -> bool:
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return record.fenced > 0
+    return isinstance(record, FenceBrokerRecord)
