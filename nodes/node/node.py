@@ -26,8 +26,10 @@ from squall.nodes.broker.broker import Broker
 from squall.nodes.broker.lifecycle import RegistrationRefused
 from squall.nodes.config import NodeConfig
 from squall.nodes.controller.controller import QuorumController
+from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.snapshot_generator import SnapshotGenerator
 from squall.nodes.mutants import HEALTHY, Mutants
+from squall.nodes.node.announced_features import announce
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
@@ -276,7 +278,8 @@ class Node:
             request = self.connections.decode(now, inbound)
             if request.answer is None:
                 if request.api_key == _API_VERSIONS:
-                    request.respond(api_versions_response(inbound.connection.session.versions))
+                    versions = api_versions_response(inbound.connection.session.versions)
+                    request.respond(announce(versions, request.api_version, self._image))
                 else:
                     handle(now, request)
         except ProtocolError as error:
@@ -286,6 +289,14 @@ class Node:
             self.connections.drop(inbound.connection)
             return
         times.served(inbound, began, self._clock.read())
+
+    @property
+    def _image(self) -> MetadataImage:
+        """The cluster as this node has applied it."""
+        if self.broker is not None:
+            return self.broker.image
+        assert self.controller is not None, "a node has at least one role"
+        return self.controller.committed
 
     def _answered_late(self, inbound: Inbound) -> None:
         times = self.control_times if inbound.connection.channel is self.control else self.data_times

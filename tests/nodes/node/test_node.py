@@ -217,6 +217,22 @@ def test_api_versions_are_those_of_the_listener(host: Host) -> None:
     assert ApiKey.PRODUCE not in offered
 
 
+def test_api_versions_tell_the_levels_of_features(host: Host) -> None:
+    """KIP-584: what the cluster has, and what this node could work at; level 0 is for clients that can read it."""
+    for version in (3, 4):
+        host.open(version, CONTROL)
+        host.send(version, ApiVersionsRequest("test", "1"), version)
+    host.iterate()
+    for (_, frame), version in zip(host.sent, (3, 4), strict=True):
+        _, response = decode_response(ApiKey.API_VERSIONS, version, frame)
+        assert isinstance(response, ApiVersionsResponse)
+        finalized = {one.name: one.max_version_level for one in response.finalized_features}
+        assert finalized == {"metadata.version": 23, "eligible.leader.replicas.version": 1}
+        assert response.finalized_features_epoch >= 0
+        supported = [one.name for one in response.supported_features]
+        assert supported == ["metadata.version", "eligible.leader.replicas.version"][: version - 2]
+
+
 def test_an_api_versions_request_from_the_future_is_answered_in_version_0(host: Host) -> None:
     host.open(1)
     frame = b"".join(encode_request(ApiKey.API_VERSIONS, 3, 1, "test", ApiVersionsRequest("test", "1")))

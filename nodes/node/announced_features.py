@@ -1,0 +1,27 @@
+"""What an ApiVersions response says of the cluster's features (KIP-584): the levels that this node can work at, and the
+levels there are by the metadata that it has applied, with the offset they are known up to as their epoch.
+
+Before version 4 a client cannot read that a feature may have level 0, that is, be absent; Kafka leaves those out there.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.metadata.features import SUPPORTED
+from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.protocol.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+
+LEVEL_ZERO_SINCE = 4
+
+
+def announce(response: ApiVersionsResponse, version: int, image: MetadataImage) -> ApiVersionsResponse:
+    response.supported_features = [
+        SupportedFeatureKey(name, low, high)
+        for name, (low, high) in SUPPORTED.items()
+        if low > 0 or version >= LEVEL_ZERO_SINCE
+    ]
+    if image.features:
+        response.finalized_features_epoch = image.last_offset
+        response.finalized_features = [
+            FinalizedFeatureKey(name, level, level) for name, level in image.features.items()
+        ]
+    return response
