@@ -101,7 +101,7 @@ class Felt:
 def measured(record_bytes: int, *, outstanding: int = OUTSTANDING, duration_s: float = DURATION_S) -> Felt:
     """One run on a cluster of its own. Nothing is outstanding if `outstanding` is 0."""
     with Cluster(brokers=4, controllers=3, properties=PROPERTIES) as cluster:
-        cluster.wait_until_ready()
+        cluster.wait_until_ready(TIMEOUT_S)
         bench = Bench(cluster)
         _create_topics(bench)
         before = _controllers(cluster)
