@@ -64,7 +64,8 @@ class Collector:
     def _quorum(self) -> Collected:
         raft, watch = self._node.raft, self._node.quorum_watch
         leader, epoch = raft.leader_and_epoch
-        state = raft.role.name if raft.config.votes else "observer"
+        observes = not raft.votes and raft.role.name in ("follower", "unattached")
+        state = "observer" if observes else raft.role.name
         for one in RAFT_STATES:
             yield Sample(names.RAFT_STATE, float(one == state), (("state", one),))
         voted = raft.role.voted

@@ -260,6 +260,16 @@ def test_the_quorum_counts_its_voters_observers_and_records(host: Host) -> None:
     assert second.of(names.EVENTS_STARTED) > first.of(names.EVENTS_STARTED)
 
 
+def test_who_does_not_vote_is_an_observer_whatever_its_role_is_called() -> None:
+    """By the voters in the log, not by its configuration: a controller may be added later (KIP-853)."""
+    alone = {"process.roles": "broker", "node.id": "2", "listeners": f"PLAINTEXT://127.0.0.1:{CLIENT}"}
+    read = Read(Host(properties=alone))
+    assert read.of(names.RAFT_STATE, state="observer") == 1
+    assert read.of(names.RAFT_STATE, state="unattached") == 0
+    assert read.of(names.RAFT_VOTERS) == 1
+    assert read.of(names.CURRENT_CONTROLLER) == -1
+
+
 def test_an_observer_that_fetches_is_counted(host: Host) -> None:
     partition = FetchPartition(partition=0, current_leader_epoch=host.node.raft.epoch, last_fetched_epoch=0)
     topics = [FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])]
