@@ -177,6 +177,17 @@ def test_a_follower_that_has_caught_up_is_proposed_for_the_isr(world: World) -> 
     assert world.asked_nothing(AlterPartitionRequest)
 
 
+def test_the_proposal_leaves_with_the_turn_of_the_fetch_that_brought_it_about(world: World) -> None:
+    """An ISR change is urgent; it waits for no timer and for no other turn."""
+    world.create()
+    world.change(isr=[1, OTHER])
+    world.produce(acks=1)
+    world.follow(OTHER, 1)
+    world.follow(THIRD, 1)
+    waiting = [one.message for one in world.broker.take_requests()]
+    assert [type(message) for message in waiting] == [AlterPartitionRequest], "before any tick"
+
+
 def test_an_answered_fetch_waits_nowhere_any_more(world: World) -> None:
     """Or a topic-partition where nothing happens would gather every long poll there ever was."""
     world.create(partitions=3)
