@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,7 @@ class CommandLine:
     directory: Path
     prefix: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = COMMAND_SECONDS
 
     def argv(self, *arguments: str | Path) -> list[str]:
         return [*self.prefix, sys.executable, "-m", "squall.harness.cli", *map(str, arguments)]
@@ -46,7 +47,7 @@ class CommandLine:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=COMMAND_SECONDS,
+            timeout=self.seconds,
             check=False,
         )
         return Said(done.returncode, done.stdout, done.stderr)
@@ -66,11 +67,15 @@ class CommandLine:
 
     def within(self, prefix: Sequence[str]) -> CommandLine:
         """The same, inside another network."""
-        return CommandLine(self.directory, tuple(prefix), self.environment)
+        return replace(self, prefix=tuple(prefix))
 
     def knowing(self, **environment: str) -> CommandLine:
         """The same, with other environment variables."""
-        return CommandLine(self.directory, self.prefix, {**self.environment, **environment})
+        return replace(self, environment={**self.environment, **environment})
+
+    def patiently(self, seconds: float) -> CommandLine:
+        """The same, waiting longer for what it starts."""
+        return replace(self, seconds=seconds)
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "TERM": "xterm-256color", **self.environment}
