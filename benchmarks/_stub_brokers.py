@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar, cast
 
 from squall.nodes.metadata.image import MetadataImage
-from squall.nodes.metadata.records import decode_record
 from squall.nodes.node.dispatch import peer_version
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -49,9 +48,14 @@ class Asker:
         """Which of the controllers is asked."""
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._session = ClientSession(name)
+        self._one_at_a_time = asyncio.Lock()
 
     async def once(self, message: Message) -> Message | None:
         """Ask the controller tried last; None if it cannot be reached, and then the next one is asked next time."""
+        async with self._one_at_a_time:
+            return await self._ask(message)
+
+    async def _ask(self, message: Message) -> Message | None:
         try:
             if self._streams is None:
                 self._session = ClientSession(self._name)
@@ -97,7 +101,7 @@ class Stub:
     def __init__(self, broker: int, controllers: Sequence[Address], *, applies: bool) -> None:
         self.broker = broker
         self.epoch = -1
-        self.silent = False
+        self.leaving = False
         self.received_bytes = 0
         self.next_offset = 0
         self.high_watermark = 0
@@ -132,15 +136,28 @@ class Stub:
         )
 
     async def beat(self) -> None:
-        """Renew the session until told to be silent."""
-        while not self.silent:
+        """Renew the session until it leaves."""
+        while not self.leaving:
             await self._lifecycle.until(self.heartbeat, _heard)
             await asyncio.sleep(HEARTBEAT_S if self.next_offset > self.epoch else 0.05)
 
-    async def leave(self) -> None:
-        """Controlled shutdown; returns when what it moved is committed."""
-        self.silent = True
-        await self._lifecycle.until(lambda: self.heartbeat(leave=True), _heard)
+    async def leave(self, committed: Callable[[], None]) -> None:
+        """Controlled shutdown, until the controller lets it go.
+
+        The first heartbeat that wants to is answered when all that it moves is committed; `committed` is told then.
+        The controller lets the broker go when it has heard from all the others, by their heartbeats, that they know
+        of it (CS-04).
+        """
+        self.leaving = True
+        first = True
+        while True:
+            answer = await self._lifecycle.until(lambda: self.heartbeat(leave=True), _heard)
+            if first:
+                committed()
+                first = False
+            if cast(BrokerHeartbeatResponse, answer).should_shut_down:
+                return
+            await asyncio.sleep(RETRY_S * 10)
 
     # -- the metadata log -----------------------------------------------------------------------------------------
 
@@ -197,7 +214,7 @@ class Stub:
             for header, one in iterate_batches(batch):
                 if not header.is_control:
                     for offset, value in enumerate(parse_values(one), header.base_offset):
-                        image.replay(decode_record(value), offset, header.leader_epoch)
+                        image.replay_value(value, offset, header.leader_epoch)
                 applied += header.count
             image.passed(last_offset)
             if applied >= APPLIED_AT_ONCE:
@@ -213,13 +230,13 @@ def _heard(answer: Message) -> bool:
     return cast(BrokerHeartbeatResponse, answer).error_code == ErrorCode.NONE
 
 
-async def until(what: str, condition: Callable[[], bool], timeout_s: float = 300.0) -> None:
+async def until(what: str, condition: Callable[[], bool], timeout_s: float = 600.0, *, every_s: float = 0.002) -> None:
     """Look every few milliseconds until it is so."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(every_s)
 
 
 async def all_of(works: Sequence[Awaitable[None]]) -> None:

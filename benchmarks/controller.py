@@ -1,40 +1,56 @@
 """The quorum controller at scale: three controllers, thirty stub brokers, as many topic-partitions as are asked for.
 
-Three controllers run as processes on loopback with Kafka's default timings; the brokers are stubs (`_stub_brokers`),
-because two million topic-partitions of three replicas are six million logs. They live in this process: one decodes and
-applies what is committed, the others count bytes. `--partitions` says how many topic-partitions; ten thousand by
-default, in topics of a thousand.
+Three controllers run as processes on loopback; the brokers are stubs (`_stub_brokers`), because two million
+topic-partitions of three replicas are six million logs. They live in this process: one decodes and applies what is
+committed, the others count bytes. `--partitions` says how many topic-partitions, in topics of a thousand; `--rounds`
+how often what is repeated is.
 
-Measured: creating them; memory of each controller in steady state; a broker that leaves by controlled shutdown, until
-what that moves is committed on a majority (its heartbeat is answered) and until it is applied (by the stub that
-applies); and SIGKILL of the active controller, until the next one has committed something (a block of producer ids).
+In this order, on one cluster with Kafka's default timings:
+
+1. topics are created; memory of each controller in steady state;
+2. brokers leave by controlled shutdown: until what that moves is committed on a majority (its heartbeat is answered),
+   until it is applied (by the stub that applies), until it may stop (all others have told that they know);
+3. the controllers are restarted, one after another, with nothing but the log, and from now on make snapshots;
+4. snapshots are written while the log goes on: time of each, the longest time any controller let a question wait
+   meanwhile, the most memory;
+5. SIGKILL of the active controller until the next one has committed something (a block of producer ids), in stages; the
+   killed one starts again, from its snapshot;
+6. the same with short timeouts (fetch 300 ms, election 200 ms), and both on a cluster of ten thousand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import psutil
-
+from squall.benchmarks._controller_processes import Controllers, LoopProbe, Stages, sampled_peak
 from squall.benchmarks._stub_brokers import Asker, Stub, until
 from squall.benchmarks.measurement import Measurement
 from squall.harness.loopback import Cluster
+from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from squall.nodes.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from squall.nodes.protocol.topic_partition import METADATA_PARTITION
 
-PARTITIONS = 10_000
-PARTITIONS_OF_A_TOPIC = 1_000
+PARTITIONS, SMALL = 10_000, 10_000
+PARTITIONS_OF_A_TOPIC, TOPICS_AT_ONCE = 1_000, 9
 BROKERS, CONTROLLERS, REPLICAS = 30, 3, 3
-RUNS = 3
+ROUNDS, ROUNDS_AT_MOST = 3, 20
 MEGA = 1_000_000
 AS_SHIPPED = {
     "broker.session.timeout.ms": "9000",
@@ -42,6 +58,25 @@ AS_SHIPPED = {
     "controller.quorum.fetch.timeout.ms": "2000",
 }
 """Kafka's defaults, where the loopback cluster has others."""
+SHORT = {"controller.quorum.election.timeout.ms": "200", "controller.quorum.fetch.timeout.ms": "300"}
+NO_SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": str(2**31 - 1),
+    "metadata.log.max.snapshot.interval.ms": "0",
+}
+
+
+def snapshots_every_s(partitions: int) -> int:
+    """So often each controller makes one, which leaves it more than half of the time without."""
+    return 2 if partitions <= 100_000 else 12
+
+
+@dataclass
+class Failovers:
+    """Seconds after each SIGKILL: of the stages, to the first commit, and until the stub that applies has that."""
+
+    stages: list[Stages] = field(default_factory=list)
+    committed: list[float] = field(default_factory=list)
+    applied: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -49,24 +84,34 @@ class Figures:
     """What was measured, in seconds; memory in bytes, of each controller."""
 
     partitions: int
-    create_s: float = 0.0
+    create: float = 0.0
+    create_processor: float = 0.0
     resident: list[int] = field(default_factory=list)
-    committed_s: list[float] = field(default_factory=list)
-    applied_s: list[float] = field(default_factory=list)
-    failover_s: list[float] = field(default_factory=list)
+    resident_later: list[int] = field(default_factory=list)
+    committed: list[float] = field(default_factory=list)
+    applied: list[float] = field(default_factory=list)
+    let_go: list[float] = field(default_factory=list)
+    replay_log: list[float] = field(default_factory=list)
+    snapshots: list[float] = field(default_factory=list)
+    pause: float = 0.0
+    snapshot_peak: int = 0
+    loads: list[float] = field(default_factory=list)
+    by_default: Failovers = field(default_factory=Failovers)
+    by_short: Failovers = field(default_factory=Failovers)
 
 
 class Scene:
     """The cluster with its stubs, while it lasts."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        addresses = [("127.0.0.1", port) for port in cluster.controller_ports.values()]
+        self.controllers = Controllers(cluster)
+        addresses = self.controllers.addresses
         self.stubs = [Stub(broker, addresses, applies=broker == 1) for broker in range(1, BROKERS + 1)]
         self.asker = Asker(addresses, "bench")
         self.tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
+        await self.controllers.are_up()
         await asyncio.gather(*(stub.register() for stub in self.stubs))
         for stub in self.stubs:
             self.tasks += [asyncio.create_task(stub.follow()), asyncio.create_task(stub.beat())]
@@ -77,47 +122,107 @@ class Scene:
         )
 
     @property
-    def applier(self):  # type: ignore[no-untyped-def]
+    def applier(self) -> MetadataImage:
         image = self.stubs[0].image
         assert image is not None
         return image
 
-    async def create(self, partitions: int) -> float:
-        began = time.monotonic()
-        for number in range(-(-partitions // PARTITIONS_OF_A_TOPIC)):
-            count = min(PARTITIONS_OF_A_TOPIC, partitions - number * PARTITIONS_OF_A_TOPIC)
-            topic = CreatableTopic(name=f"topic-{number}", num_partitions=count, replication_factor=REPLICAS)
-            request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+    async def create(self, partitions: int) -> None:
+        names = range(-(-partitions // PARTITIONS_OF_A_TOPIC))
+        for first in names[::TOPICS_AT_ONCE]:
+            topics = [
+                CreatableTopic(
+                    name=f"topic-{number}",
+                    num_partitions=min(PARTITIONS_OF_A_TOPIC, partitions - number * PARTITIONS_OF_A_TOPIC),
+                    replication_factor=REPLICAS,
+                )
+                for number in names[first : first + TOPICS_AT_ONCE]
+            ]
+            request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
             await self.asker.until(lambda request=request: request, _created)  # type: ignore[misc]
-        return time.monotonic() - began
+        await self._is_applied()
 
-    async def shut_down(self, stub: Stub) -> tuple[float, float]:
-        """How long until committed, and until applied."""
+    async def _is_applied(self) -> None:
+        """Until the stub that applies has all that is committed now."""
+        committed = await self._committed()
+        await until("applied", lambda: self.applier.last_offset >= committed - 1)
+
+    async def _committed(self) -> int:
+        partition = TopicDataRequest(
+            topic_name=METADATA_PARTITION.topic, partitions=[PartitionDataRequest(partition_index=0)]
+        )
+        answer = await self.asker.until(lambda: DescribeQuorumRequest(topics=[partition]), _described)
+        return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].high_watermark
+
+    async def shut_down(self, stub: Stub, figures: Figures) -> None:
+        """One broker leaves."""
         began = time.monotonic()
-        await stub.leave()
-        committed = time.monotonic() - began
-        await until("applied", lambda: self.applier.brokers[stub.broker].fenced)
-        return committed, time.monotonic() - began
+        committed = asyncio.Event()
+        leaving = asyncio.create_task(stub.leave(committed.set))
+        await committed.wait()
+        figures.committed.append(time.monotonic() - began)
+        await self._is_applied()
+        figures.applied.append(time.monotonic() - began)
+        await leaving
+        figures.let_go.append(time.monotonic() - began)
 
-    async def fail_over(self) -> float:
-        """Kill the active controller; how long until something new is committed. It is started again afterwards."""
-        await self._commit_something()
-        active = self._active()
-        self.cluster.nodes[active].kill()
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    async def watch_snapshots(self, rounds: int, figures: Figures) -> None:
+        """Until as many snapshots have been written; something is committed all the while."""
         began = time.monotonic()
-        await self._commit_something()
-        seconds = time.monotonic() - began
-        self.cluster.nodes[active].start()
-        return seconds
+        ended = asyncio.Event()
+        peak = asyncio.create_task(sampled_peak(self.controllers, ended))
+        with LoopProbe(self.controllers.addresses) as probe:
+            deadline = began + snapshots_every_s(figures.partitions) * (rounds / CONTROLLERS + 2) * 3
+            while len(figures.snapshots) < rounds and time.monotonic() < deadline:
+                await self.commit_something()
+                await asyncio.sleep(0.2)
+                figures.snapshots = self._snapshots_since(began)
+        ended.set()
+        figures.pause, figures.snapshot_peak = probe.longest_s, await peak
 
-    def _active(self) -> int:
-        """The controller that the asker is connected to, because it answered."""
-        return list(self.cluster.controller_ports)[self.asker.at]
+    def _snapshots_since(self, began: float) -> list[float]:
+        took = []
+        for controller in self.controllers.ids:
+            begun: float | None = None
+            for one in self.controllers.happened(controller, began, "snapshot_begun", "snapshot"):
+                if one.name == "snapshot_begun":
+                    begun = one.at
+                elif begun is not None:
+                    took.append(one.at - begun)
+        return took
 
-    async def _commit_something(self) -> None:
+    # -- failover -------------------------------------------------------------------------------------------------
+
+    async def fail_over(self, found: Failovers) -> float:
+        """Kill the active controller, until something new is committed; then start it again: how long that took."""
+        await self.commit_something()
+        active = self.controllers.ids[self.asker.at]
+        survivors = [one for one in self.controllers.ids if one != active]
+        killed_at = time.monotonic()
+        self.controllers.node(active).kill()
+        block = await self.commit_something()
+        found.committed.append(time.monotonic() - killed_at)
+        await until("applied", lambda: self.applier.next_producer_id > block)
+        found.applied.append(time.monotonic() - killed_at)
+        found.stages.append(await self.controllers.stages(survivors, killed_at))
+        return await self.controllers.start(active)
+
+    async def commit_something(self) -> int:
+        """A block of producer ids, from the active controller; the first of them."""
         stub = self.stubs[0]
         request = AllocateProducerIdsRequest(broker_id=stub.broker, broker_epoch=stub.epoch)
-        await self.asker.until(lambda: request, _allocated)
+        answer = await self.asker.until(lambda: request, _allocated)
+        return cast(AllocateProducerIdsResponse, answer).producer_id_start
+
+    async def reconfigure(self, properties: Mapping[str, str]) -> list[float]:
+        """Restart all with other settings, the active one last; how long each took."""
+        self.controllers.configure(properties)
+        await self.commit_something()
+        active = self.controllers.ids[self.asker.at]
+        order = [*(one for one in self.controllers.ids if one != active), active]
+        return [await self.controllers.restart(one) for one in order]
 
     async def close(self) -> None:
         for task in self.tasks:
@@ -137,47 +242,134 @@ def _allocated(answer: object) -> bool:
     return cast(AllocateProducerIdsResponse, answer).error_code == ErrorCode.NONE
 
 
-async def measure(cluster: Cluster, partitions: int, runs: int) -> Figures:
-    """Everything, on one cluster; `runs` brokers leave, and `runs` active controllers are killed."""
+def _described(answer: object) -> bool:
+    return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def _say(what: str) -> None:
+    """Where it is: large sizes take minutes."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
+async def measure(cluster: Cluster, partitions: int, rounds: int) -> Figures:
+    """Everything, on one cluster."""
     scene = Scene(cluster)
     figures = Figures(partitions)
     try:
         await scene.start()
-        figures.create_s = await scene.create(partitions)
-        await until("all applied", lambda: sum(len(t.partitions) for t in scene.applier.topics.values()) == partitions)
-        figures.resident = [psutil.Process(node.pid).memory_info().rss for node in cluster.controllers]
-        for stub in scene.stubs[-runs:]:
-            committed, applied = await scene.shut_down(stub)
-            figures.committed_s.append(committed)
-            figures.applied_s.append(applied)
-        for _ in range(runs):
-            figures.failover_s.append(await scene.fail_over())
-            await asyncio.sleep(2.0)  # the killed one starts, and replays what there is
+        await _create(scene, figures)
+        _say("brokers leave")
+        for stub in scene.stubs[-rounds:]:
+            await scene.shut_down(stub, figures)
+        figures.resident_later = scene.controllers.resident()
+        _say("controllers start with the log alone")
+        figures.replay_log = await scene.reconfigure(
+            {"metadata.log.max.snapshot.interval.ms": str(snapshots_every_s(partitions) * 1000)}
+        )
+        _say("snapshots are written")
+        await scene.watch_snapshots(rounds, figures)
+        _say("controllers start from snapshots")
+        figures.loads += await scene.reconfigure(NO_SNAPSHOTS)
+        await _fail_over(scene, rounds, figures)
     finally:
         await scene.close()
     return figures
 
 
-def measurements(figures: Figures) -> list[Measurement]:
+async def measure_failover(cluster: Cluster, partitions: int, rounds: int) -> Figures:
+    """Failover alone."""
+    scene = Scene(cluster)
+    figures = Figures(partitions)
+    try:
+        await scene.start()
+        await _create(scene, figures)
+        await _fail_over(scene, rounds, figures)
+    finally:
+        await scene.close()
+    return figures
+
+
+async def _create(scene: Scene, figures: Figures) -> None:
+    _say(f"{figures.partitions} topic-partitions are created")
+    began, processor = time.monotonic(), scene.controllers.processor_s()
+    await scene.create(figures.partitions)
+    figures.create = time.monotonic() - began
+    figures.create_processor = scene.controllers.processor_s() - processor
+    figures.resident = scene.controllers.resident()
+
+
+async def _fail_over(scene: Scene, rounds: int, figures: Figures) -> None:
+    _say("active controllers are killed, Kafka's timeouts")
+    for _ in range(rounds):
+        figures.loads.append(await scene.fail_over(figures.by_default))
+    _say("the same, short timeouts")
+    figures.loads += await scene.reconfigure(SHORT)
+    for _ in range(rounds):
+        figures.loads.append(await scene.fail_over(figures.by_short))
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def measurements(figures: Figures, small: Figures) -> list[Measurement]:
     size = f"{figures.partitions:,}".replace(",", " ")
     return [
-        Measurement(f"create {size} topic-partitions", figures.create_s, "s", higher_is_better=False),
+        _seconds(f"create {size} topic-partitions", [figures.create]),
+        _seconds("    processor time of the three controllers", [figures.create_processor]),
+        _memory("resident memory of the largest controller", figures.resident, 550),
+        _memory("    after the brokers have left", figures.resident_later),
+        _memory("    at most while snapshots are written", [figures.snapshot_peak]),
+        *_spread("controlled shutdown of a broker, committed", figures.committed, 1.5),
+        *_spread("controlled shutdown of a broker, applied", figures.applied, 3.0),
+        *_spread("    and until it may stop", figures.let_go),
+        *_spread("a snapshot is written", figures.snapshots, 6.0),
+        _seconds("    longest wait for an answer meanwhile", [figures.pause], 0.1),
+        *_spread("start with the log alone", figures.replay_log),
+        *_spread("start from a snapshot, until it is loaded", figures.loads, 8.0),
+        *_failovers(f"failover at {size}, Kafka's timeouts", figures.by_default, 2.5),
+        *_failovers(f"failover at {size}, short timeouts", figures.by_short, 0.8),
+        *_failovers("failover at 10 000, Kafka's timeouts", small.by_default),
+        *_failovers("failover at 10 000, short timeouts", small.by_short),
         Measurement(
-            "resident memory of the largest controller", max(figures.resident) / MEGA, "MB",
-            must=550, higher_is_better=False, samples=tuple(one / MEGA for one in figures.resident),
+            f"failover at {size} to that at 10 000, Kafka's timeouts",
+            statistics.median(figures.by_default.committed) / statistics.median(small.by_default.committed),
+            "times", must=1.5, higher_is_better=False,
         ),
-        _median("controlled shutdown of a broker, committed", figures.committed_s, 1.5),
-        _median("controlled shutdown of a broker, applied", figures.applied_s, 3.0),
-        _median("SIGKILL of the active controller to the next commit", figures.failover_s, 2.5),
-        Measurement("    the longest of these", max(figures.failover_s), "s", higher_is_better=False),
     ]  # fmt: skip
 
 
-def _median(name: str, seconds: Sequence[float], must: float) -> Measurement:
-    return Measurement(name, statistics.median(seconds), "s", must=must, higher_is_better=False, samples=tuple(seconds))
+def _failovers(name: str, found: Failovers, must: float | None = None) -> list[Measurement]:
+    return [
+        *_spread(f"{name}: SIGKILL to the next commit", found.committed, must),
+        _seconds("    detected", [one.detect for one in found.stages]),
+        _seconds("    elected", [one.elect for one in found.stages]),
+        _seconds("    all replayed, decides", [one.load for one in found.stages]),
+        _seconds("    applied by the stub", found.applied),
+    ]
 
 
-def run(partitions: int = PARTITIONS, runs: int = RUNS) -> list[Measurement]:
-    """Measure; `runs` brokers leave and as many active controllers are killed."""
-    with Cluster(brokers=0, controllers=CONTROLLERS, properties=AS_SHIPPED) as cluster:
-        return measurements(asyncio.run(measure(cluster, partitions, runs)))
+def _spread(name: str, seconds: Sequence[float], must: float | None = None) -> list[Measurement]:
+    """Median and maximum."""
+    return [_seconds(name, seconds, must), _seconds("    the longest of these", [max(seconds, default=float("nan"))])]
+
+
+def _seconds(name: str, seconds: Sequence[float], must: float | None = None) -> Measurement:
+    median = statistics.median(seconds) if seconds else float("nan")
+    return Measurement(name, median, "s", must=must, higher_is_better=False, samples=tuple(seconds))
+
+
+def _memory(name: str, resident: Sequence[int], must: float | None = None) -> Measurement:
+    samples = tuple(one / MEGA for one in resident)
+    return Measurement(name, max(samples), "MB", must=must, higher_is_better=False, samples=samples)
+
+
+def run(partitions: int = PARTITIONS, rounds: int = ROUNDS) -> list[Measurement]:
+    """Measure; at most twenty rounds, since ten brokers must stay."""
+    rounds = min(rounds, ROUNDS_AT_MOST)
+    settings = {**AS_SHIPPED, **NO_SNAPSHOTS}
+    with Cluster(brokers=0, controllers=CONTROLLERS, properties=settings, trace=True) as cluster:
+        large = asyncio.run(measure(cluster, partitions, rounds))
+    if partitions == SMALL:
+        return measurements(large, large)
+    with Cluster(brokers=0, controllers=CONTROLLERS, properties=settings, trace=True) as cluster:
+        return measurements(large, asyncio.run(measure_failover(cluster, min(SMALL, partitions), rounds)))

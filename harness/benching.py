@@ -41,15 +41,17 @@ def described() -> list[tuple[str, str]]:
     return listed
 
 
-def measure(name: str, partitions: int | None = None) -> list[Measurement]:
-    """Run one benchmark. Raises UsageError for a name that is none."""
+def measure(name: str, partitions: int | None = None, rounds: int | None = None) -> list[Measurement]:
+    """Run one benchmark. Raises UsageError for a name that is none, or a size or repetition that it does not have."""
     name = name.replace("_", "-")
     if name not in names():
         raise UsageError(f"there is no benchmark {name!r}{suggestion(name, names())}")
     run = _module(name).run
-    if partitions is not None and "partitions" not in signature(run).parameters:
-        raise UsageError(f"--partitions={partitions}: benchmark {name} has a fixed size; leave the option out")
-    measurements: list[Measurement] = run() if partitions is None else run(partitions=partitions)
+    options = {key: value for key, value in (("partitions", partitions), ("rounds", rounds)) if value is not None}
+    for option, value in options.items():
+        if option not in signature(run).parameters:
+            raise UsageError(f"--{option}={value}: benchmark {name} has none to choose; leave the option out")
+    measurements: list[Measurement] = run(**options)
     return measurements
 
 

@@ -347,6 +347,7 @@ def bench(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="of how many topic-partitions (controller); 2000000 is the published form")
     ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="how often to repeat (controller); ten or more")] = None,
 ) -> int:
     """Measure, beside what must be reached; exit 1 where a must is missed."""
     from squall.harness import benching
@@ -356,7 +357,7 @@ def bench(
         for known, about in benching.described():
             out.print(f"{known:<14}{about}", markup=False)
         return 0
-    measurements = benching.measure(name, partitions)
+    measurements = benching.measure(name, partitions, rounds)
     benching.print_measurements(out, name, measurements)
     if json_file is not None:
         benching.save(json_file, name, measurements)

@@ -231,6 +231,7 @@ class Snapshots:
         self, snapshot_id: SnapshotId, timestamp_ms: int, control: Sequence[ControlRecord] = ()
     ) -> SnapshotWriter:
         """Begin a snapshot made here."""
+        self._trace.event("snapshot_begun", node=self._node, end=snapshot_id.end_offset, epoch=snapshot_id.epoch)
         return SnapshotWriter(self, snapshot_id, timestamp_ms, control)
 
     def receive(self, snapshot_id: SnapshotId) -> SnapshotReceiver:
