@@ -210,7 +210,8 @@ class ScenarioRun:
 
     async def _bring_up(self) -> None:
         began = time.monotonic()
-        settings = ClusterSettings(self.plan.run_id, self.scenario.cluster.config, self.scenario.cluster.mutants)
+        cluster = self.scenario.cluster
+        settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters)
         self._refuse_too_few_brokers()
         self._refuse_strange_hosts()
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
