@@ -95,7 +95,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant(
         "uncommitted-metadata-applied", "MD-03", "minority-active-controller", "HWM", "IMAGE", "ELECT", "EPOCH", "LM"
     ),
-    mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
+    mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "SN-03", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     mutant("reassignment-shrinks-early", "RA-05", "reassign-chaos", "RA-05", "ISR", "ELECT", "ACK", "LM", "lost_write"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
