@@ -265,6 +265,31 @@ def test_kafka_python_moves_any_set_of_replicas_to_any_other(
         admin.close()
 
 
+def test_kafka_python_reads_and_changes_the_levels_of_features(
+    bootstrap: str, new_name: Callable[[], str], witnesses: Witnesses
+) -> None:
+    """KIP-584: eligible leader replicas off and on again (EL-06); a level that nobody knows is refused."""
+    name, admin, feature = new_name(), KafkaPython(bootstrap).admin(), "eligible.leader.replicas.version"
+
+    def level() -> int:
+        described = admin.describe_features()
+        assert described["metadata.version"]["finalized"][0] > 0
+        return int(described.get(feature, {}).get("finalized", (0, 0))[1])
+
+    try:
+        admin.create_topics({name: {"assignments": {0: [1, 2]}}}, wait_for_metadata=True)
+        assert level() == 1
+        assert admin.update_features({feature: ("SAFE_DOWNGRADE", 0)}) == {feature: "OK"}
+        await_that("level 0", lambda: level() == 0)
+        witnesses.agree("the end of eligible leader replicas", has(name, 1, 2))
+        assert admin.update_features({feature: 1}) == {feature: "OK"}
+        await_that("level 1", lambda: level() == 1)
+        assert "no level 9" in admin.update_features({feature: 9})[feature]
+        assert level() == 1
+    finally:
+        admin.close()
+
+
 # -- the tool itself -----------------------------------------------------------------------------------------------
 
 
