@@ -184,6 +184,10 @@ class NativeAdmin:
                 connection = await asyncio.wait_for(opening, seconds)
             except TimeoutError:
                 raise TimeoutError(f"{address[0]}:{address[1]} did not accept a connection") from None
+            other = self.connections.get(address)
+            if other is not None and other.gone is None:  # somebody else who asks has connected meanwhile
+                connection.close()
+                connection = other
             self.connections[address] = connection
         return await connection.request(message, version, answer, seconds)
 
