@@ -542,3 +542,30 @@ def test_every_so_often_all_replicas_are_looked_at_even_if_nothing_was_traced() 
 
 def fields(registration: object) -> dict[str, object]:
     return {name: getattr(registration, name) for name in registration.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+# -- CS-04 --------------------------------------------------------------------------------------------------------
+
+
+def stops(cluster: Cluster, *, granted: bool) -> None:
+    """Broker 1 ends; with the controller's leave, or because it has waited long enough."""
+    cluster.observer.event("broker_shuts_down", broker=1, epoch=0, granted=granted)
+    cluster.show("b1")
+
+
+def test_who_stops_by_the_controllers_leave_is_a_leader_to_no_active_broker() -> None:
+    cluster = Cluster()
+    with breaks("CS-04"):
+        stops(cluster, granted=True)
+    uninformed = Cluster()
+    uninformed.change(tell=("b1", "b2"), leader=2, isr=[2, 3])
+    with breaks("CS-04"):
+        stops(uninformed, granted=True)
+
+
+def test_who_leads_nothing_any_more_may_stop_and_so_may_who_waits_no_longer() -> None:
+    cluster = Cluster()
+    cluster.change(leader=2, isr=[2, 3])
+    stops(cluster, granted=True)
+    assert cluster.observer.sightings.controlled_shutdowns == 1
+    stops(Cluster(), granted=False)
