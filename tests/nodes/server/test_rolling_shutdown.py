@@ -155,7 +155,7 @@ def create(cluster: Cluster, partitions: int) -> None:
         sizes[f"rest-{number}"] = min(PARTITIONS_OF_A_TOPIC, partitions - first)
     for name, size in sizes.items():
         topic = NewTopic(name, size, 3, config={"min.insync.replicas": "2"})
-        admin.create_topics([topic], request_timeout=60)[name].result(60)
+        admin.create_topics([topic], request_timeout=60, operation_timeout=60)[name].result(60)
 
 
 def restart(cluster: Cluster, broker: int, log: MetadataFollower, patience: float) -> None:
