@@ -24,6 +24,7 @@ from squall.nodes.raft.replica import RaftReplica
 
 MS = 1000
 VERSIONS = {ApiKey.VOTE: 2, ApiKey.BEGIN_QUORUM_EPOCH: 1, ApiKey.END_QUORUM_EPOCH: 1, ApiKey.FETCH: 17}
+VERSIONS |= {ApiKey.FETCH_SNAPSHOT: 1}
 VERSIONS |= {ApiKey.ADD_RAFT_VOTER: 1, ApiKey.REMOVE_RAFT_VOTER: 0, ApiKey.UPDATE_RAFT_VOTER: 0}
 
 
@@ -128,6 +129,7 @@ class Member:
             ApiKey.BEGIN_QUORUM_EPOCH: replica.handle_begin_quorum_epoch,
             ApiKey.END_QUORUM_EPOCH: replica.handle_end_quorum_epoch,
             ApiKey.FETCH: replica.handle_fetch,
+            ApiKey.FETCH_SNAPSHOT: replica.handle_fetch_snapshot,
             ApiKey.ADD_RAFT_VOTER: replica.handle_add_raft_voter,
             ApiKey.REMOVE_RAFT_VOTER: replica.handle_remove_raft_voter,
             ApiKey.UPDATE_RAFT_VOTER: replica.handle_update_raft_voter,
@@ -276,6 +278,7 @@ class Cluster:
         if replica.is_leader:
             known = self.leaders.setdefault(replica.epoch, member.id)
             assert known == member.id, f"seed {self.seed}: ELECT: {known} and {member.id} lead epoch {replica.epoch}"
+        member.committed_seen = max(member.committed_seen, replica.log.start_offset)  # a snapshot has the rest
         for batch in replica.committed(member.committed_seen):
             content = (batch.epoch, batch.values)
             known_batch = self.history.setdefault(batch.base_offset, content)
