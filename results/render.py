@@ -18,6 +18,8 @@ Line = tuple[str, str]
 MARKS: Final = {True: "✔", False: "✘", None: "?"}
 STYLES: Final = {"valid": "good", "invalid": "bad", "unknown": "doubt"}
 MOST_REASONS: Final = 8
+PROMISES: Final = 3
+"""Statements of every verdict; what follows is what its scenario requires."""
 WIDTH: Final = 108
 
 
@@ -36,8 +38,9 @@ def check_lines(verdict: Verdict) -> list[Line]:
         f"{grouped(coverage.records)} records read, {several(coverage.topic_partitions, 'topic-partition')}"
     )
     lines: list[Line] = [("plain", f"{'check':<7}{counted:<65}{coverage.engine}, {coverage.seconds:.1f} s")]
-    held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements)
+    held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements[:PROMISES])
     lines.append(("plain", f"{'':<7}{held}"))
+    lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[PROMISES:]]
     if availability := availability_text(verdict):
         lines.append(("plain", f"{'':<7}{availability}"))
     noted = [
@@ -87,6 +90,8 @@ def outcome_lines(verdict: Verdict, run: str, report: str = "") -> list[Line]:
 def summary(verdict: Verdict) -> str:
     """The verdict line's few words."""
     if verdict.verdict == "invalid":
+        if not verdict.anomalies:
+            return "nothing is wrong with the log, but what the scenario requires does not hold"
         names = ", ".join(f"{one.name} ({grouped(one.count)})" for one in verdict.anomalies)
         return f"{several(len(verdict.anomalies), 'anomaly', 'anomalies')}: {names}"
     if verdict.verdict == "unknown":
