@@ -138,7 +138,7 @@ class BrokerControl:
         self.sessions.heard(now, broker.id)
         self._offsets.heard(broker.id, request.current_metadata_offset)
         waiting = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=False)
-        return Outcome(waiting, () if broker.in_controlled_shutdown else self._stopping_records(image, broker))
+        return Outcome(waiting, self._stopping_records(image, broker))
 
     def _may_stop(self, image: MetadataImage, broker: BrokerRegistration) -> bool:
         if broker.fenced:
@@ -148,8 +148,17 @@ class BrokerControl:
         return not leads_anything(image, broker.id)
 
     def _stopping_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
-        """Marked first, so that nobody lets it in again, then out of leaderships and ISRs (CS-02)."""
-        yield BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1)
+        """Marked first, so that nobody lets it in again, then out of leaderships and ISRs (CS-02).
+
+        One that is marked and leads has been left half-way by a controller that lost its leadership, several batches
+        into this: the rest is moved now.
+        """
+        if not broker.in_controlled_shutdown:
+            yield BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
+            )
+        elif not leads_anything(image, broker.id):
+            return
         yield from self._changes.broker_leaves(image, broker.id)
 
     def fence_silent(self, now: int, image: MetadataImage) -> Iterable[Message]:

@@ -96,6 +96,30 @@ def test_losing_the_leadership_half_way_answers_all_and_keeps_what_was_committed
     assert all(one.leader != 1 for _, _, one in full.image.all_partitions())
 
 
+def test_the_next_controller_ends_a_controlled_shutdown_that_was_left_half_way(full: Any) -> None:
+    """CS-02, CS-04: otherwise the broker, marked as stopping, would lead the rest and wait for ever."""
+
+    def stop() -> Any:
+        epoch, offset = full.image.brokers[1].epoch, full.image.last_offset
+        return full.begin(
+            BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, current_metadata_offset=offset, want_shut_down=True)
+        )
+
+    first = stop()
+    turn(full)
+    full.raft.resign(full.now)
+    turn(full)
+    assert first.answer.response.error_code == ErrorCode.NOT_CONTROLLER
+    assert full.image.brokers[1].in_controlled_shutdown
+    left = [one for _, _, one in full.image.all_partitions() if one.leader == 1]
+    assert 0 < len(left) < TOPICS * PARTITIONS
+    full.pass_time(3)
+    again = stop()
+    finish(full, again)
+    assert again.answer.response.error_code == ErrorCode.NONE
+    assert all(one.leader == 2 and one.isr == (2,) for _, _, one in full.image.all_partitions())
+
+
 def test_a_controller_that_starts_replays_a_bounded_number_of_records_in_a_turn(
     full: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
