@@ -31,6 +31,8 @@ from squall.nodes.protocol.value_batches import parse_values
 CLUSTER_ID = "squall-cluster-00000-A"
 HEARTBEAT_S = 2.0
 RETRY_S = 0.005
+BROKERS_RETRY_S = 0.05
+"""Thirty brokers that asked as often as the benchmark does would be a load of their own while nobody leads."""
 REQUEST_TIMEOUT_S = 120.0
 FETCH_BYTES = 8 << 20
 APPLIED_AT_ONCE = 10_000
@@ -41,7 +43,8 @@ Address = tuple[str, int]
 class Asker:
     """One connection at a time to whichever controller answers as the active one."""
 
-    def __init__(self, controllers: Sequence[Address], name: str) -> None:
+    def __init__(self, controllers: Sequence[Address], name: str, retry_s: float = RETRY_S) -> None:
+        self._retry_s = retry_s
         self._controllers = list(controllers)
         self._name = name
         self.at = 0
@@ -88,7 +91,7 @@ class Asker:
                 return answer
             if answer is not None:
                 self.turn_away()
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self._retry_s)
 
     def close(self) -> None:
         if self._streams is not None:
@@ -108,8 +111,8 @@ class Stub:
         self.image = MetadataImage() if applies else None
         self._last_epoch = 0
         self._leader_epoch = 0
-        self._lifecycle = Asker(controllers, f"stub-{broker}")
-        self._fetch = Asker(controllers, f"stub-{broker}-fetch")
+        self._lifecycle = Asker(controllers, f"stub-{broker}", BROKERS_RETRY_S)
+        self._fetch = Asker(controllers, f"stub-{broker}-fetch", BROKERS_RETRY_S)
         self._waiting: list[tuple[int, float, memoryview]] = []
 
     # -- lifecycle ------------------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ class Stub:
                 first = False
             if cast(BrokerHeartbeatResponse, answer).should_shut_down:
                 return
-            await asyncio.sleep(RETRY_S * 10)
+            await asyncio.sleep(BROKERS_RETRY_S)
 
     # -- the metadata log -----------------------------------------------------------------------------------------
 
