@@ -26,7 +26,7 @@ from rich.table import Table
 
 from squall.harness.errors import UsageError
 from squall.harness.simulation.command import find_scenario
-from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
 from squall.harness.simulation.workers import pool_of_workers
 from squall.harness.suite import Scenario
 from squall.harness.yaml_source import suggestion
@@ -95,6 +95,9 @@ TRIALS: tuple[Trial, ...] = (
     mutant(
         "uncommitted-metadata-applied", "MD-03", "minority-active-controller", "HWM", "IMAGE", "ELECT", "EPOCH", "LM"
     ),
+    mutant("observer-counted", "QC-16", "minority-active-controller", "HWM", "ELECT", "IMAGE", "EPOCH", "LM"),
+    mutant("removed-voter-counted", "QC-16", "removed-voter-with-its-leader", "HWM", "ELECT", "IMAGE", "EPOCH", "LM"),
+    mutant("timers-on-wall-clock", "FD-05", "clock-skew", "FD-05", REQUIRED),
     mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "SN-03", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     mutant("reassignment-shrinks-early", "RA-05", "reassign-chaos", "RA-05", "ISR", "ELECT", "ACK", "LM", "lost_write"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),

@@ -31,6 +31,7 @@ from squall.nodes.metadata.snapshot_generator import SnapshotGenerator
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.announced_features import announce
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
+from squall.nodes.node.control_time import ControlTime
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
@@ -71,13 +72,15 @@ class Node:
         self.config = config
         self.outbox: list[Effect] = []
         self.notices: list[str] = []
+        self._control_time = ControlTime(clock, mutants)
+        control_now = self._control_time(now)
         try:
             directory_id = directory_identity(config, disk, rng)
             self.raft = RaftReplica(
                 raft_config(config, directory_id),
-                disk=disk, clock=clock, rng=rng, trace=trace, now=now, mutants=mutants,
+                disk=disk, clock=clock, rng=rng, trace=trace, now=control_now, mutants=mutants,
             )  # fmt: skip
-            self.controller = self._make_controller(rng, trace, now, mutants)
+            self.controller = self._make_controller(rng, trace, control_now, mutants)
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants)
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
@@ -224,9 +227,10 @@ class Node:
     def _run_timers(self, now: int) -> None:
         self.connections.expire(now)
         self.links.tick(now)
-        self.raft.tick(now)
+        control_now = self._control_time(now)
+        self.raft.tick(control_now)
         if self.controller is not None:
-            self.controller.tick(now)
+            self.controller.tick(control_now)
         if self.broker is not None:
             self.broker.tick(now)
 
@@ -303,7 +307,7 @@ class Node:
         times.answered(inbound, self._clock.read())
 
     def _handle_control(self, now: int, request: ServerRequest) -> None:
-        self._control_handlers[request.api_key](now, request)
+        self._control_handlers[request.api_key](self._control_time(now), request)
 
     def _ask_peers(self, now: int) -> None:
         """Hand what the components want to ask to the links."""
@@ -312,6 +316,7 @@ class Node:
             asked = list(requests)
             requests.clear()
             for request in asked:
+                request.complete = self._control_time.completing(request.complete)
                 self.links.submit(now, request)
         if self.broker is not None:
             for request in self.broker.take_requests():
@@ -345,9 +350,10 @@ class Node:
         """Make the metadata log durable; apply and answer what is committed by that."""
         if self._closed:
             return
-        self.raft.flush(now)
+        control_now = self._control_time(now)
+        self.raft.flush(control_now)
         if self.controller is not None:
-            self.controller.advance(now)
+            self.controller.advance(control_now)
         self._apply_metadata(now)
         self.snapshot_generator.advance(now)
         self._ask_peers(now)
@@ -360,10 +366,11 @@ class Node:
             return NEVER
         if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
             return 0
-        nearest = min(self.raft.deadline(), self.links.deadline(), self.connections.idle_due)
+        nearest = min(self._control_time.deadline(self.raft.deadline()), self.links.deadline())
+        nearest = min(nearest, self.connections.idle_due)
         nearest = min(nearest, self.snapshot_generator.deadline())
         if self.controller is not None:
-            nearest = min(nearest, self.controller.deadline())
+            nearest = min(nearest, self._control_time.deadline(self.controller.deadline()))
         if self.broker is not None:
             nearest = min(nearest, self.broker.deadline())
         return nearest
@@ -391,9 +398,9 @@ class Node:
         if self._closed:
             return
         if self.controller is not None:
-            self.controller.close(now)
+            self.controller.close(self._control_time(now))
         if self.broker is not None:
             self.broker.close(now)
-        self.raft.close(now)
+        self.raft.close(self._control_time(now))
         self._ask_peers(now)
         self._closed = True

@@ -34,6 +34,8 @@ class FetchService:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._config = core.config
+        self._counts_observers = core.mutants.has("observer-counted")
+        self._counts_removed = core.mutants.has("removed-voter-counted")
         self._told: dict[int, tuple[int, int]] = {}
         """By replica: its connection, and the high watermark it was last sent there."""
 
@@ -132,12 +134,15 @@ class FetchService:
     # -- progress ---------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """Count what a majority has, and let those know who wait for it."""
+        """Count what a majority has, and let those know who wait for it.
+
+        Mutants `observer-counted` and `removed-voter-counted`: it may be a majority by those who have no vote.
+        """
         role = self._core.quorum.role
         if not isinstance(role, Leader):
             return
         role.own_durable_offset = self._core.log.durable_offset
-        end = role.majority_end_offset()
+        end = role.majority_end_offset(self._wrongly_counted(role))
         known = role.high_watermark
         of_this_epoch = end > role.epoch_start_offset
         if self._core.mutants.has("hw-counts-old-epoch"):
@@ -146,6 +151,14 @@ class FetchService:
             role.high_watermark = end
             self._core.raise_high_watermark(end)
         self.wake(now)
+
+    def _wrongly_counted(self, role: Leader) -> list[Progress]:
+        """Nobody, but for two mutants."""
+        if self._counts_observers:
+            return list(role.observers.values())
+        if self._counts_removed:
+            return [role.observers[one] for one in self._core.voters.former_ids if one in role.observers]
+        return []
 
     def wake(self, now: int) -> None:
         """Answer the parked fetches that have news, or have waited long enough."""

@@ -163,9 +163,10 @@ class Leader:
     high_watermark: int | None = None
     """Known once a record of this very epoch is on a majority (QC-16); None before."""
 
-    def majority_end_offset(self) -> int:
-        """The largest offset below which a majority of the voters has everything, -1 if not known."""
-        ends = [progress.end_offset for progress in self.others.values()]
+    def majority_end_offset(self, besides: Iterable[Progress] = ()) -> int:
+        """The largest offset below which a majority of the voters has everything, -1 if not known. Only mutants count
+        anybody besides."""
+        ends = [progress.end_offset for progress in (*self.others.values(), *besides)]
         if self.votes:
             ends.append(self.own_durable_offset)
         ends.sort(reverse=True)

@@ -110,6 +110,12 @@ class VoterHistory:
         """Where its record is; -1 if it is the one to begin with."""
         return self._logged[-1][0] if self._logged else -1
 
+    @property
+    def former_ids(self) -> tuple[int, ...]:
+        """Those who voted once, as far as is known here, and do no more."""
+        known = {one: None for voters in (self._first, *(voters for _, voters in self._logged)) for one in voters.ids}
+        return tuple(one for one in known if one not in self.latest.ids)
+
     def counts(self, key: ReplicaKey) -> bool:
         """Whether a replica is among the voters now."""
         return self.latest.has(key)

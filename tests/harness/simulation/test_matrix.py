@@ -26,13 +26,13 @@ from squall.harness.simulation.matrix import (
     table_of,
 )
 from squall.harness.simulation.matrix import mutant as mutant_trial
-from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
 from squall.nodes.mutants import MUTANTS
 from squall.results.checks.anomalies import ANOMALIES
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 INVARIANTS = {"ACK", "UNIQ", "RT", "PREFIX", "PHANTOM", "LM", "HWM", "ELECT", "ISR", "EPOCH", "IMAGE"}
-REQUIREMENTS = {"DP-07", "DP-13", "EP-04", "MD-03"}
+REQUIREMENTS = {"DP-07", "DP-13", "EP-04", "MD-03", "FD-05", "RA-05", "SN-03", REQUIRED}
 BY_NAME = [pytest.param(trial, id=trial.name) for trial in TRIALS]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -19,6 +20,8 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft.bootstrap import BOOTSTRAP, write_bootstrap_snapshot
 from squall.nodes.raft.config import RaftConfig, Voter
+from squall.nodes.raft.core import Core
+from squall.nodes.raft.replication import FetchService
 from squall.nodes.raft.voters import VoterSet
 from tests.nodes.raft.conftest import Cluster, Member
 
@@ -234,3 +237,33 @@ def test_votes_and_announcements_name_the_directory_of_whom_they_mean() -> None:
     cluster.elect()
     assert asked
     assert all(known == directory(voter) for voter, known in asked)
+
+
+@pytest.mark.parametrize("name", ["observer-counted", "removed-voter-counted"])
+def test_mutants_count_who_has_no_vote(name: str) -> None:
+    """The healthy leader of the same quorum commits nothing, for all that the one without a vote fetches (QC-16)."""
+
+    def committed(mutants: Mutants) -> int:
+        cluster = Formatted(controllers=4, initial=4, observers=0).start()
+        cluster.elect()
+        cluster.run(2_000)
+        leader = cluster.elect()
+        removed = next(one.id for one in cluster.members.values() if one is not leader)
+        cluster.change(remove(removed))
+        cluster.run(2_000)
+        leader.up._service = FetchService(with_mutants(leader, mutants))
+        for other in cluster.members:
+            if other not in (leader.id, removed):
+                cluster.cut(leader.id, other)
+        offset = cluster.append(b"a majority of the voters lacks it")
+        cluster.run(500)
+        return int(leader.up.high_watermark > offset)
+
+    assert committed(HEALTHY) == 0
+    assert committed(Mutants(frozenset({name}))) == 1
+
+
+def with_mutants(leader: Member, mutants: Mutants) -> Core:
+    core = leader.up._core
+    core.mutants = mutants
+    return core

@@ -1,0 +1,43 @@
+"""The time by which quorum and controller go: monotonic, as everything in a node does (FD-05, X32).
+
+Mutant `timers-on-wall-clock`: the wall clock instead, for the timers of the quorum and for brokers' sessions. Whoever
+sets that clock then makes leaders resign, followers stand, and brokers be fenced.
+"""
+
+from __future__ import annotations
+
+from squall.nodes.mutants import Mutants
+from squall.nodes.ports import WallClock
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.session import Complete
+
+NEVER = 2**63 - 1
+
+
+class ControlTime:
+    """Turns the node's `now` into that of the control plane, and its deadlines back."""
+
+    def __init__(self, wall: WallClock, mutants: Mutants) -> None:
+        self._wall = wall if mutants.has("timers-on-wall-clock") else None
+        self._ahead = 0
+        """The control plane's `now` less the node's, when it was last asked for."""
+
+    def __call__(self, now: int) -> int:
+        if self._wall is None:
+            return now
+        control_now = self._wall.now_ms() * 1000
+        self._ahead = control_now - now
+        return control_now
+
+    def deadline(self, nearest: int) -> int:
+        return nearest if nearest == NEVER else nearest - self._ahead
+
+    def completing(self, complete: Complete) -> Complete:
+        """For answers to what the control plane has asked others."""
+        if self._wall is None:
+            return complete
+
+        def completed(now: int, response: Message | None) -> None:
+            complete(self(now), response)
+
+        return completed
