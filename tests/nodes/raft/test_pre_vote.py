@@ -18,7 +18,7 @@ from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore, ReplicaKey
 from squall.nodes.raft.replica import RaftReplica
-from squall.nodes.raft.roles import Candidate, Follower, Prospective, Resigned, Unattached
+from squall.nodes.raft.roles import Candidate, Prospective, Resigned, Unattached
 
 VOTERS = tuple(Voter(number, f"host{number}", 9093) for number in (1, 2, 3))
 NONE, FENCED, INVALID = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST
@@ -121,24 +121,6 @@ def test_a_leader_refuses(make_cluster: Any) -> None:
     assert request.answer is not None and isinstance(request.answer.response, VoteResponse)
     assert not request.answer.response.topics[0].partitions[0].vote_granted
     assert leader.up.is_leader
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_voter_cut_off_for_long_comes_back_without_an_election(make_cluster: Any, seed: int) -> None:
-    """Without pre-vote it would return in an epoch far above that of the others, and depose their leader."""
-    cluster = make_cluster(voters=3, seed=seed).start()
-    leader = cluster.elect()
-    cluster.run(500)
-    lonely = next(one for one in cluster.members.values() if one is not leader)
-    epoch = leader.up.epoch
-    cluster.isolate(lonely.id)
-    cluster.run(20_000)
-    assert lonely.up.epoch == epoch, "it made epochs of its own"
-    assert isinstance(lonely.up.role, Prospective | Follower)
-    cluster.heal()
-    offset = cluster.append(b"after")
-    cluster.run_until(lambda: lonely.up.high_watermark > offset, limit_ms=6_000)
-    assert leader.up.is_leader and leader.up.epoch == epoch
 
 
 def test_a_leader_cut_off_resigns_stays_in_its_epoch_and_follows_when_it_is_back(make_cluster: Any) -> None:

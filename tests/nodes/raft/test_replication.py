@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages import ApiKey
@@ -16,119 +14,18 @@ from squall.nodes.protocol.messages.describe_quorum import (
     PartitionDataRequest,
     TopicDataRequest,
 )
-from squall.nodes.protocol.session import OutboundRequest, ServerRequest
+from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
-from squall.nodes.raft.config import RaftConfig, Voter
 from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import MetadataLog
-from squall.nodes.raft.quorum_state import QuorumState, QuorumStateStore
-from squall.nodes.raft.replica import RaftReplica
+from squall.nodes.raft.quorum_state import QuorumState
+from tests.nodes.raft.alone import Node, answer_of, config
 
-VOTERS = tuple(Voter(number, f"host{number}", 9093) for number in (1, 2, 3))
 SECOND = 1_000_000
 
 
-class Clock:
-    def now_ms(self) -> int:
-        return 1_000
-
-
-def config(node_id: int) -> RaftConfig:
-    return RaftConfig(node_id, "cluster", node_id.to_bytes(16, "big"), VOTERS)
-
-
-class Node:
-    """One replica on its own, its peers played by the test. `epochs` are those of the records already in its log."""
-
-    def __init__(self, node_id: int, epochs: list[int], state: QuorumState | None = None) -> None:
-        self.now = 0
-        self.id = node_id
-        self.disk = SimDisk(Random(0))
-        log = MetadataLog(config(node_id), disk=self.disk, now_ms=0, trace=NullTrace())
-        for number, epoch in enumerate(epochs):
-            log.append([b"%d of epoch %d" % (number, epoch)], epoch, 0)
-        log.close()
-        if state is not None:
-            QuorumStateStore(self.disk, config(node_id).directory).write(state)
-        self.replica = RaftReplica(
-            config(node_id), disk=self.disk, clock=Clock(), rng=Random(1), trace=NullTrace(), now=0
-        )
-
-    def sent(self) -> list[OutboundRequest]:
-        requests = list(self.replica.requests)
-        self.replica.requests.clear()
-        return requests
-
-    def win(self) -> Node:
-        """Ask, stand, and be granted both the pre-vote and the vote by the first peer."""
-        self.now = self.replica.deadline()
-        for _ in ("pre-vote", "vote"):
-            self.replica.tick(self.now)
-            votes = self.sent()
-            answer = messages.vote_answer(config(2), ErrorCode.NONE, Hint(self.replica.epoch, None), True)
-            votes[0].complete(self.now, answer)
-        assert self.replica.is_leader
-        self.replica.flush(self.now)
-        return self
-
-    def follow(self, leader_id: int, epoch: int) -> Node:
-        body = messages.begin_quorum_epoch(config(leader_id), epoch, self.id)
-        request = ServerRequest(ApiKey.BEGIN_QUORUM_EPOCH, 1, body, "test", "CONTROLLER", 1, self.now)
-        self.replica.handle_begin_quorum_epoch(self.now, request)
-        assert self.replica.leader_and_epoch == (leader_id, epoch)
-        self.sent()
-        return self
-
-    def fetched_by(self, replica_id: int, offset: int, last_epoch: int, epoch: int | None = None) -> ServerRequest:
-        body = messages.fetch(config(replica_id), self.replica.epoch if epoch is None else epoch, offset, last_epoch)
-        request = ServerRequest(ApiKey.FETCH, 17, body, "test", "CONTROLLER", replica_id, self.now)
-        self.replica.handle_fetch(self.now, request)
-        return request
-
-    def next_fetch(self) -> tuple[OutboundRequest, tuple[int, int]]:
-        """The fetch it sends now, and the end of log it tells: (last epoch, end offset)."""
-        self.replica.tick(self.now)
-        self.replica.flush(self.now)
-        (fetch,) = self.sent()
-        question = messages.read_fetch(fetch.message, 17)
-        return fetch, (question.last_fetched_epoch, question.offset)
-
-    def told_divergence(self, epoch: int, end_offset: int) -> None:
-        fetch, _ = self.next_fetch()
-        hint = Hint(self.replica.epoch, self.replica.leader_and_epoch[0])
-        fetch.complete(self.now, messages.fetch_answer(config(3), ErrorCode.NONE, hint, diverging=(epoch, end_offset)))
-
-    def told(self, records: Any, high_watermark: int) -> None:
-        fetch, _ = self.next_fetch()
-        hint = Hint(self.replica.epoch, self.replica.leader_and_epoch[0])
-        fetch.complete(
-            self.now,
-            messages.fetch_answer(config(3), ErrorCode.NONE, hint, records=records, high_watermark=high_watermark),
-        )
-
-
-def answer_of(request: ServerRequest) -> messages.FetchAnswer:
-    assert request.answer is not None and request.answer.response is not None
-    return messages.read_fetch_answer(request.answer.response)
-
-
 # -- divergence ------------------------------------------------------------------------------------------------
-
-
-def test_golden_d5_a_fetch_from_epoch_2_offset_7_is_told_that_epoch_2_ends_at_6() -> None:
-    leader = Node(1, [1, 1, 1, 2, 2, 2, 3], QuorumState(epoch=3)).win()
-    answer = answer_of(leader.fetched_by(2, 7, 2))
-    assert (answer.error, answer.diverging, len(answer.records)) == (ErrorCode.NONE, (2, 6), 0)
-
-
-def test_golden_d4_a_follower_told_that_epoch_2_ends_at_6_cuts_there_and_asks_again() -> None:
-    follower = Node(2, [1, 1, 1, 2, 2, 2, 2, 2]).follow(3, 4)
-    assert follower.next_fetch()[1] == (2, 8)
-    follower = Node(2, [1, 1, 1, 2, 2, 2, 2, 2]).follow(3, 4)
-    follower.told_divergence(2, 6)
-    assert follower.replica.end_offset == 6
-    assert follower.next_fetch()[1] == (2, 6)
 
 
 def test_a_follower_that_lacks_the_epoch_cuts_to_the_end_of_the_next_lower_one() -> None:
@@ -170,17 +67,6 @@ def test_cutting_committed_records_is_fatal() -> None:
 
 
 # -- the high watermark ----------------------------------------------------------------------------------------
-
-
-def test_golden_d5_b_has_caught_up_with_a_in_epoch_1_so_3_is_committed() -> None:
-    """A opened epoch 1 at offset 0 and has three records in it; its majority is itself and B."""
-    leader = Node(1, []).win()
-    assert leader.replica.epoch == 1
-    leader.replica.append(leader.now, [[b"x", b"y"]])
-    leader.replica.flush(leader.now)
-    assert leader.replica.high_watermark == 0
-    leader.fetched_by(2, 3, 1)
-    assert leader.replica.high_watermark == 3
 
 
 def test_a_majority_on_records_of_older_epochs_commits_nothing() -> None:
