@@ -36,6 +36,7 @@ API_KEYS = {
     "DescribeCluster": 60,
     "BrokerRegistration": 62,
     "BrokerHeartbeat": 63,
+    "UnregisterBroker": 64,
     "AllocateProducerIds": 67,
     "DescribeTopicPartitions": 75,
     "AddRaftVoter": 80,
