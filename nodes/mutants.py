@@ -39,6 +39,7 @@ MUTANTS: dict[str, str] = {
     "timers-on-wall-clock": "sessions and the quorum's timers go by the wall clock (breaks FD-05)",
     "snapshot-above-hw": "the active controller's snapshots hold what is not committed yet (breaks SN-02, rule 39)",
     "reassignment-shrinks-early": "N15: replicas leave before those that come have caught up (breaks RA-02, RA-05)",
+    "shutdown-granted-early": "a broker may stop before all know that it leads nothing (breaks CS-04, rule 26)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

@@ -100,6 +100,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("timers-on-wall-clock", "FD-05", "clock-skew", "FD-05", REQUIRED),
     mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "SN-03", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     mutant("reassignment-shrinks-early", "RA-05", "reassign-chaos", "RA-05", "ISR", "ELECT", "ACK", "LM", "lost_write"),
+    mutant("shutdown-granted-early", "CS-04", "starved-shutdown", "CS-04"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

@@ -52,6 +52,7 @@ class BrokerControl:
         self._config = config
         self._changes = changes
         self._trusts_unclean_restarts = mutants.has("unclean-restart-stays-eligible")
+        self._lets_go_at_once = mutants.has("shutdown-granted-early")
         self.sessions = Sessions(config.session_timeout)
         self._offsets = ShutdownOffsets()
         self.timed_out = 0
@@ -141,7 +142,7 @@ class BrokerControl:
         return Outcome(waiting, self._stopping_records(image, broker))
 
     def _may_stop(self, image: MetadataImage, broker: BrokerRegistration) -> bool:
-        if broker.fenced:
+        if broker.fenced or self._lets_go_at_once:
             return True
         if broker.in_controlled_shutdown:
             return self._offsets.may_go(image, broker.id)
