@@ -32,7 +32,7 @@ from squall.results.checks.anomalies import ANOMALIES
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 INVARIANTS = {"ACK", "UNIQ", "RT", "PREFIX", "PHANTOM", "LM", "HWM", "ELECT", "ISR", "EPOCH", "IMAGE"}
-REQUIREMENTS = {"DP-07", "DP-13", "EP-04", "MD-03", "FD-05", "RA-05", "SN-03", REQUIRED}
+REQUIREMENTS = {"DP-07", "DP-13", "EP-04", "MD-03", "CS-02", "CS-04", "FD-05", "RA-05", "SN-03", REQUIRED}
 BY_NAME = [pytest.param(trial, id=trial.name) for trial in TRIALS]
 
 
