@@ -178,7 +178,8 @@ def judge(
 ) -> Verdict:
     """The verdict on a run from the results of all its topic-partitions."""
     anomalies = _anomalies(results)
-    seen = [one for one in around.cluster if _within_load(manifest, one.time)]
+    before = [one for one in around.cluster if one.kind == "controller" and one.time < (manifest.load_started or 0)]
+    seen = before[-1:] + [one for one in around.cluster if _within_load(manifest, one.time)]
     required = [Statement(text, holds) for text, holds in judged_requirements(manifest.require, results, seen)]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
     reasons = (*broken, *_reasons(manifest, results, around.faults), *_unjudged(required))
