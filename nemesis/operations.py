@@ -8,6 +8,8 @@ or its window is over. The evidence is the cluster's own answer, and what could 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from squall.nemesis.evidence import Facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
@@ -20,7 +22,7 @@ PATIENCE_SECONDS = 2.0
 """How long an operation is asked for again and again; its window may be shorter."""
 
 
-class _Operation:
+class _Operation(ABC):
     """Asks once it is injected, again on healing if there is something to take back."""
 
     waits_to_show = False
@@ -69,10 +71,11 @@ class _Operation:
         except OperationRefused as refused:
             self._answer = str(refused)
 
+    @abstractmethod
     async def _ask(self) -> None:
-        raise NotImplementedError
+        """Ask once; `OperationRefused` if the cluster does not take it now."""
 
-    async def _take_back(self) -> None:
+    async def _take_back(self) -> None:  # noqa: B027 - to do nothing is what is meant
         """Most operations stand as they are."""
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
