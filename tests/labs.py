@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import NoReturn
 
 import pytest
 
 from squall.harness.errors import UsageError
+from squall.harness.hosts.lab import check_machine
 
 
-def no_lab(cannot: UsageError) -> NoReturn:
-    """The lab did not come up. It needs root: without it, skip; with it, that is a failure of ours."""
-    if os.geteuid() == 0:
-        raise cannot
-    pytest.skip(f"the lab needs root: {cannot}")
+def need_lab() -> None:
+    """The lab needs root: without it, skip; with it, that it cannot be had is a failure of ours.
+
+    Raises:
+        UsageError: this is root, and something is missing all the same.
+    """
+    try:
+        check_machine()
+    except UsageError as cannot:
+        if os.geteuid() == 0:
+            raise
+        pytest.skip(f"the lab needs root: {cannot}")

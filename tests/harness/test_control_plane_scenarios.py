@@ -7,17 +7,14 @@ do not do yet (slow links, messages held back), the suite has another one for th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import check_machine
 from squall.results.history import read_faults
 from tests.harness.conftest import CommandLine
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("power-loss")]
 
@@ -26,12 +23,8 @@ SUITES = Path(__file__).parents[2] / "suites"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _machine() -> Iterator[None]:
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
-    yield
+def _machine() -> None:
+    need_lab()
 
 
 @pytest.mark.parametrize(

@@ -22,15 +22,14 @@ from typing import Any
 
 import pytest
 
-from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
-from squall.harness.hosts.lab import Lab, check_machine, lab_down, lab_up
+from squall.harness.hosts.lab import Lab, lab_down, lab_up
 from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
 from squall.harness.inventory import load_inventory
 from squall.nemesis.ports import VerbFailed
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("foreign")]
 
@@ -73,10 +72,7 @@ def version_of(python: Path) -> str:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
+    need_lab()
     if not DISTRIBUTIONS_OWN.exists():
         pytest.skip("this machine has no sshd_config of its own")
     config = DISTRIBUTIONS_OWN.read_text() + "\nPermitRootLogin no\n"

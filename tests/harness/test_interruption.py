@@ -22,14 +22,13 @@ from typing import Any
 import psutil
 import pytest
 
-from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
-from squall.harness.hosts.lab import Lab, check_machine, find_lab, lab_down, lab_up, remove_leftovers, state_root
+from squall.harness.hosts.lab import Lab, find_lab, lab_down, lab_up, remove_leftovers, state_root
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
 from squall.nemesis.evidence import reach_matrix
 from squall.nemesis.runner import Patience
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("interruption")]
 
@@ -54,10 +53,7 @@ min_acknowledged: 10
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     """A lab that outlives the runs on it."""
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
+    need_lab()
     try:
         yield lab_up(1, 3, name=NAME, owner=os.getpid())
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import check_machine
 from squall.results.history import FUNCTIONS, TYPES, History, read_faults
 from squall.results.segments import FaultWindow
 from tests.harness.conftest import CommandLine, Said
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("power-loss")]
 
@@ -42,12 +39,8 @@ min_acknowledged: 50
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _machine() -> Iterator[None]:
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
-    yield
+def _machine() -> None:
+    need_lab()
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,14 @@ from typing import Any
 import pytest
 
 from squall.harness.clocks import ClockReading
-from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import Lab, check_machine, lab_down, lab_up
+from squall.harness.hosts.lab import Lab, lab_down, lab_up
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.ssh_access import ConnectionLost
 from squall.harness.inventory import HostSpec
 from squall.harness.remote_load import RemoteLoadWorkers, workers_on
 from squall.harness.worker import WorkerSpec
 from squall.results.segments import HistoryWriter, SegmentHeader, read_segment, segment_path
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 NAME = f"remote-load-{os.getpid()}"
 PATIENCE_SECONDS = 30.0
@@ -115,10 +114,7 @@ def test_half_a_history_is_not_put_in_the_place_of_one(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     """A controller, a broker and a client host, which outlive the runs on them."""
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
+    need_lab()
     try:
         yield lab_up(1, 1, 1, name=NAME, owner=os.getpid())
     finally:

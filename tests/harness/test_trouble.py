@@ -16,12 +16,11 @@ import pytest
 import typer.main
 
 from squall.harness.cli import app, status_of
-from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import Lab, check_machine, lab_down, lab_up
+from squall.harness.hosts.lab import Lab, lab_down, lab_up
 from squall.harness.hosts.lab_files import LAB_USER, make_key
 from squall.harness.hosts.ssh import Remote
 from squall.results.forge import forge_run, healthy
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 NAME = f"trouble-{os.getpid()}"
 
@@ -229,10 +228,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
+    need_lab()
     try:
         yield lab_up(1, 1, name=NAME, owner=os.getpid())
     finally:

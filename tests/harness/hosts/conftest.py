@@ -6,19 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall.harness.errors import UsageError
-from squall.harness.hosts.lab import Lab, check_machine, private_lab
+from squall.harness.hosts.lab import Lab, private_lab
 from squall.harness.hosts.ssh import Remote
-from tests.labs import no_lab
+from tests.labs import need_lab
 
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """A controller and two brokers, for the session; tests leave the hosts as they found them."""
-    try:
-        check_machine()
-    except UsageError as cannot:
-        no_lab(cannot)
+    need_lab()
     with private_lab(controllers=1, brokers=2) as running:
         yield running
 
