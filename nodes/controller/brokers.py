@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from squall.nodes.controller.changes import PartitionChanges
 from squall.nodes.controller.config import ControllerConfig
 from squall.nodes.controller.liveness import Sessions
-from squall.nodes.controller.outcome import Outcome
+from squall.nodes.controller.outcome import Outcome, Record
 from squall.nodes.controller.shutdown import ShutdownOffsets, leads_anything
 from squall.nodes.metadata.image import BrokerRegistration, MetadataImage
 from squall.nodes.metadata.records import (
@@ -42,7 +42,6 @@ from squall.nodes.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from squall.nodes.protocol.schema import Message
 
 
 class BrokerControl:
@@ -89,10 +88,10 @@ class BrokerControl:
         self.sessions.heard(now, request.broker_id)
         return Outcome(BrokerRegistrationResponse(broker_epoch=epoch), records)
 
-    def _end_incarnation(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> list[Message]:
+    def _end_incarnation(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> list[Record]:
         """What the end of the incarnation known so far changes, now that the next one tells how it ended."""
         if self._may_have_lost_records(image, known, previous_epoch):
-            records: list[Message] = list(self._changes.broker_leaves(image, known.id, lost=True))
+            records: list[Record] = list(self._changes.broker_leaves(image, known.id, lost=True))
             if not known.fenced:
                 records.append(FenceBrokerRecord(id=known.id, epoch=known.epoch))
             return records
@@ -118,7 +117,7 @@ class BrokerControl:
         self.sessions.heard(now, broker.id)
         self._offsets.heard(broker.id, request.current_metadata_offset)
         fenced = request.want_fence or (broker.fenced and not caught_up)
-        records: Iterable[Message] = ()
+        records: Iterable[Record] = ()
         if fenced and not broker.fenced:
             records = self.fence_records(image, broker)
         elif broker.fenced and not fenced:
@@ -148,7 +147,7 @@ class BrokerControl:
             return self._offsets.may_go(image, broker.id)
         return not leads_anything(image, broker.id)
 
-    def _stopping_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+    def _stopping_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
         """Marked first, so that nobody lets it in again, then out of leaderships and ISRs (CS-02).
 
         One that is marked and leads has been left half-way by a controller that lost its leadership, several batches
@@ -158,11 +157,11 @@ class BrokerControl:
             yield BrokerRegistrationChangeRecord(
                 broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=1
             )
-        elif not leads_anything(image, broker.id):
+        elif not self._offsets.leads(image, broker.id):
             return
         yield from self._changes.broker_leaves(image, broker.id)
 
-    def fence_silent(self, now: int, image: MetadataImage) -> Iterable[Message]:
+    def fence_silent(self, now: int, image: MetadataImage) -> Iterable[Record]:
         """Records that fence the broker that has been silent for longest, if its session is over."""
         broker_id = self.sessions.first_silent(now)
         if broker_id is None:
@@ -173,12 +172,12 @@ class BrokerControl:
         broker = image.brokers.get(broker_id)
         return () if broker is None or broker.fenced else self.fence_records(image, broker)
 
-    def fence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+    def fence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
         """Out of ISRs and leaderships first, fenced last (rule 25), drawn while they are written (see `Outcome`)."""
         yield from self._changes.broker_leaves(image, broker.id)
         yield FenceBrokerRecord(id=broker.id, epoch=broker.epoch)
 
-    def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+    def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
         yield UnfenceBrokerRecord(id=broker.id, epoch=broker.epoch)
         yield from self._changes.broker_joins(image, broker.id)
 
@@ -194,7 +193,7 @@ class BrokerControl:
         self._offsets.end(broker.id)
         return Outcome(UnregisterBrokerResponse(), self._unregistering_records(image, broker))
 
-    def _unregistering_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Message]:
+    def _unregistering_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
         yield from self._changes.broker_leaves(image, broker.id, lost=True)
         yield UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
 

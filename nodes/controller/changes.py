@@ -4,19 +4,52 @@ Events are a broker's coming and going, its unclean restart, other settings, and
 replicas. Each is one walk over the topic-partitions; what it yields belongs into one batch with the record of the event
 itself, so that no node ever sees one without the other. A broker of a large cluster has more of them than one batch
 holds: then the walk goes on from turn to turn, nothing else is decided meanwhile (see `controller`), and the record of
-the event comes with the last batch. A walk for one broker costs what that broker has, by the index of `metadata.topic`.
+the event comes with the last batch. A walk for one broker costs what that broker has, by the index of `metadata.topic`;
+what is decided there is worked out once for all topic-partitions that lie alike, down to the bytes of the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from squall.nodes.controller.elections import Active, Decision, Replicas, Rules, decide
 from squall.nodes.controller.partition_records import change, completion, move
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration, Topic
-from squall.nodes.metadata.records import PartitionChangeRecord
+from squall.nodes.metadata.partition_values import ChangeForm, change_form, change_value
+from squall.nodes.metadata.records import NO_LEADER, PartitionChangeRecord
 from squall.nodes.metadata.topic_configs import MIN_ISR, UNCLEAN_ELECTION, effective_value
+
+
+class ElectionKind(Enum):
+    """What kind of leader a decision makes of a replica."""
+
+    NONE = "the same leader as before"
+    CLEAN = "one in the ISR"
+    ELIGIBLE = "one out of the ISR that has all that is committed"
+    UNCLEAN = "one that may lack committed records"
+
+
+def kind_of(old: PartitionRegistration, decision: Decision) -> ElectionKind:
+    """What kind of election this decision is."""
+    if decision.leader == old.leader:
+        return ElectionKind.NONE
+    if decision.unclean:
+        return ElectionKind.UNCLEAN
+    return ElectionKind.ELIGIBLE if decision.leader in old.seldom.elr else ElectionKind.CLEAN
+
+
+def change_or_completion(
+    topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
+) -> PartitionChangeRecord | None:
+    """The record of a decision, which may be what a reassignment waits for; None if nothing is to change."""
+    old = topic.partitions[number]
+    if old.seldom.adding or old.seldom.removing:
+        completed = completion(old, decision, active, rules)
+        if completed is not None:
+            return move(topic, number, *completed)
+    return change(topic, number, decision)
 
 
 class PartitionChanges:
@@ -44,17 +77,15 @@ class PartitionChanges:
         self, topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
     ) -> PartitionChangeRecord | None:
         """The record of an election, which may be what a reassignment waits for; None if nothing is to change."""
-        old = topic.partitions[number]
-        if decision.leader != old.leader:
-            if decision.unclean:
-                self.unclean_elections += 1
-            elif decision.leader in old.seldom.elr:
-                self.eligible_elections += 1
-        if old.seldom.adding or old.seldom.removing:
-            completed = completion(old, decision, active, rules)
-            if completed is not None:
-                return move(topic, number, *completed)
-        return change(topic, number, decision)
+        self.count(kind_of(topic.partitions[number], decision))
+        return change_or_completion(topic, number, decision, active, rules)
+
+    def count(self, kind: ElectionKind) -> None:
+        """One more election has been decided."""
+        if kind is ElectionKind.UNCLEAN:
+            self.unclean_elections += 1
+        elif kind is ElectionKind.ELIGIBLE:
+            self.eligible_elections += 1
 
     @staticmethod
     def is_active(image: MetadataImage, broker: int) -> bool:
@@ -63,37 +94,38 @@ class PartitionChanges:
 
     # -- brokers ----------------------------------------------------------------------------------------------
 
-    def broker_leaves(
-        self, image: MetadataImage, broker: int, *, lost: bool = False
-    ) -> Iterator[PartitionChangeRecord]:
-        """Out of every ISR and every leadership; and if it may have `lost` records, out of every ELR too."""
+    def broker_leaves(self, image: MetadataImage, broker: int, *, lost: bool = False) -> Iterator[bytes]:
+        """Out of every ISR and every leadership; and if it may have `lost` records, out of every ELR too.
 
+        Yields values of change records.
+        """
         standing = [one.id for one in image.brokers.values() if one.active and one.id != broker]
-        decisions = _Decisions(standing, (broker,) if lost else ())
+        alike = _Alike(self, standing, (broker,) if lost else ())
         for topic in list(image.topics.values()):
             numbers = topic.of_broker(broker)
-            rules = self.rules(image, topic) if numbers else _NO_RULES
+            if not numbers:
+                continue
+            alike.begin(topic, self.rules(image, topic))
             for number in numbers:
                 old = topic.partitions[number]
                 if broker in old.isr or old.leader == broker or (lost and broker in old.elr):
-                    remaining = tuple(member for member in old.isr if member != broker)
-                    decision = decisions.of(old, remaining, rules)
-                    record = self.record(topic, number, decision, decisions.active, rules)
-                    if record is not None:
-                        yield record
+                    form = alike.form(number, old, without=broker)
+                    if form is not None:
+                        yield change_value(form, topic.id, number)
 
-    def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[PartitionChangeRecord]:
-        """A leader for every topic-partition that has none and may be led now."""
+    def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[bytes]:
+        """A leader for every topic-partition that has none and may be led now. Yields values of change records."""
         standing = [one.id for one in image.brokers.values() if one.active]
-        decisions = _Decisions([*standing, broker])
+        alike = _Alike(self, [*standing, broker])
         for topic in list(image.topics.values()):
             numbers = topic.leaderless()
-            rules = self.rules(image, topic) if numbers else _NO_RULES
+            if not numbers:
+                continue
+            alike.begin(topic, self.rules(image, topic))
             for number in numbers:
-                old = topic.partitions[number]
-                record = self.record(topic, number, decisions.of(old, old.isr, rules), decisions.active, rules)
-                if record is not None:
-                    yield record
+                form = alike.form(number, topic.partitions[number])
+                if form is not None:
+                    yield change_value(form, topic.id, number)
 
     # -- settings ---------------------------------------------------------------------------------------------
 
@@ -141,28 +173,43 @@ class PartitionChanges:
                     yield record
 
 
-class _Decisions:
-    """What `decide` says for each topic-partition of one event, worked out once for all that are alike.
+class _Alike:
+    """What becomes of each topic-partition in one event, worked out once for all that are alike.
 
     A broker in a large cluster has hundreds of thousands of topic-partitions, and a few thousand ways in which they
     lie on brokers.
     """
 
-    def __init__(self, active: Sequence[int], lost: Replicas = ()) -> None:
-        self.active = dict.fromkeys(active, True).__contains__
+    def __init__(self, changes: PartitionChanges, active: Sequence[int], lost: Replicas = ()) -> None:
+        self._changes = changes
+        self._active = dict.fromkeys(active, True).__contains__
         self._lost = lost
-        self._known: dict[Rules, dict[tuple[object, ...], Decision]] = {}
-        self._rules = _NO_RULES
-        self._alike = self._known.setdefault(_NO_RULES, {})
+        self._known: dict[Rules, dict[tuple[object, ...], _Fate]] = {}
 
-    def of(self, old: PartitionRegistration, isr: Replicas, rules: Rules) -> Decision:
-        if rules is not self._rules:
-            self._rules, self._alike = rules, self._known.setdefault(rules, {})
+    def begin(self, topic: Topic, rules: Rules) -> None:
+        """What is asked for next is of this topic."""
+        self._topic, self._rules = topic, rules
+        self._of_rules = self._known.setdefault(rules, {})
+
+    def form(self, number: int, old: PartitionRegistration, *, without: int = NO_LEADER) -> ChangeForm | None:
+        """Of the change record; None if nothing is to change."""
         key = (old.replicas, old.isr, old.leader, old.seldom)
-        found = self._alike.get(key)
-        if found is None:
-            found = self._alike[key] = decide(old, isr, self.active, rules, lost=self._lost)
-        return found
+        fate = self._of_rules.get(key)
+        if fate is None:
+            isr = tuple(member for member in old.isr if member != without)
+            fate = self._of_rules[key] = self._decide(number, old, isr)
+        self._changes.count(fate.kind)
+        return fate.form
+
+    def _decide(self, number: int, old: PartitionRegistration, isr: Replicas) -> _Fate:
+        decision = decide(old, isr, self._active, self._rules, lost=self._lost)
+        record = change_or_completion(self._topic, number, decision, self._active, self._rules)
+        return _Fate(kind_of(old, decision), None if record is None else change_form(record))
 
 
-_NO_RULES = Rules()
+@dataclass(frozen=True, slots=True)
+class _Fate:
+    """What becomes of all topic-partitions that are alike."""
+
+    kind: ElectionKind
+    form: ChangeForm | None

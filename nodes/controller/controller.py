@@ -43,7 +43,7 @@ from squall.nodes.controller.features import FeatureControl
 from squall.nodes.controller.isr import IsrControl
 from squall.nodes.controller.leader_elections import LeaderElectionControl
 from squall.nodes.controller.liveness import NEVER
-from squall.nodes.controller.outcome import Outcome
+from squall.nodes.controller.outcome import Outcome, Record
 from squall.nodes.controller.reassignment import ReassignmentControl
 from squall.nodes.controller.refusals import not_controller
 from squall.nodes.controller.topics import TopicControl
@@ -75,8 +75,6 @@ from squall.nodes.raft.replica import RaftReplica
 Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
 """Records, beyond which replay goes on in the next turn."""
-APART_AT_MOST = 100_000
-"""Topic-partitions held twice, committed and ahead, before the two images are brought together where they are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ class _Parked:
 class _Unfinished:
     """Records still to be drawn and written, and the answer once they are; nobody asked for a broker's silence."""
 
-    records: Iterator[Message]
+    records: Iterator[Record]
     request: ServerRequest | None = None
     response: Message | None = None
 
@@ -280,7 +278,7 @@ class QuorumController:
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def _write(self, now: int, records: Iterable[Message]) -> None:
+    def _write(self, now: int, records: Iterable[Record]) -> None:
         """Append records and replay them at once: a sequence as a whole, of an iterator one batch, the rest in turns
         to come."""
         self._unfinished = None
@@ -293,18 +291,17 @@ class QuorumController:
         if len(batch) == self.config.records_max:
             self._unfinished = _Unfinished(rest)
 
-    def _append(self, now: int, records: Sequence[Message]) -> None:
+    def _append(self, now: int, records: Sequence[Record]) -> None:
         """One batch unless they are too many for one."""
         if not records:
             return
         size = self.config.records_max
-        batches = [records[at : at + size] for at in range(0, len(records), size)]
-        offset = self._raft.end_offset
-        self._raft.append(now, [[encode_record(record) for record in batch] for batch in batches])
+        values = [one if isinstance(one, bytes) else encode_record(one) for one in records]
+        begin = self._raft.end_offset
+        self._raft.append(now, [values[at : at + size] for at in range(0, len(values), size)])
         image, epoch = self._deciding, self._raft.epoch
-        for record in records:
-            image.replay(record, offset, epoch)
-            offset += 1
+        for offset, value in enumerate(values, begin):
+            image.replay_value(value, offset, epoch)
         self._written_at = now
 
     # -- replay and leadership --------------------------------------------------------------------------------
@@ -317,16 +314,13 @@ class QuorumController:
         committed, left = self.committed, REPLAYED_IN_A_TURN
         for batch in self._raft.committed(committed.last_offset + 1):
             if not batch.is_control:
-                for offset, value in enumerate(batch.values, batch.base_offset):
-                    committed.replay_value(value, offset, batch.epoch)
+                committed.replay_after(self._image, batch.values, batch.base_offset, batch.epoch)
             self.committed.passed(batch.last_offset, batch.epoch)
             self.last_applied_ms = batch.timestamp_ms
             self.replayed_bytes += batch.size
             left -= len(batch.values)
             if left <= 0:
                 break
-        if self._image is not None and self._image.apart > APART_AT_MOST:
-            committed.share_with(self._image)
         self._activate_if_ready(now)
         self._answer_parked()
 

@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.schema import Message
 
+Record = Message | bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`records` are written as one batch where they fit one; without any, the response still waits its turn.
 
     A sequence is written within one turn, whatever its size. An iterator that gives more than one batch's worth is
-    drawn from batch by batch, one in each turn, and no other request is decided before its end.
+    drawn from batch by batch, one in each turn, and no other request is decided before its end. Records may come as the
+    values that they are encoded to.
     """
 
     response: Message
-    records: Iterable[Message] = ()
+    records: Iterable[Record] = ()
 
 
 class Refused(Exception):

@@ -41,11 +41,17 @@ class ShutdownOffsets:
         self._applied.pop(broker, None)
         self._shutdown.pop(broker, None)
 
+    def leads(self, image: MetadataImage, broker: int) -> bool:
+        """Whether a broker marked as stopping leads something. Once it does not, it never will: it is not active."""
+        if broker not in self._shutdown and not leads_anything(image, broker):
+            self._shutdown[broker] = image.last_offset
+        return broker not in self._shutdown
+
     def may_go(self, image: MetadataImage, broker: int) -> bool:
         """Whether a broker marked as stopping may stop now."""
-        if leads_anything(image, broker):
+        if self.leads(image, broker):
             return False
-        offset = self._shutdown.setdefault(broker, image.last_offset)
+        offset = self._shutdown[broker]
         return all(self._applied.get(one.id, UNHEARD) >= offset for one in image.brokers.values() if one.active)
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 PARTITION_HEAD = b"\x01\x03\x02"
 CHANGE_HEAD = b"\x01\x05\x02"
 """Frame version, record id and record version of the forms known here."""
+PLACED = (PARTITION_HEAD, CHANGE_HEAD)
+TOPIC_ID = slice(7, 23)
+"""Where values that begin so have the topic id."""
 LONGEST = 30
 """Longer lists would need sizes of more than one byte."""
 

@@ -11,18 +11,18 @@ every change record that names a leader, even the same one (EP-01, EP-02, rule 2
 
 A `clone` costs next to nothing at any size: both images hold the same topics, and whichever is to change one copies
 that one first. So the active controller's image that runs ahead, and the image a snapshot is written from while the
-log goes on, take only the memory of what differs. After what ran ahead is committed, `share_with` brings the two
-together again.
+log goes on, take only the memory of what differs. What ran ahead and is committed now is not replayed a second time:
+`replay_after` takes the topics as they are, and the two images hold the same ones again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from squall.nodes.metadata.hot_records import CHANGE_HEAD, PARTITION_HEAD
+from squall.nodes.metadata.hot_records import CHANGE_HEAD, PARTITION_HEAD, PLACED, TOPIC_ID
 from squall.nodes.metadata.partition_values import IsrChange, PartitionTables
 from squall.nodes.metadata.records import (
     BROKER_RESOURCE,
@@ -123,8 +123,6 @@ class MetadataImage:
         self.next_producer_id = 0
         self.last_offset = -1
         self.last_epoch = -1
-        self.apart = 0
-        """How many topic-partitions were copied or made here since this image last shared all it had."""
         self._private: dict[bytes, int] = {}
         """The topics that no other image holds, each with the offset that last changed it."""
         self._tables = PartitionTables()
@@ -184,22 +182,11 @@ class MetadataImage:
         copy.last_offset, copy.last_epoch = self.last_offset, self.last_epoch
         copy._tables = self._tables
         self._private.clear()
-        self.apart = 0
         return copy
 
     def become(self, other: MetadataImage) -> None:
         """Hold what another image holds, which nobody uses any more; whoever keeps this one sees the new content."""
         vars(self).update(vars(other))
-
-    def share_with(self, ahead: MetadataImage) -> None:
-        """Hold once what both hold alike. `ahead` began as a clone of this image, and has replayed what this one has
-        and perhaps more: a topic that it has not changed since is the same in both, and it takes this image's."""
-        for topic_id, changed_at in list(ahead._private.items()):
-            if changed_at <= self.last_offset:
-                ahead.topics[topic_id] = self.topics[topic_id]
-                del ahead._private[topic_id]
-                self._private.pop(topic_id, None)
-        ahead.apart = sum(len(ahead.topics[topic_id].partitions) for topic_id in ahead._private)
 
     def fingerprint(self) -> str:
         """Equal for equal content, whatever the order in which it came to be. Costs what changed since the last."""
@@ -232,6 +219,31 @@ class MetadataImage:
                 self._replayed(offset, epoch)
                 return
         self.replay(decode_record(value), offset, epoch, delta)
+
+    def replay_after(self, ahead: MetadataImage | None, values: Sequence[bytes], offset: int, epoch: int) -> None:
+        """Apply the records of one batch, the first of which has this offset.
+
+        `ahead`, if there is one, began as a clone of this image and has replayed the batch already, and perhaps more: a
+        topic that it has not changed since is taken from it.
+        """
+        last = offset + len(values) - 1
+        taken: set[bytes] = set()
+        for number, value in enumerate(values, offset):
+            if ahead is not None and value.startswith(PLACED):
+                topic_id = value[TOPIC_ID]
+                if topic_id not in taken and ahead._private.get(topic_id, last + 1) <= last:
+                    self._take(topic_id, ahead)
+                    taken.add(topic_id)
+                if topic_id in taken:
+                    continue
+            self.replay_value(value, number, epoch)
+        self.passed(last, epoch)
+
+    def _take(self, topic_id: bytes, ahead: MetadataImage) -> None:
+        """Hold the topic as another image holds it; whoever is to change it next takes a copy."""
+        self.topics[topic_id] = ahead.topics[topic_id]
+        del ahead._private[topic_id]
+        self._private.pop(topic_id, None)
 
     def _follows(self, offset: int) -> None:
         if offset <= self.last_offset:
@@ -338,7 +350,6 @@ class MetadataImage:
         topic = self._topic_of(topic_id)
         if topic_id not in self._private:
             topic = self.topics[topic.id] = topic.copy()
-            self.apart += len(topic.partitions)
         self._private[topic.id] = offset
         return topic
 
@@ -370,7 +381,6 @@ class MetadataImage:
         topic = self._own_topic(topic_id, offset)
         number = self._tables.number(partition)
         topic.put(number, registration)
-        self.apart += 1
         if delta is not None:
             delta.partitions[(topic.id, number)] = None
 

@@ -8,7 +8,8 @@ PartitionChangeRecord in nothing but partition and topic id. What is around thos
     PartitionRecord         head | partition | topic id | LISTS | leader, leader epoch, partition epoch | REST
     PartitionChangeRecord   head | partition | topic id | TAGS
 
-`PartitionEncoder` writes registrations that way, for a snapshot. `PartitionTables` reads values that way, when a
+`PartitionEncoder` writes registrations that way, for a snapshot, and `change_value` what a controller decides for many
+topic-partitions that lie alike. `PartitionTables` reads values that way, when a
 snapshot is loaded or the log is replayed; it is also where an image's tuples are interned. Where a value ends is
 decided by the codecs: bytes that were never decoded before are handed to them, so nothing malformed is accepted here.
 """
@@ -16,9 +17,9 @@ decided by the codecs: bytes that were never decoded before are handed to them, 
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple, cast
+from typing import NamedTuple, NewType, cast
 
-from squall.nodes.metadata.hot_records import LONGEST, PARTITION_HEAD
+from squall.nodes.metadata.hot_records import CHANGE_HEAD, LONGEST, PARTITION_HEAD
 from squall.nodes.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
@@ -94,6 +95,20 @@ def _around(topic_id: bytes, registration: PartitionRegistration) -> tuple[bytes
     for numbers in (registration.replicas, registration.isr, registration.removing, registration.adding):
         at += len(uvarint(len(numbers) + 1)) + 4 * len(numbers)
     return value[LISTS_AT:at], value[at + NUMBERS_SIZE :]
+
+
+ChangeForm = NewType("ChangeForm", bytes)
+"""What a PartitionChangeRecord's value says beside its place."""
+
+
+def change_form(record: PartitionChangeRecord) -> ChangeForm:
+    """The form of a record, of which others may differ in nothing but their places."""
+    return ChangeForm(encode_record(record)[LISTS_AT:])
+
+
+def change_value(form: ChangeForm, topic_id: bytes, number: int) -> bytes:
+    """The value of the record of this form at this place, exactly as `encode_record` writes it."""
+    return _HEAD.pack(CHANGE_HEAD, number, topic_id) + form
 
 
 class PartitionTables:

@@ -283,7 +283,7 @@ class Node:
             if request.answer is None:
                 if request.api_key == _API_VERSIONS:
                     versions = api_versions_response(inbound.connection.session.versions)
-                    request.respond(announce(versions, request.api_version, self._image))
+                    request.respond(announce(versions, request.api_version, self.image))
                 else:
                     handle(now, request)
         except ProtocolError as error:
@@ -295,7 +295,7 @@ class Node:
         times.served(inbound, began, self._clock.read())
 
     @property
-    def _image(self) -> MetadataImage:
+    def image(self) -> MetadataImage:
         """The cluster as this node has applied it."""
         if self.broker is not None:
             return self.broker.image

@@ -33,7 +33,7 @@ from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
 from squall.nodes.server.disk import RealDisk
 from squall.nodes.server.log import say
-from squall.nodes.server.memory import tune_memory
+from squall.nodes.server.memory import FreezeReplayed, tune_memory
 from squall.nodes.server.metrics_endpoint import MetricsEndpoint, busy_us
 from squall.nodes.server.shell import Shell
 from squall.nodes.server.trace import FileTrace
@@ -200,7 +200,13 @@ async def _serve(
         stopwatch=monotonic_us,
     )
     tune_memory()
-    shell = Shell(node, config.socket_request_max_bytes, idle=trace.flush if isinstance(trace, FileTrace) else None)
+    freeze = FreezeReplayed()
+    shell = Shell(
+        node,
+        config.socket_request_max_bytes,
+        idle=trace.flush if isinstance(trace, FileTrace) else None,
+        iterated=lambda: freeze(node.image.last_offset),
+    )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, shell.ask_to_stop)

@@ -156,13 +156,21 @@ class _Connection(asyncio.BufferedProtocol):
 class Shell:
     """Runs one node until `stop`. An exception from the node ends the run: a broken invariant must not live on."""
 
-    def __init__(self, node: Node, frame_bytes_max: int, *, idle: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        frame_bytes_max: int,
+        *,
+        idle: Callable[[], None] | None = None,
+        iterated: Callable[[], None] | None = None,
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         self.iterations = Recent()
         """How long iterations take; what comes in meanwhile waits for so long."""
         self._node = node
         self._idle = idle
+        self._iterated = iterated
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, _Connection] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
@@ -283,6 +291,8 @@ class Shell:
         for line in node.notices:
             say(line)
         node.notices.clear()
+        if self._iterated is not None:
+            self._iterated()
         if self._asked_to_stop and node.may_close:
             self.stop()
         deadline = node.deadline()

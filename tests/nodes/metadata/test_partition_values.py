@@ -7,7 +7,13 @@ from random import Random
 import pytest
 
 from squall.nodes.metadata.image import MetadataError, MetadataImage
-from squall.nodes.metadata.partition_values import PartitionEncoder, PartitionTables, partition_record
+from squall.nodes.metadata.partition_values import (
+    PartitionEncoder,
+    PartitionTables,
+    change_form,
+    change_value,
+    partition_record,
+)
 from squall.nodes.metadata.records import (
     BrokerEndpoint,
     PartitionChangeRecord,
@@ -82,6 +88,17 @@ def values(rng: Random) -> list[bytes]:
             change.leader_recovery_state, change.directories = 0, [rng.randbytes(16)]
         records.append(change)
     return [encode_record(record) for record in records]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_form_of_a_change_gives_the_value_of_that_change_anywhere(seed: int) -> None:
+    rng = Random(seed)
+    for value in values(rng):
+        record = decode_record(value)
+        if isinstance(record, PartitionChangeRecord):
+            form = change_form(record)
+            record.partition_id, record.topic_id = rng.randrange(2**31), rng.randbytes(16)
+            assert change_value(form, record.topic_id, record.partition_id) == encode_record(record)
 
 
 @pytest.mark.parametrize("seed", range(20))

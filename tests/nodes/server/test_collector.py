@@ -1,4 +1,4 @@
-"""A full pass of the garbage collector that took long is the last over what it found."""
+"""What lasts is walked over by the garbage collector once at most: after a long pass, and after many records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall.nodes.server.memory import FreezeAfterLongPass
+from squall.nodes.server.memory import FreezeAfterLongPass, FreezeReplayed
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +38,11 @@ def test_passes_over_the_young_freeze_nothing() -> None:
     finally:
         gc.callbacks.remove(heard)
     assert gc.get_freeze_count() == 0
+
+
+def test_what_many_replayed_records_leave_is_never_walked_over() -> None:
+    freeze = FreezeReplayed(records=100)
+    for offset, frozen in [(99, False), (100, True), (199, False), (350, True)]:
+        gc.unfreeze()
+        freeze(offset)
+        assert (gc.get_freeze_count() > 0) == frozen, offset
