@@ -10,7 +10,7 @@ from squall.nodes.protocol.headers import decode_request_body, parse_request_hea
 from squall.nodes.protocol.messages.produce import ProduceRequest
 
 pytestmark = pytest.mark.xdist_group("clusters")
-FELT = Felt(300, 5.0, 40.0, 20, 10.0, 51.0, 9000.0, fences=0, elections=0)
+FELT = Felt(300, 5.0, 40.0, 70.0, 20, 10.0, 51.0, 80.0, 9000.0, fences=0, elections=0)
 
 
 def test_a_request_of_the_flood_is_one_record_that_waits_for_all_replicas() -> None:
