@@ -8,6 +8,9 @@ of them count:
 * without eligible leader replicas no broker may lose data;
 * with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
 * a crash without loss is free while no loss is outstanding;
+* another min.insync.replicas empties the list of eligible leader replicas, as in Kafka (EL-06). What is left of the
+  promise is that of the ISR, which may be one broker. So nobody loses data from an operator's change of it until all
+  ISRs are full again, and nobody changes it while a loss is outstanding;
 * failing disks of controllers are a minority at any time. What controllers had made durable is never taken away.
 
 The budget looks at the world when a fault is due: the newest committed image, and whether each crashed broker runs,
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 from squall.harness.simulation.world import SimWorld
 from squall.nodes.metadata.image import MetadataImage
+from squall.nodes.metadata.topic_configs import MIN_ISR
 
 LOSSY = ("power-loss-broker", "wipe-disk")
 CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
@@ -31,6 +35,8 @@ class FaultBudget:
         self._min_isr = min_isr
         self._crashed: dict[str, bool] = {}
         self._failing_controllers: dict[str, float] = {}
+        self._edited_until: float | None = None
+        self._settings: list[str | None] | None = None
 
     def allows(self, kind: str, host: str, duration: float) -> bool:
         """Whether this fault fits now; if so it is taken into account."""
@@ -38,17 +44,35 @@ class FaultBudget:
             return self._allows_failing_controller(host, duration)
         if kind not in LOSSY and kind not in CRASHING:
             return True
-        image = self._newest_image()
-        if self._crashed and image is not None and self._is_whole(image):
-            self._crashed.clear()
+        image = self._settle()
         crashed = self._crashed | {host: kind in LOSSY or self._crashed.get(host, False)}
         if any(crashed.values()):
             if image is None or not image.keeps_eligible_leaders:
                 return False
-            if len(crashed) >= self._min_isr:
+            if len(crashed) >= self._min_isr or self._edited_until is not None:
                 return False
         self._crashed = crashed
         return True
+
+    def allows_edit(self, duration: float) -> bool:
+        """Whether an operator may set another min.insync.replicas now, and back after `duration` seconds."""
+        image = self._settle()
+        if any(self._crashed.values()):
+            return False
+        if self._edited_until is None:
+            self._settings = None if image is None else min_isr_settings(image)
+        self._edited_until = max(self._edited_until or 0.0, self._world.kernel.time() + duration)
+        return True
+
+    def _settle(self) -> MetadataImage | None:
+        """Forget what is over, by the newest committed image."""
+        image = self._newest_image()
+        if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
+            self._crashed.clear()
+            over = self._edited_until is not None and self._edited_until < self._world.kernel.time()
+            if over and self._settings == min_isr_settings(image):
+                self._edited_until = None
+        return image
 
     def _allows_failing_controller(self, host: str, duration: float) -> bool:
         now = self._world.kernel.time()
@@ -81,3 +105,8 @@ class FaultBudget:
             return False
         registered = image.brokers.get(process.node.config.node_id)
         return registered is not None and registered.active and registered.epoch == process.node.broker.lifecycle.epoch
+
+
+def min_isr_settings(image: MetadataImage) -> list[str | None]:
+    """Of all topics, in the order of their names."""
+    return [image.topic_settings(name).get(MIN_ISR) for name in sorted(image.topic_ids)]

@@ -106,6 +106,8 @@ class Spending(Witness):
             for host in event.targets:
                 named = kind if kind == "wipe-disk" else f"{kind}-{self._roles[host]}"
                 self.exceeded |= not self._budget.allows(named, host, self._lengths[event.id])
+        if event.phase == "started" and event.kind == "alter-config":
+            self.exceeded |= not self._budget.allows_edit(self._lengths[event.id])
 
 
 @dataclass

@@ -29,6 +29,7 @@ from squall.nemesis.options import AnyFault, FaultOptions
 from squall.nemesis.ports import EVERYONE, ClusterOperator, VerbFailed
 from squall.nemesis.registry import build_fault
 from squall.nemesis.selector import NoTarget
+from squall.nodes.metadata.topic_configs import MIN_ISR
 
 KINDS = {
     "crash-broker": "crashes",
@@ -174,7 +175,7 @@ def _operation(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[
         case "alter-config":
             least = topics[topic]
             changes = {"max.message.bytes": (str(rng.randint(500_000, 2_000_000)), "1048588")}
-            changes["min.insync.replicas"] = (str(least + 1), str(least))
+            changes[MIN_ISR] = (str(least + 1), str(least))
             name = rng.choice(list(changes))
             value, afterwards = changes[name]
             return {"fault": "alter-config", "topic": topic, "name": name, "value": value, "afterwards": afterwards}
@@ -325,7 +326,7 @@ class Swarm:
 
     async def _in_its_time(self, index: int, fault: SwarmFault) -> None:
         await asyncio.sleep(fault.at)
-        if not self._budget.allows(fault.kind, fault.hosts[0], fault.duration):
+        if not self._allowed(fault):
             self.postponed += 1
             return
         self.begun.append(fault)
@@ -335,6 +336,11 @@ class Swarm:
             return
         self.counts[fault.kind] = self.counts.get(fault.kind, 0) + 1
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
+
+    def _allowed(self, fault: SwarmFault) -> bool:
+        if fault.words.get("name") == MIN_ISR:
+            return self._budget.allows_edit(fault.duration)
+        return self._budget.allows(fault.kind, fault.hosts[0], fault.duration)
 
     async def _carry_out(self, identity: str, fault: SwarmFault) -> int:
         """Inject it, wait until it is over, and say what it has done."""

@@ -85,6 +85,21 @@ def test_crashes_that_lose_nothing_are_free_and_stand_in_the_way_of_a_loss() -> 
     cluster.end()
 
 
+def test_nobody_loses_data_between_another_min_isr_and_full_isrs() -> None:
+    """EL-06: it empties the list of eligible leader replicas (found by seed 15 of control-plane)."""
+    cluster = Cluster()
+    assert cluster.budget.allows_edit(duration=2.0)
+    assert not cluster.allows("wipe-disk", "b1"), "it is being changed"
+    assert cluster.allows("crash-broker", "b2")
+    cluster.kill("b2", down=4.0)
+    assert not cluster.allows("wipe-disk", "b1"), "it is changed back, but not all are in sync"
+    cluster.recover()
+    assert cluster.allows("wipe-disk", "b1")
+    cluster.kill("b1")
+    assert not cluster.budget.allows_edit(duration=2.0), "a loss is outstanding"
+    cluster.end()
+
+
 def test_a_broker_that_runs_but_is_not_registered_again_is_not_back() -> None:
     cluster = Cluster()
     assert cluster.allows("power-loss-broker", "b1")
