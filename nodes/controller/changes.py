@@ -113,10 +113,11 @@ class PartitionChanges:
                     if form is not None:
                         yield change_value(form, topic.id, number)
 
-    def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[bytes]:
-        """A leader for every topic-partition that has none and may be led now. Yields values of change records."""
+    def elect_leaders(self, image: MetadataImage, *joining: int) -> Iterator[bytes]:
+        """A leader for every topic-partition that has none and may be led by those who are active, or by those who
+        join them now. Yields values of change records."""
         standing = [one.id for one in image.brokers.values() if one.active]
-        alike = _Alike(self, [*standing, broker])
+        alike = _Alike(self, [*standing, *joining])
         for topic in list(image.topics.values()):
             numbers = topic.leaderless()
             if not numbers:

@@ -13,7 +13,10 @@ written before it.
 
 Activation: only when everything up to the start of its epoch is committed and replayed; `image` then begins as a clone
 of `committed`, which shares what it does not change, so that neither activation nor memory knows how large the cluster
-is. Losing the leadership drops `image`, which is the whole rollback, and answers what is parked NOT_CONTROLLER; its
+is. What the last controller left half-way when a broker came back, topic-partitions that nobody leads, is elected
+first; what it left of a broker's leaving, the broker's next heartbeat or its silence brings up again.
+
+Losing the leadership drops `image`, which is the whole rollback, and answers what is parked NOT_CONTROLLER; its
 outcome is unknown to the client. Two images, rather than an undo log: the rollback cannot be wrong.
 
 The event loop never stands still for long. What concerns more topic-partitions than one batch holds, a broker that
@@ -380,6 +383,7 @@ class QuorumController:
         if METADATA_VERSION not in self._image.features:
             eligible = self.config.eligible_leader_replicas
             self._write(now, self._features.first_records(self._image, eligible_leaders=eligible))
+        self._write(now, self._changes.elect_leaders(self._image))
 
     # -- time -------------------------------------------------------------------------------------------------
 

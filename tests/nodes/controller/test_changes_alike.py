@@ -99,7 +99,7 @@ def test_each_topic_partition_gets_what_it_would_get_on_its_own(seed: int) -> No
         values = list(alike.broker_leaves(image, LEAVING, lost=lost))
         assert values == one_by_one(single, image, standing, LEAVING, (LEAVING,) if lost else ()), f"seed {seed}"
         assert values, f"seed {seed}: nothing to do"
-        values = list(alike.broker_joins(image, LEAVING))
+        values = list(alike.elect_leaders(image, LEAVING))
         assert values == one_by_one(single, image, [*standing, LEAVING], None, ()), f"seed {seed}"
         counted = [(one.unclean_elections, one.eligible_elections) for one in (alike, single)]
         assert counted[0] == counted[1], f"seed {seed}"

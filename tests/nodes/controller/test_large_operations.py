@@ -120,6 +120,32 @@ def test_the_next_controller_ends_a_controlled_shutdown_that_was_left_half_way(f
     assert all(one.leader == 2 and one.isr == (2,) for _, _, one in full.image.all_partitions())
 
 
+def test_the_next_controller_elects_for_what_a_return_that_was_left_half_way_did_not_reach(full: Any) -> None:
+    """The broker is unfenced by the first batch already, so that no heartbeat of its would bring it up again."""
+
+    def beat(broker: int, *, fence: bool) -> Any:
+        epoch, offset = full.image.brokers[broker].epoch, full.image.last_offset
+        return full.begin(
+            BrokerHeartbeatRequest(
+                broker_id=broker, broker_epoch=epoch, current_metadata_offset=offset, want_fence=fence
+            )
+        )
+
+    for broker in (1, 2):
+        finish(full, beat(broker, fence=True))
+    assert all(one.leader == -1 for _, _, one in full.image.all_partitions())
+    back = beat(2, fence=False)
+    turn(full)
+    full.raft.resign(full.now)
+    turn(full)
+    assert back.answer.response.error_code == ErrorCode.NOT_CONTROLLER
+    assert not full.image.brokers[2].fenced
+    left = [one for _, _, one in full.image.all_partitions() if one.leader == -1]
+    assert 0 < len(left) < TOPICS * PARTITIONS
+    full.pass_time(3)
+    assert all(one.leader == 2 for _, _, one in full.image.all_partitions())
+
+
 def test_a_controller_that_starts_replays_a_bounded_number_of_records_in_a_turn(
     full: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
