@@ -12,7 +12,8 @@ are told when they are told. All eleven invariants are asserted:
 * ACK, UNIQ, RT, PREFIX, PHANTOM
                    what clients are told is what is committed                                     (`promises.py`)
 
-RA-05, CS-02, SN-03 and FD-05 by a replay of its own (`observed_metadata.py`);
+RA-05, CS-02, SN-03 and FD-05 by a replay of its own (`observed_metadata.py`); CS-04 when a controller lets a broker go
+(`observed_shutdown.py`);
 and besides DP-07, log start ≤ high watermark ≤ log end, and what followers do to their logs: EP-04 and DP-13
 (`observed_followers.py`).
 
@@ -34,11 +35,11 @@ from squall.harness.simulation.observed_followers import check_append, check_tru
 from squall.harness.simulation.observed_images import Changed, ObservedImages
 from squall.harness.simulation.observed_log import Batch, InvariantBroken, ObservedLog, SeenReplica, batches_of
 from squall.harness.simulation.observed_metadata import ReplayedMetadata
+from squall.harness.simulation.observed_shutdown import undue_leave
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.promises import Promised, Promises
 from squall.nodes.broker.hosted import Hosted
 from squall.nodes.broker.replicas import Replicas
-from squall.nodes.controller.shutdown import leads_anything
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.node.node import Node
 from squall.nodes.raft.roles import Leader
@@ -108,7 +109,7 @@ class Observer:
         self._votes: list[tuple[int, int, int]] = []
         self._snapshots: list[tuple[int, int]] = []
         self._voter_records: dict[int, None] = {}
-        self._leaving: list[int] = []
+        self._undue_leaves: list[str] = []
         self._voted: dict[tuple[int, int], int] = {}
         self._traced: list[TraceEvent] = []
         self._turns: dict[str, int] = {}
@@ -145,7 +146,10 @@ class Observer:
             self.sightings.voter_changes = len(self._voter_records) - 1  # the first one says how it began
             return
         if name == "broker_shuts_down" and fields.get("granted"):
-            self._leaving.append(int(fields["broker"]))  # type: ignore[call-overload]
+            self.sightings.controlled_shutdowns += 1
+            return
+        if name == "broker_let_go":
+            self._note_leave(int(fields["node"]), int(fields["broker"]))  # type: ignore[call-overload]
             return
         if name == "snapshot":
             self._snapshots.append((int(fields["end"]), int(fields["epoch"])))  # type: ignore[call-overload]
@@ -179,7 +183,7 @@ class Observer:
         if node is None:  # it died in this turn: what it traced before is nobody's
             self._votes.clear()
             self._snapshots.clear()
-            self._leaving.clear()
+            self._undue_leaves.clear()
             return
         turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
@@ -188,7 +192,7 @@ class Observer:
             if quorum_touched or turns % SWEEP == 0:
                 self._look_at_votes()
                 self._look_at_metadata(process, node)
-                self._look_at_leaving()
+                self._look_at_leaves()
             if node.broker is not None:
                 self._look_at_topics(process, node.broker.replicas, touched, everything=turns % SWEEP == 0)
                 for topic, partition in cut:
@@ -304,19 +308,22 @@ class Observer:
                     f"{high_watermark} is known to be committed",
                 )
 
-    def _look_at_leaving(self) -> None:
-        """Who stops by the controller's leave leads nothing, and every active broker has heard of that (CS-04)."""
-        leaving, self._leaving = self._leaving, []
-        newest = self.images.newest_image
-        for broker in leaving:
-            self.sightings.controlled_shutdowns += 1
-            for name, process in self._processes.items():
-                node = process.node
-                if node is None or node.broker is None or newest is None or not self._is_registered(name):
-                    continue
-                known = newest.brokers.get(node.config.node_id)
-                if known is not None and known.active and leads_anything(node.broker.image, broker):
-                    raise InvariantBroken("CS-04", f"broker {broker} may stop, but by what {name} knows it leads")
+    def _note_leave(self, controller: int, broker: int) -> None:
+        """A controller lets a broker go: judged at once, before what it decided changes its image."""
+        node = self._running(controller)
+        image = None if node is None or node.controller is None else node.controller.image
+        undue = None if image is None else undue_leave(image, broker, self._running)
+        if undue is not None:
+            self._undue_leaves.append(undue)
+
+    def _running(self, node_id: int) -> Node | None:
+        return self._processes[self._names[node_id]].node
+
+    def _look_at_leaves(self) -> None:
+        """Who is let go leads nothing, and every active broker has heard of that (CS-04)."""
+        undue, self._undue_leaves = self._undue_leaves, []
+        if undue:
+            raise InvariantBroken("CS-04", undue[0])
 
     # -- images ---------------------------------------------------------------------------------------------------
 

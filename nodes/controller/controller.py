@@ -60,7 +60,7 @@ from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
 from squall.nodes.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
 from squall.nodes.protocol.messages.create_partitions import CreatePartitionsRequest
 from squall.nodes.protocol.messages.create_topics import CreateTopicsRequest
@@ -181,6 +181,11 @@ class QuorumController:
         return self._changes.eligible_elections
 
     @property
+    def image(self) -> MetadataImage | None:
+        """What the active controller decides by; None on others."""
+        return self._image
+
+    @property
     def snapshot_image(self) -> MetadataImage:
         """What a snapshot is made of: the committed image. Mutant `snapshot-above-hw`: the one that runs ahead."""
         return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
@@ -243,7 +248,11 @@ class QuorumController:
         return self._brokers.register(now, self._deciding, body, self._raft.end_offset)
 
     def _heartbeat(self, now: int, request: ServerRequest) -> Outcome:
-        return self._brokers.heartbeat(now, self._deciding, cast(BrokerHeartbeatRequest, request.body))
+        body = cast(BrokerHeartbeatRequest, request.body)
+        outcome = self._brokers.heartbeat(now, self._deciding, body)
+        if cast(BrokerHeartbeatResponse, outcome.response).should_shut_down:
+            self._trace.event("broker_let_go", node=self.config.node_id, broker=body.broker_id)
+        return outcome
 
     def _alter_partition(self, now: int, request: ServerRequest) -> Outcome:
         body = cast(AlterPartitionRequest, request.body)

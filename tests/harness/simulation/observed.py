@@ -150,6 +150,8 @@ class HandMadeProcess:
     now: int = 0
     last_inputs: list[Any] = field(default_factory=list)
     up: bool = True
+    is_active: bool = False
+    """Whether it is the active controller as well, and decides by its image."""
 
     @property
     def node(self) -> Any:
@@ -169,7 +171,7 @@ class HandMadeProcess:
         return SimpleNamespace(
             config=SimpleNamespace(node_id=self.node_id),
             raft=self.raft,
-            controller=None,
+            controller=SimpleNamespace(image=self.image, committed=self.image) if self.is_active else None,
             broker=broker,
             links=SimpleNamespace(described=lambda connection: "the fetch link to broker 2"),
         )
