@@ -179,7 +179,7 @@ class BrokerControl:
 
     def _unfence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
         yield UnfenceBrokerRecord(id=broker.id, epoch=broker.epoch)
-        yield from self._changes.elect_leaders(image, broker.id)
+        yield from self._changes.broker_joins(image, broker.id)
 
     def unregister(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Outcome:
         """Forget a broker, on an operator's word that it is gone for good (KIP-631, RA-07). It stays in the replicas of

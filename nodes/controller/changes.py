@@ -113,20 +113,34 @@ class PartitionChanges:
                     if form is not None:
                         yield change_value(form, topic.id, number)
 
-    def elect_leaders(self, image: MetadataImage, *joining: int) -> Iterator[bytes]:
-        """A leader for every topic-partition that has none and may be led by those who are active, or by those who
-        join them now. Yields values of change records."""
+    def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[bytes]:
+        """A leader for every topic-partition that has none, and that this broker may lead. Yields values of change
+        records."""
         standing = [one.id for one in image.brokers.values() if one.active]
-        alike = _Alike(self, [*standing, *joining])
+        alike = _Alike(self, [*standing, broker])
         for topic in list(image.topics.values()):
+            leaderless = set(topic.leaderless())
+            if not leaderless:
+                continue
+            alike.begin(topic, self.rules(image, topic))
+            for number in topic.of_broker(broker):
+                form = alike.form(number, topic.partitions[number]) if number in leaderless else None
+                if form is not None:
+                    yield change_value(form, topic.id, number)
+
+    def elections(self, image: MetadataImage) -> Iterator[bytes | None]:
+        """A leader for every topic-partition that has none and may be led as things stand. Yields values of change
+        records, and None for each that has to go on waiting."""
+        standing = [one.id for one in image.brokers.values() if one.active]
+        alike = _Alike(self, standing)
+        for topic in list(image.topics.values()) if standing else ():
             numbers = topic.leaderless()
             if not numbers:
                 continue
             alike.begin(topic, self.rules(image, topic))
             for number in numbers:
                 form = alike.form(number, topic.partitions[number])
-                if form is not None:
-                    yield change_value(form, topic.id, number)
+                yield None if form is None else change_value(form, topic.id, number)
 
     # -- settings ---------------------------------------------------------------------------------------------
 

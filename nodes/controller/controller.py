@@ -93,7 +93,7 @@ class _Parked:
 class _Unfinished:
     """Records still to be drawn and written, and the answer once they are; nobody asked for a broker's silence."""
 
-    records: Iterator[Record]
+    records: Iterator[Record | None]
     request: ServerRequest | None = None
     response: Message | None = None
 
@@ -290,16 +290,16 @@ class QuorumController:
 
     # -- writing ----------------------------------------------------------------------------------------------
 
-    def _write(self, now: int, records: Iterable[Record]) -> None:
+    def _write(self, now: int, records: Iterable[Record | None]) -> None:
         """Append records and replay them at once: a sequence as a whole, of an iterator one batch, the rest in turns
-        to come."""
+        to come. None counts, so that no turn looks at more than a batch could hold, and is not written."""
         self._unfinished = None
         if isinstance(records, Sequence):
             self._append(now, records)
             return
         rest = iter(records)
         batch = list(islice(rest, self.config.records_max))
-        self._append(now, batch)
+        self._append(now, [one for one in batch if one is not None])
         if len(batch) == self.config.records_max:
             self._unfinished = _Unfinished(rest)
 
@@ -392,7 +392,7 @@ class QuorumController:
         if METADATA_VERSION not in self._image.features:
             eligible = self.config.eligible_leader_replicas
             self._write(now, self._features.first_records(self._image, eligible_leaders=eligible))
-        self._write(now, self._changes.elect_leaders(self._image))
+        self._write(now, self._changes.elections(self._image))
 
     # -- time -------------------------------------------------------------------------------------------------
 

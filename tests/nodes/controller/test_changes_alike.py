@@ -71,23 +71,35 @@ def image_of(made: list[Message]) -> MetadataImage:
     return image
 
 
-def one_by_one(
-    changes: PartitionChanges, image: MetadataImage, standing: list[int], leaving: int | None, lost: tuple[int, ...]
+def without_leaving(
+    changes: PartitionChanges, image: MetadataImage, standing: list[int], lost: tuple[int, ...]
 ) -> list[bytes]:
-    """The records of a broker's leaving, or of a coming, each decided for itself."""
+    """The records of the broker's leaving, each decided for itself."""
     found = []
     for topic in image.topics.values():
         rules = changes.rules(image, topic)
-        for number in topic.leaderless() if leaving is None else topic.of_broker(leaving):
+        for number in topic.of_broker(LEAVING):
             old = topic.partitions[number]
-            if leaving is not None and leaving not in (*old.isr, old.leader, *(old.elr if lost else ())):
-                continue
-            isr = tuple(one for one in old.isr if one != leaving)
-            decision = decide(old, isr, standing.__contains__, rules, lost=lost)
-            record = changes.record(topic, number, decision, standing.__contains__, rules)
-            if record is not None:
-                found.append(encode_record(record))
-    return found
+            if LEAVING in (*old.isr, old.leader, *(old.elr if lost else ())):
+                isr = tuple(one for one in old.isr if one != LEAVING)
+                decision = decide(old, isr, standing.__contains__, rules, lost=lost)
+                found.append(changes.record(topic, number, decision, standing.__contains__, rules))
+    return [encode_record(record) for record in found if record is not None]
+
+
+def elected(
+    changes: PartitionChanges, image: MetadataImage, standing: list[int], *, hosted_by: int | None = None
+) -> list[bytes]:
+    """The records of elections where nobody leads, each decided for itself."""
+    found = []
+    for topic in image.topics.values():
+        rules = changes.rules(image, topic)
+        for number in topic.leaderless() if hosted_by is None else topic.of_broker(hosted_by):
+            old = topic.partitions[number]
+            if old.leader == NO_LEADER:
+                decision = decide(old, old.isr, standing.__contains__, rules)
+                found.append(changes.record(topic, number, decision, standing.__contains__, rules))
+    return [encode_record(record) for record in found if record is not None]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -97,9 +109,11 @@ def test_each_topic_partition_gets_what_it_would_get_on_its_own(seed: int) -> No
     for lost in (False, True):
         alike, single = (PartitionChanges({}, last_known_leader=seed % 2 == 0) for _ in range(2))
         values = list(alike.broker_leaves(image, LEAVING, lost=lost))
-        assert values == one_by_one(single, image, standing, LEAVING, (LEAVING,) if lost else ()), f"seed {seed}"
+        assert values == without_leaving(single, image, standing, (LEAVING,) if lost else ()), f"seed {seed}"
         assert values, f"seed {seed}: nothing to do"
-        values = list(alike.elect_leaders(image, LEAVING))
-        assert values == one_by_one(single, image, [*standing, LEAVING], None, ()), f"seed {seed}"
+        values = list(alike.broker_joins(image, LEAVING))
+        assert values == elected(single, image, [*standing, LEAVING], hosted_by=LEAVING), f"seed {seed}"
+        values = [one for one in alike.elections(image) if one is not None]
+        assert values == elected(single, image, [*standing, LEAVING]), f"seed {seed}"
         counted = [(one.unclean_elections, one.eligible_elections) for one in (alike, single)]
         assert counted[0] == counted[1], f"seed {seed}"
