@@ -15,10 +15,11 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from disk_launch import start_watched
 from journal import write_durably
 from trouble import Trouble
 
@@ -39,11 +40,19 @@ class Definition:
     data: str = ""
     """The process's directory of data, and the file in which it writes down what of it is durable; if it does."""
     ledger: str = ""
+    disk_calls: list[str] = field(default_factory=list)
+    """The disk calls that faults will be about: the process is started beneath a watch that stops these. None if
+    empty.
+    """
 
     def environment(self) -> dict[str, str]:
         """What the process sees: a little of ours, and what was defined."""
-        kept = {key: os.environ[key] for key in KEPT_ENVIRONMENT if key in os.environ}
-        return {**kept, **self.env}
+        return {**kept_environment(), **self.env}
+
+
+def kept_environment() -> dict[str, str]:
+    """What of our own environment others get to see."""
+    return {key: os.environ[key] for key in KEPT_ENVIRONMENT if key in os.environ}
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,12 @@ def read_stat(pid: int) -> tuple[str, int] | None:
         return None
     fields = text.rpartition(")")[2].split()  # the name before it may hold anything, even ")"
     return fields[0], int(fields[19])
+
+
+def identity_of(pid: int) -> Identity:
+    """Who has this pid now."""
+    found = read_stat(pid)
+    return Identity(pid, found[1] if found else 0)
 
 
 def state_of(identity: Identity) -> str:
@@ -101,6 +116,7 @@ class Processes:
     """The defined processes, in a directory that the agent and the keeper share."""
 
     def __init__(self, state: Path) -> None:
+        self._state = state
         self._directory = state / "processes"
         self._directory.mkdir(parents=True, exist_ok=True)
 
@@ -161,6 +177,9 @@ class Processes:
 
     def _launch(self, definition: Definition) -> Identity:
         with open(definition.log, "ab") as log:
+            if definition.disk_calls:
+                pid = start_watched(self._state, definition.name, log, kept_environment())
+                return identity_of(pid)
             try:
                 process = subprocess.Popen(
                     definition.argv,
@@ -175,8 +194,7 @@ class Processes:
                 raise Trouble("failed", f"cannot start {definition.name}: {trouble}") from None
         # Started by us, it is ours to bury; when we end first, the host's init inherits it.
         threading.Thread(target=process.wait, daemon=True).start()
-        found = read_stat(process.pid)
-        return Identity(process.pid, found[1] if found else 0)
+        return identity_of(process.pid)
 
     def _record(self, name: str) -> dict[str, Any] | None:
         with contextlib.suppress(FileNotFoundError):

@@ -1,0 +1,82 @@
+"""Starting a process beneath its watch (`disk_watch.py`), and knowing what became of both.
+
+Only processes whose definition names disk calls have a watch; all others are started as ever, and pay nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from disk_rules import DiskState
+from trouble import Trouble
+
+PROGRAM = Path(__file__).resolve().parent / "disk_watch.py"
+START_TIMEOUT = 20.0
+
+
+def start_watched(state: Path, name: str, log: IO[bytes], environment: Mapping[str, str]) -> int:
+    """Starts the watch of a process, and with it the process; the pid of the latter. Raises Trouble."""
+    answer, tell = os.pipe()
+    try:
+        watch = subprocess.Popen(
+            [sys.executable, "-u", str(PROGRAM), "--state", str(state), "--name", name, "--tell", str(tell)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(environment),
+            pass_fds=(tell,),
+            start_new_session=True,
+        )
+        os.close(tell)
+        tell = -1
+        # Started by us, it is ours to bury; when we end first, the host's init inherits it.
+        threading.Thread(target=watch.wait, daemon=True).start()
+        said = os.read(answer, 1000).decode() if select.select([answer], [], [], START_TIMEOUT)[0] else "nothing"
+    finally:
+        os.close(answer)
+        if tell != -1:
+            os.close(tell)
+    if not said.isdigit():
+        watch.kill()
+        raise Trouble("failed", f"cannot start {name} with a watch over its disk calls: {said or 'it died'}")
+    return int(said)
+
+
+class Watches:
+    """What became of the watches of this host."""
+
+    def __init__(self, state: Path) -> None:
+        self._files = DiskState(state)
+
+    def names(self) -> list[str]:
+        """Processes that have had a watch."""
+        return self._files.watched()
+
+    def lives(self, name: str) -> bool:
+        return self._look(name) is None
+
+    def remains(self, name: str) -> str:
+        """What the last watch left behind: its pid if it was killed, `struck` (see `disk_watch.py`) or nothing; nothing
+        also while one lives.
+        """
+        return self._look(name) or ""
+
+    def _look(self, name: str) -> str | None:
+        """What stands in the watch file; None if it is locked."""
+        try:
+            with open(self._files.watch_file(name)) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return None
+                return file.read().strip()
+        except FileNotFoundError:
+            return ""
