@@ -1,9 +1,10 @@
 """Links that are slow, lossy or narrow (`net.shape`).
 
 Evidence is a round trip measured from the target to its peers (`probe.latency`), small for latency and large for
-bandwidth: it must take longer than before by at least half of what the fault adds. Loss alone shows only by chance, so
-many round trips are made and any one that is late proves it. Peers that do not answer at all, before or during, are
-cut off by something else and prove nothing.
+bandwidth: it must take longer than before by at least half of what the fault adds. On hosts that is the median of a
+few, so that a busy process proves nothing. Loss alone shows only by chance, so many round trips are made and any one
+that is late proves it. Peers that do not answer at all, before or during, are cut off by something else and prove
+nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from squall.nemesis.selector import Target, members
 LEAST_DIFFERENCE_SECONDS = 0.0005
 LOSS_SHOWS_SECONDS = 0.1
 SECONDS_OF_BANDWIDTH = 0.2
+ROUNDS = 5
+ROUNDS_FOR_LOSS = 20
+LEAST_PATIENCE_SECONDS = 1.0
 
 
 class ShapeLink:
@@ -51,10 +55,25 @@ class ShapeLink:
                 "probe.latency",
                 targets={peer: context.hosts[peer].address for peer in self._peers if peer != name},
                 size=self._probe_size(),
+                rounds=ROUNDS_FOR_LOSS if self._only_loses else ROUNDS,
+                statistic="worst" if self._only_loses else "median",
+                timeout=self._probe_timeout(),
             )
             for name in self._targets
         )
         return {"round_trips": {name: dict(answer) for name, answer in zip(self._targets, answers, strict=True)}}
+
+    @property
+    def _only_loses(self) -> bool:
+        """Whether nothing but loss can show."""
+        options = self._options
+        return isinstance(options, SlowLink) and options.loss > 0 and options.latency == 0
+
+    def _probe_timeout(self) -> float:
+        """Long enough for what this fault adds to both directions, and as much again by another fault."""
+        options = self._options
+        added = SECONDS_OF_BANDWIDTH if isinstance(options, Bandwidth) else options.latency + options.jitter
+        return LEAST_PATIENCE_SECONDS + 4 * added
 
     def _probe_size(self) -> int:
         options = self._options
