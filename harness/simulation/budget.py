@@ -34,6 +34,7 @@ class FaultBudget:
         self._world = world
         self._min_isr = min_isr
         self._crashed: dict[str, bool] = {}
+        self._until: dict[str, float] = {}
         self._failing_controllers: dict[str, float] = {}
         self._edited_until: float | None = None
         self._settings: list[str | None] | None = None
@@ -52,6 +53,7 @@ class FaultBudget:
             if len(crashed) >= self._min_isr or self._edited_until is not None:
                 return False
         self._crashed = crashed
+        self._until[host] = max(self._until.get(host, 0.0), self._world.kernel.time() + duration)
         return True
 
     def allows_edit(self, duration: float) -> bool:
@@ -97,7 +99,12 @@ class FaultBudget:
         )
 
     def _is_back(self, name: str, image: MetadataImage) -> bool:
-        """Whether it runs, is not about to crash, and is registered with the incarnation that runs."""
+        """Whether it runs, is not about to crash, and is registered with the incarnation that runs.
+
+        A fault that is allowed crashes its host at any time until it is over: whoever runs yet is not back.
+        """
+        if self._until.get(name, 0.0) >= self._world.kernel.time():
+            return False
         process = self._world.processes[name]
         if process.node is None or process.node.broker is None:
             return False

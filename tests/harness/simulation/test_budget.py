@@ -85,6 +85,16 @@ def test_crashes_that_lose_nothing_are_free_and_stand_in_the_way_of_a_loss() -> 
     cluster.end()
 
 
+def test_a_broker_that_is_still_to_crash_counts_as_crashed() -> None:
+    """Found by seed 107 of control-plane: a crash may come at any time until its fault is over."""
+    cluster = Cluster()
+    assert cluster.allows("crash-with-tail-broker", "b1")
+    assert not cluster.allows("power-loss-broker", "b2"), "b1 runs, is registered and in sync, and will crash"
+    cluster.world.kernel.run_for(2 * SECOND)
+    assert cluster.allows("power-loss-broker", "b2")
+    cluster.end()
+
+
 def test_nobody_loses_data_between_another_min_isr_and_full_isrs() -> None:
     """EL-06: it empties the list of eligible leader replicas (found by seed 15 of control-plane)."""
     cluster = Cluster()
