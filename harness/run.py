@@ -51,6 +51,7 @@ from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
+from squall.nemesis.disk import watched_calls
 from squall.nemesis.options import targets_of
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.selector import named_hosts
@@ -211,7 +212,8 @@ class ScenarioRun:
     async def _bring_up(self) -> None:
         began = time.monotonic()
         cluster = self.scenario.cluster
-        settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters)
+        calls = watched_calls(fault.options for fault in self.plan.schedule.faults)
+        settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
         self._refuse_too_few_brokers()
         self._refuse_strange_hosts()
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))

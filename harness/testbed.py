@@ -21,7 +21,7 @@ from squall.harness.cluster import KafkaClusterView, NodeNames
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
-from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unfit
+from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unfit, refuse_unwatchable_disks
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import (
@@ -113,6 +113,8 @@ class Testbed:
         remotes = [self.remotes[name] for name in self.plans]
         probes = {name: deployed.probe for name, deployed in self.deployed.items()}
         await asyncio.to_thread(refuse_unfit, remotes, probes, faults=faults)
+        if settings.disk_calls:
+            await asyncio.to_thread(refuse_unwatchable_disks, remotes)
         await asyncio.to_thread(on_all, remotes, lambda remote: write_files(remote, self.plans[remote.name]))
         for spec in self.inventory.hosts:
             if spec.name in self.plans:

@@ -7,11 +7,19 @@ the process table.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
-from squall.nemesis.options import DiskError, DiskSlow
+from squall.nemesis.options import DiskError, DiskSlow, FaultOptions
 from squall.nemesis.selector import Target
+
+
+def watched_calls(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
+    """The disk calls that these faults are about: nodes on hosts have to be started beneath a watch over them."""
+    named = (call for options in faults if isinstance(options, DiskError | DiskSlow) for call in options.calls)
+    return tuple(dict.fromkeys(named))
 
 
 class DisturbDisk:

@@ -45,7 +45,16 @@ FAULTS: Mapping[type[Any], tuple[Callable[[Any, FaultContext], Fault], tuple[str
 FAULT_VERBS = tuple(dict.fromkeys(verb for _, verbs in FAULTS.values() for verb in verbs))
 """Every verb that disturbs something. Simulated hosts offer all of them."""
 
-ON_HOSTS = ("net.drop", "proc.kill", "proc.pause", "clock.set", "proc.power_loss", "disk.wipe")
+ON_HOSTS = (
+    "net.drop",
+    "proc.kill",
+    "proc.pause",
+    "clock.set",
+    "proc.power_loss",
+    "disk.wipe",
+    "disk.error",
+    "disk.slow",
+)
 """Those that the agent on real and lab hosts offers; a test compares them with the agent."""
 
 

@@ -6,6 +6,7 @@
     report.ok          whether a run can start
 
     refuse_unfit(remotes, probes, faults=True)        what a run asks before it starts anything: disk, root, firewall
+    refuse_unwatchable_disks(remotes)                 where faults are about disk calls
     refuse_busy_ports(remotes)                        and once nodes left over from other runs have been ended
 
 A finding says what was found, whether that is good enough, and, if not, what to do. Later findings of a host are
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import Probe, probe
@@ -29,6 +31,7 @@ from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, METRICS_PORT
 from squall.harness.inventory import HostSpec, Inventory
+from squall.nemesis import agent
 
 COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "ports")
 LEAST_FREE_BYTES = 2 << 30
@@ -115,6 +118,20 @@ def refuse_unfit(
     def look(remote: Remote) -> list[Finding]:
         found = [_disk(remote, probes[remote.name], least_free), *_root_findings(remote)]
         return [one for one in found if faults or one.what != "firewall"]
+
+    _refuse_bad(on_all(remotes, look), remotes)
+
+
+def refuse_unwatchable_disks(remotes: Sequence[Remote]) -> None:
+    """Raise one UsageError for all hosts on which a node's disk calls cannot be watched, found out by trying."""
+    trial = (Path(agent.__file__).parent / "seccomp.py").read_bytes()
+
+    def look(remote: Remote) -> list[Finding]:
+        answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
+        if answer.ok:
+            return [Finding("disk calls", True, "can be watched")]
+        said = (answer.stdout.strip() or answer.stderr.strip()).splitlines() or ["no reason given"]
+        return [Finding("disk calls", False, said[-1], "leave disk-error and disk-slow out, or use a newer kernel")]
 
     _refuse_bad(on_all(remotes, look), remotes)
 

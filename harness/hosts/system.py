@@ -52,6 +52,8 @@ class ClusterSettings:
     mutants: tuple[str, ...] = ()
     dynamic_voters: bool = False
     """Whether the quorum's voters are kept in its log, to begin with all controllers (KIP-853)."""
+    disk_calls: tuple[str, ...] = ()
+    """The disk calls that faults of the run are about; nodes run beneath a watch over these, or without one."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class ProcessDefinition:
     stop_signal: str = STOP_SIGNAL
     data: str = ""
     ledger: str = ""
+    disk_calls: tuple[str, ...] = ()
 
     def arguments(self) -> dict[str, object]:
         """As arguments of the verb `proc.define`."""
@@ -78,6 +81,7 @@ class ProcessDefinition:
             "stop_signal": self.stop_signal,
             "data": self.data,
             "ledger": self.ledger,
+            "disk_calls": list(self.disk_calls),
         }
 
 
@@ -170,6 +174,7 @@ class SquallNodes:
             log=log,
             data=data,
             ledger=ledger,
+            disk_calls=settings.disk_calls,
         )
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         return NodePlan(

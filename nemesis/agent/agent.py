@@ -31,6 +31,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
+from disk_faults import FailDisk, Revival, SlowDisk, checked_calls, refuse_what_cannot_be_watched
+from disk_launch import Watches
+from disk_rules import DiskState
 from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
@@ -82,12 +85,16 @@ class Agent:
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
         self.losses = Losses(state)
+        self.disk = DiskState(state)
+        self.revival = Revival(self.processes, Watches(state))
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
             "proc.kill": Kill(self.processes),
             "proc.pause": Pause(self.processes),
             "proc.power_loss": PowerLoss(self.processes, self.losses),
             "disk.wipe": WipeDisk(self.processes, self.losses),
+            "disk.error": FailDisk(self.processes, self.disk, self.revival),
+            "disk.slow": SlowDisk(self.processes, self.disk, self.revival),
             "clock.set": SetClock(self.processes, self.clocks),
         }
         self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
@@ -142,7 +149,9 @@ class Agent:
             stop_signal=str(arguments.get("stop_signal") or "SIGTERM"),
             data=str(arguments.get("data") or ""),
             ledger=str(arguments.get("ledger") or ""),
+            disk_calls=checked_calls(arguments.get("disk_calls") or []),
         )
+        refuse_what_cannot_be_watched(definition)
         return {
             "name": name,
             "log": definition.log,
@@ -251,17 +260,24 @@ class Agent:
         name = text(arguments, "name")
         return self.clocks.offset(self.processes.definition(name), self.processes.alive(name))
 
+    def revive(self) -> list[str]:
+        """Starts again what its disk's watch took down with it; what was done."""
+        return self.revival.revive_all(self.journal)
+
     def probe_disk(self, arguments: Arguments) -> Arguments:
-        """What a power failure would take now, by the node's own ledger, and what this fault has taken: file by file
-        [size now, size before], log by log [first offset that is gone, the one after the last].
+        """How many calls this fault has struck; what a power failure would take now, by the node's own ledger, and what
+        this fault has taken: file by file [size now, size before], log by log [first offset that is gone, the one after
+        the last].
         """
         id, definition = text(arguments, "id"), self.processes.definition(text(arguments, "name"))
-        if not definition.data or not Path(definition.ledger).exists():
+        struck = {"open": self.journal.find(id) is not None, "met": self.disk.met(id)}
+        if not definition.data or not Path(definition.ledger).is_file():
+            if definition.disk_calls:
+                return struck
             raise Trouble("unsupported", f"{definition.name} keeps no ledger of what it has fsynced")
         files, loss = NodeFiles(Path(definition.data), Path(definition.ledger)), self.losses.of(id)
         return {
-            "open": self.journal.find(id) is not None,
-            "met": 0,
+            **struck,
             "files": len(files.files()),
             "unsynced_bytes": files.unsynced_bytes(),
             "lost_bytes": loss.bytes if loss else None,
@@ -313,7 +329,7 @@ def main(argv: list[str]) -> int:
     options = parse_options(argv)
     agent = Agent(options)
     if options.keeper is not None:
-        keep(agent.journal, agent.desk, agent.locks, agent.ear, options.keeper)
+        keep(agent.journal, agent.desk, agent.locks, agent.ear, options.keeper, agent.revive)
         return 0
     with agent.locks.join_agents():
         with agent.journal.locked():

@@ -7,6 +7,7 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
+* `disk.error`, `disk.slow` (`disk_faults.py`): the rules of the process's disk are written anew from the open entries;
 * `clock.set`: the latest open fault of the process rules, or true time.
 
 The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
@@ -30,6 +31,10 @@ from trouble import Trouble
 
 KILLS = ("proc.kill", "proc.power_loss", "disk.wipe")
 """Verbs after which the process is down until the last of them is undone."""
+
+ERROR = "disk.error"
+DISK_FAULTS = (ERROR, "disk.slow")
+"""Verbs that together make the rules of a disk."""
 
 
 def required(arguments: dict[str, Any], name: str, kind: type | tuple[type, ...], what: str) -> Any:
@@ -246,5 +251,5 @@ class FaultDesk:
         self._journal.close(entry.id)
 
     def _open(self, verb: str) -> list[Entry]:
-        alike = KILLS if verb in KILLS else (verb,)
+        alike = KILLS if verb in KILLS else (*DISK_FAULTS, *KILLS) if verb in DISK_FAULTS else (verb,)
         return [entry for entry in self._journal.entries() if entry.verb in alike]

@@ -103,7 +103,14 @@ def start_keeper(program: Path, state: Path, options: list[str], locks: KeeperLo
             os.close(tell_ready)
 
 
-def keep(journal: Journal, desk: FaultDesk, locks: KeeperLocks, ear: Callable[[], Ear], tell_ready: int) -> None:
+def keep(
+    journal: Journal,
+    desk: FaultDesk,
+    locks: KeeperLocks,
+    ear: Callable[[], Ear],
+    tell_ready: int,
+    revive: Callable[[], list[str]],
+) -> None:
     """The keeper's life."""
     with locks.as_keeper() as duty:
         if duty is None:
@@ -113,6 +120,7 @@ def keep(journal: Journal, desk: FaultDesk, locks: KeeperLocks, ear: Callable[[]
         os.close(tell_ready)
         while True:
             heal_what_is_due(journal, desk)
+            start_what_fell_with_its_watch(revive)
             with journal.locked():
                 if not journal.entries() and not locks.agents_live():
                     fcntl.flock(duty, fcntl.LOCK_UN)  # before the journal's lock goes: no agent may count on us
@@ -131,6 +139,16 @@ def open_ear(ear: Callable[[], Ear]) -> Ear | None:
     except OSError as trouble:
         print(f"cannot listen for probes: {trouble}", flush=True)
         return None
+
+
+def start_what_fell_with_its_watch(revive: Callable[[], list[str]]) -> None:
+    """Processes that ended because of the watch over their disk calls (`disk_faults.py`) are started again."""
+    try:
+        for done in revive():
+            print(done, flush=True)
+    except Trouble as trouble:
+        print(trouble.error, flush=True)
+        time.sleep(AGAIN_AFTER_FAILURE)
 
 
 def heal_what_is_due(journal: Journal, desk: FaultDesk) -> None:

@@ -140,9 +140,14 @@ def test_an_inventory_without_brokers_is_refused() -> None:
 
 def test_the_process_is_defined_in_the_agents_words() -> None:
     arguments = configure(SEPARATE)["c1"].process.arguments()
-    assert set(arguments) == {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger"}
+    assert set(arguments) == {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger", "disk_calls"}
     assert arguments["argv"][1:4] == ["-u", "-m", "squall.nodes"]  # type: ignore[index]
     assert arguments["argv"][-2:] == ["--ledger", arguments["ledger"]]  # type: ignore[index]
+
+
+def test_disk_calls_are_watched_where_faults_are_about_them_and_nowhere_else() -> None:
+    assert configure(SEPARATE)["b1"].process.arguments()["disk_calls"] == []
+    assert configure(SEPARATE, disk_calls=("fsync",))["b1"].process.arguments()["disk_calls"] == ["fsync"]
 
 
 @pytest.mark.lab
