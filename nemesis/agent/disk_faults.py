@@ -64,6 +64,8 @@ class Revival:
         remains = self._watches.remains(name)
         if not remains or not self._processes.wanted(name) or self._processes.alive(name):
             return None
+        if not self._processes.definition(name).disk_calls:  # what remains is of an earlier definition
+            return None
         against = KILLS if remains != STRUCK else (*KILLS, ERROR)
         if any(entry.verb in against and entry.arguments["name"] == name for entry in open_entries):
             return None

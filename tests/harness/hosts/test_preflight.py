@@ -8,10 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from squall.harness.errors import UsageError
 from squall.harness.hosts.lab import Lab
 from squall.harness.hosts.lab_files import LAB_USER
-from squall.harness.hosts.preflight import COLUMNS, HostReport, check, check_host, check_java
-from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.preflight import (
+    COLUMNS,
+    HostReport,
+    check,
+    check_host,
+    check_java,
+    refuse_unwatchable_disks,
+)
+from squall.harness.hosts.ssh import Remote, Result
+from squall.harness.inventory import HostSpec
 
 
 def report(remote: Remote, least_free: int = 1, **changes: object) -> HostReport:
@@ -70,12 +79,32 @@ class TestHosts:
         finally:
             server.close()
 
+    def test_disk_calls_can_be_watched_by_root_and_by_an_ordinary_user(self, b1: Remote) -> None:
+        ordinary = dataclasses.replace(b1.spec, user=LAB_USER, sudo=False, python="/usr/bin/python3")
+        refuse_unwatchable_disks([b1])
+        refuse_unwatchable_disks([Remote(ordinary, b1.network)])
+
     def test_all_that_is_bad_makes_one_error(self, lab: Lab, b1: Remote) -> None:
         wrong = tuple(dataclasses.replace(host, port=23) for host in lab.hosts)
         found = check(dataclasses.replace(lab.inventory(), hosts=wrong), lab.network)
         error = found.error()
         assert not found.ok and error is not None
         assert str(error).count("connection refused on port 23") == 3
+
+
+def test_hosts_whose_disk_calls_cannot_be_watched_are_refused_together_with_the_reason() -> None:
+    class Unfit:
+        def __init__(self, number: int) -> None:
+            self.spec = HostSpec(name=f"b{number}", address=f"10.0.0.{number}", groups=("brokers",))
+            self.name = self.spec.name
+
+        def run(self, argv: list[str], *, stdin: bytes, sudo: bool) -> Result:
+            assert argv == [self.spec.python, "-"] and b"def why_not" in stdin
+            return Result(1, "kernel 4.19 refuses it\n", "")
+
+    with pytest.raises(UsageError) as refused:
+        refuse_unwatchable_disks([Unfit(1), Unfit(2)])  # type: ignore[list-item]
+    assert str(refused.value).count("disk calls: kernel 4.19 refuses it") == 2
 
 
 @pytest.mark.parametrize(

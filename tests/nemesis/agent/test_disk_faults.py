@@ -278,6 +278,21 @@ def test_a_node_that_was_stopped_on_purpose_stays_so(start: Callable[..., Node])
     assert node.agent.state_of() == "absent"
 
 
+def test_what_an_earlier_watch_left_behind_is_not_held_against_a_process_without_one(
+    start: Callable[..., Node],
+) -> None:
+    node = start(halts_after=0.0)
+    node.fails(calls=["fsync"])
+    eventually(lambda: node.watch_file.read_text() == "struck", "it has ended")
+    node.agent.call("proc.stop", name="node")
+    node.heal()
+    node.agent.define(["/bin/sleep", "1000"])
+    os.kill(node.agent.call("proc.start", name="node")["pid"], signal.SIGKILL)
+    eventually(lambda: node.agent.state_of() == "absent", "it is dead")
+    time.sleep(0.5)  # the keeper has looked twice
+    assert node.agent.state_of() == "absent"
+
+
 def test_a_killed_watch_takes_its_node_along_at_once_and_the_keeper_starts_both_again(
     start: Callable[..., Node],
 ) -> None:
