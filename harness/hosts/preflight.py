@@ -21,7 +21,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from squall.harness.errors import UsageError
@@ -33,7 +33,7 @@ from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, METRICS_PO
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis import agent
 
-COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "ports")
+COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "disk calls", "ports")
 LEAST_FREE_BYTES = 2 << 30
 OLDEST_JAVA = 17
 
@@ -123,17 +123,8 @@ def refuse_unfit(
 
 
 def refuse_unwatchable_disks(remotes: Sequence[Remote]) -> None:
-    """Raise one UsageError for all hosts on which a node's disk calls cannot be watched, found out by trying."""
-    trial = (Path(agent.__file__).parent / "seccomp.py").read_bytes()
-
-    def look(remote: Remote) -> list[Finding]:
-        answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
-        if answer.ok:
-            return [Finding("disk calls", True, "can be watched")]
-        said = (answer.stdout.strip() or answer.stderr.strip()).splitlines() or ["no reason given"]
-        return [Finding("disk calls", False, said[-1], "leave disk-error and disk-slow out, or use a newer kernel")]
-
-    _refuse_bad(on_all(remotes, look), remotes)
+    """Raise one UsageError for all hosts on which a node's disk calls cannot be watched."""
+    _refuse_bad(on_all(remotes, lambda remote: [_disk_calls(remote)]), remotes)
 
 
 def refuse_busy_ports(remotes: Sequence[Remote]) -> None:
@@ -156,6 +147,7 @@ def check_host(remote: Remote, *, least_free: int = LEAST_FREE_BYTES) -> HostRep
         findings.append(Finding("ssh", True, f"{remote.spec.user}@{remote.address()}:{remote.spec.port}"))
         findings += _python_findings(remote, least_free)
         findings += _root_findings(remote)
+        findings.append(replace(_disk_calls(remote), ok=True))  # a host may lack it: few runs need it
         findings.append(_ports(remote))
     except SshError as trouble:
         missing = next(column for column in COLUMNS if column not in {one.what for one in findings})
@@ -198,6 +190,16 @@ def _root_findings(remote: Remote) -> Iterable[Finding]:
     else:
         last = (answer.stderr.strip().splitlines() or ["neither nft nor iptables works"])[-1]
         yield Finding("firewall", False, last, "install it there: sudo apt-get install nftables")
+
+
+def _disk_calls(remote: Remote) -> Finding:
+    """Whether a node's disk calls can be watched, so that they can be made to fail; found out by trying."""
+    trial = (Path(agent.__file__).parent / "seccomp.py").read_bytes()
+    answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
+    if answer.ok:
+        return Finding("disk calls", True, "can be watched")
+    said = (answer.stdout.strip() or answer.stderr.strip()).splitlines() or ["no reason given"]
+    return Finding("disk calls", False, said[-1], "leave disk-error and disk-slow out, or use a newer kernel")
 
 
 def _ports(remote: Remote) -> Finding:

@@ -278,7 +278,7 @@ def test_a_node_that_was_stopped_on_purpose_stays_so(start: Callable[..., Node])
     assert node.agent.state_of() == "absent"
 
 
-def test_what_an_earlier_watch_left_behind_is_not_held_against_a_process_without_one(
+def test_what_an_earlier_watch_left_is_not_held_against_a_process_without_one(
     start: Callable[..., Node],
 ) -> None:
     node = start(halts_after=0.0)
