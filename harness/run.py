@@ -53,6 +53,7 @@ from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
 from squall.nemesis.options import targets_of
+from squall.nemesis.registry import needed_verbs
 from squall.nemesis.runner import NemesisRunner
 from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
@@ -217,6 +218,7 @@ class ScenarioRun:
         self._refuse_too_few_brokers()
         self._refuse_strange_hosts()
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
+        await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {
             name: {"bundle": one.bundle.name, "checksums": one.bundle.checksums}

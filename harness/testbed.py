@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from squall.harness.cluster import KafkaClusterView, NodeNames
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
-from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unfit, refuse_unwatchable_disks
+from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unable, refuse_unfit, refuse_unwatchable_disks
 from squall.harness.hosts.ssh import Remote, on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import (
@@ -126,6 +126,11 @@ class Testbed:
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
         self._cluster = KafkaClusterView(self._admin, names, brokers, controllers, self.topics)
+
+    async def refuse_unable(self, verbs: Iterable[str]) -> None:
+        """Raise UsageError for hosts that cannot carry out one of these verbs."""
+        answers = await asyncio.gather(*(agent.call("info") for agent in self.agents.values()))
+        refuse_unable(dict(zip(self.agents, answers, strict=True)), verbs)
 
     def operator(self) -> ClusterHands:
         """An operator with connections of its own; whoever asks for one closes it."""

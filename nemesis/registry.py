@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from squall.nemesis import options as suite
@@ -54,6 +54,8 @@ ON_HOSTS = (
     "disk.wipe",
     "disk.error",
     "disk.slow",
+    "rpc.hold",
+    "rpc.cut",
 )
 """Those that the agent on real and lab hosts offers; a test compares them with the agent."""
 
@@ -62,6 +64,11 @@ def build_fault(options: FaultOptions, context: FaultContext) -> Fault:
     """A fault for one occurrence."""
     make, _ = FAULTS[type(options)]
     return make(options, context)
+
+
+def needed_verbs(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
+    """All verbs that these faults need of hosts."""
+    return tuple(dict.fromkeys(verb for options in faults for verb in FAULTS[type(options)][1]))
 
 
 def missing_verbs(options: FaultOptions, offered: tuple[str, ...] = ON_HOSTS) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ everything behind it waits too, while other connections go on. A request whose s
 when the hold ends, as late packets do.
 
 Evidence is the count of such messages, kept where they pass (`probe.rpc`). A fault during which none came by has had
-no effect and is not proven.
+no effect and is not proven. On hosts messages pass a proxy (nemesis/agent/rpc.py), and earlier connections are reset
+when the fault begins, which is told. Should the proxy die, the fault is over before its time, and is not seen to end as
+it should.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from squall.nemesis.grudge import Grudge
 from squall.nemesis.options import RpcCut, RpcHold
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Target
+
+SEEN = ("open", "met", "waiting", "reset", "cut_short")
+"""What is kept of an answer of `probe.rpc`; the last two come from hosts only."""
 
 
 class DisturbRpc:
@@ -48,7 +53,7 @@ class DisturbRpc:
         answers = await all_of(context.hosts[name].call("probe.rpc", id=context.id) for name in self._receivers)
         return {
             "messages": {
-                name: {"open": bool(answer["open"]), "met": answer["met"], "waiting": answer["waiting"]}
+                name: {key: value for key, value in answer.items() if key in SEEN}
                 for name, answer in zip(self._receivers, answers, strict=True)
             }
         }
@@ -80,15 +85,25 @@ class DisturbRpc:
         return f"no {self._options.api} {self._options.direction} came by"
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
-        left = [name for name, seen in after["messages"].items() if seen["open"] or seen["waiting"]]
-        return f"{left[0]}: messages are still held back" if left else None
+        for name, seen in after["messages"].items():
+            if seen["open"] or seen["waiting"]:
+                return f"{name}: messages are still held back"
+            if seen.get("cut_short"):
+                return f"{name}: the proxy died, so the fault ended before its time"
+        return None
 
     def told(self, during: Facts) -> str:
         done = "cut at" if isinstance(self._options, RpcCut) else "held"
-        return f"{self._met(during)} {self._options.api} {self._options.direction}s {done}"
+        reset = _sum_of("reset", during)
+        also = f", after {reset} connections were reset to come through the proxy" if reset else ""
+        return f"{self._met(during)} {self._options.api} {self._options.direction}s {done}{also}"
 
     def _met(self, facts: Facts) -> int:
-        return sum(int(seen["met"]) for seen in facts["messages"].values())
+        return _sum_of("met", facts)
 
     def cuts(self) -> Grudge:
         return {}
+
+
+def _sum_of(count: str, facts: Facts) -> int:
+    return sum(int(seen.get(count, 0)) for seen in facts["messages"].values())

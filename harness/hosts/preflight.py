@@ -7,6 +7,7 @@
 
     refuse_unfit(remotes, probes, faults=True)        what a run asks before it starts anything: disk, root, firewall
     refuse_unwatchable_disks(remotes)                 where faults are about disk calls
+    refuse_unable(found, verbs)                       once agents answer: what one of them says it cannot carry out
     refuse_busy_ports(remotes)                        and once nodes left over from other runs have been ended
 
 A finding says what was found, whether that is good enough, and, if not, what to do. Later findings of a host are
@@ -125,6 +126,20 @@ def refuse_unfit(
 def refuse_unwatchable_disks(remotes: Sequence[Remote]) -> None:
     """Raise one UsageError for all hosts on which a node's disk calls cannot be watched."""
     _refuse_bad(on_all(remotes, lambda remote: [_disk_calls(remote)]), remotes)
+
+
+def refuse_unable(found: Mapping[str, Mapping[str, object]], verbs: Iterable[str]) -> None:
+    """Raise one UsageError for all hosts that cannot carry out one of these verbs. `found` are answers of `info`."""
+    wanted = tuple(verbs)
+    wrong = []
+    for host, info in sorted(found.items()):
+        reasons = info.get("unable")
+        for verb, reason in sorted(reasons.items()) if isinstance(reasons, Mapping) else ():
+            if verb in wanted:
+                remedy = f"leave out faults that need {verb}, or take another host"
+                wrong.append(UsageError(f"{host}: {verb}: {reason}", remedy=remedy))
+    if wrong:
+        raise UsageError.joined(wrong)
 
 
 def refuse_busy_ports(remotes: Sequence[Remote]) -> None:

@@ -38,6 +38,7 @@ from squall.nodes.config import ConfigError, NodeConfig
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 METRICS_PORT = 9404
+PORT_OF_ROLE = {"broker": BROKER_PORT, "controller": CONTROLLER_PORT}
 FIRST_BROKER_ID = 1
 FIRST_CONTROLLER_ID = 101
 STOP_SIGNAL = "SIGTERM"
@@ -69,6 +70,8 @@ class ProcessDefinition:
     data: str = ""
     ledger: str = ""
     disk_calls: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    """Where it accepts connections that carry the Kafka protocol."""
 
     def arguments(self) -> dict[str, object]:
         """As arguments of the verb `proc.define`."""
@@ -82,6 +85,7 @@ class ProcessDefinition:
             "data": self.data,
             "ledger": self.ledger,
             "disk_calls": list(self.disk_calls),
+            "ports": list(self.ports),
         }
 
 
@@ -175,6 +179,7 @@ class SquallNodes:
             data=data,
             ledger=ledger,
             disk_calls=settings.disk_calls,
+            ports=tuple(PORT_OF_ROLE[role] for role in roles),
         )
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         return NodePlan(

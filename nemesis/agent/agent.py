@@ -34,13 +34,14 @@ from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevic
 from disk_faults import FailDisk, Revival, SlowDisk, checked_calls, refuse_what_cannot_be_watched
 from disk_launch import Watches
 from disk_rules import DiskState
-from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, required, text
+from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from network import Network
 from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
 from processes import Definition, Processes, state_of
+from rpc import Cut, Hold, MessageFaults, checked_ports, probe
 from trouble import Trouble
 
 PROBE_PORT = 7465
@@ -85,6 +86,7 @@ class Agent:
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
         self.losses = Losses(state)
+        self.messages = MessageFaults(state, self.network.control_port, self.processes)
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
         faults: dict[str, FaultVerb] = {
@@ -96,6 +98,8 @@ class Agent:
             "disk.error": FailDisk(self.processes, self.disk, self.revival),
             "disk.slow": SlowDisk(self.processes, self.disk, self.revival),
             "clock.set": SetClock(self.processes, self.clocks),
+            "rpc.hold": Hold(self.messages),
+            "rpc.cut": Cut(self.messages),
         }
         self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
         self.verbs: dict[str, Callable[[Arguments], Arguments]] = {
@@ -115,6 +119,7 @@ class Agent:
             "probe.port": self.probe_port,
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
+            "probe.rpc": self.probe_rpc,
         }
         for verb in faults:
             self.verbs[verb] = self._injecting(verb)
@@ -149,6 +154,7 @@ class Agent:
             stop_signal=str(arguments.get("stop_signal") or "SIGTERM"),
             data=str(arguments.get("data") or ""),
             ledger=str(arguments.get("ledger") or ""),
+            ports=checked_ports(arguments.get("ports") or []),
             disk_calls=checked_calls(arguments.get("disk_calls") or []),
         )
         refuse_what_cannot_be_watched(definition)
@@ -232,7 +238,13 @@ class Agent:
             "lab": self.lab,
             "keeper": keeper_lives,
             "probe": self.listen,
+            "unable": self.unable(),
         }
+
+    def unable(self) -> dict[str, str]:
+        """Verbs that this host cannot carry out, and why."""
+        trouble = self.messages.trouble_with_host()
+        return dict.fromkeys(MESSAGE_FAULTS, trouble) if trouble else {}
 
     def clock_method(self) -> str:
         """`shim`, `hook` (Python processes only) or `machine`."""
@@ -263,6 +275,10 @@ class Agent:
     def revive(self) -> list[str]:
         """Starts again what its disk's watch took down with it; what was done."""
         return self.revival.revive_all(self.journal)
+
+    def probe_rpc(self, arguments: Arguments) -> Arguments:
+        id = text(arguments, "id")
+        return probe(self.messages, id, self.journal.find(id))
 
     def probe_disk(self, arguments: Arguments) -> Arguments:
         """How many calls this fault has struck; what a power failure would take now, by the node's own ledger, and what

@@ -8,6 +8,7 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
 * `disk.error`, `disk.slow` (`disk_faults.py`): the rules of the process's disk are written anew from the open entries;
+* `rpc.hold`, `rpc.cut` (`rpc.py`): one proxy carries out the open ones; should it die, they end before their time;
 * `clock.set`: the latest open fault of the process rules, or true time.
 
 The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
@@ -21,7 +22,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from clocks import MachineClock, ProcessClocks
 from journal import Entry, Journal
@@ -31,6 +32,9 @@ from trouble import Trouble
 
 KILLS = ("proc.kill", "proc.power_loss", "disk.wipe")
 """Verbs after which the process is down until the last of them is undone."""
+
+MESSAGE_FAULTS = ("rpc.hold", "rpc.cut")
+"""Verbs that one proxy carries out together."""
 
 ERROR = "disk.error"
 DISK_FAULTS = (ERROR, "disk.slow")
@@ -72,6 +76,19 @@ class FaultVerb(Protocol):
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         """Makes it unso, as far as `remaining` allow. May run again for the same entry."""
+        ...
+
+
+@runtime_checkable
+class CarriedOut(Protocol):
+    """A kind of fault that lasts only as long as a process of ours lives."""
+
+    def broken(self, entry: Entry) -> bool:
+        """Whether that process has died."""
+        ...
+
+    def note_broken(self, entry: Entry) -> None:
+        """Keeps for whoever looks that the fault ended before its time."""
         ...
 
 
@@ -225,6 +242,25 @@ class FaultDesk:
         with self._journal.locked():
             return self._heal(self._journal.expired())
 
+    def broken(self) -> list[Entry]:
+        """What has not outlived its time, but the process that carries it out."""
+        expired = {entry.id for entry in self._journal.expired()}
+        return [entry for entry in self._journal.entries() if entry.id not in expired and self._is_broken(entry)]
+
+    def heal_broken(self) -> list[str]:
+        """Ends such faults, and keeps that they were cut short."""
+        with self._journal.locked():
+            broken = self.broken()
+            for entry in broken:
+                verb = self._verbs[entry.verb]
+                assert isinstance(verb, CarriedOut)
+                verb.note_broken(entry)
+            return self._heal(broken)
+
+    def _is_broken(self, entry: Entry) -> bool:
+        verb = self._verbs.get(entry.verb)
+        return isinstance(verb, CarriedOut) and verb.broken(entry)
+
     def forget(self, name: str) -> None:
         """Heals the kills and pauses of a process that is stopped or started on purpose. Lock held by caller."""
         for entry in self._journal.entries():
@@ -251,5 +287,11 @@ class FaultDesk:
         self._journal.close(entry.id)
 
     def _open(self, verb: str) -> list[Entry]:
-        alike = KILLS if verb in KILLS else (*DISK_FAULTS, *KILLS) if verb in DISK_FAULTS else (verb,)
-        return [entry for entry in self._journal.entries() if entry.verb in alike]
+        return [entry for entry in self._journal.entries() if entry.verb in alike(verb)]
+
+
+def alike(verb: str) -> tuple[str, ...]:
+    """The verbs whose open entries decide together what happens."""
+    if verb in DISK_FAULTS:
+        return (*DISK_FAULTS, *KILLS)
+    return next((family for family in (KILLS, MESSAGE_FAULTS) if verb in family), (verb,))

@@ -152,10 +152,11 @@ def start_what_fell_with_its_watch(revive: Callable[[], list[str]]) -> None:
 
 
 def heal_what_is_due(journal: Journal, desk: FaultDesk) -> None:
-    if not journal.expired():
-        return
     try:
-        print(f"healed, their time being up: {', '.join(desk.heal_expired())}", flush=True)
+        if journal.expired():
+            print(f"healed, their time being up: {', '.join(desk.heal_expired())}", flush=True)
+        if desk.broken():
+            print(f"ended before their time, their process having died: {', '.join(desk.heal_broken())}", flush=True)
     except Trouble as trouble:
         print(trouble.error, flush=True)
         time.sleep(AGAIN_AFTER_FAILURE)

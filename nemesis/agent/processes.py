@@ -40,6 +40,8 @@ class Definition:
     data: str = ""
     """The process's directory of data, and the file in which it writes down what of it is durable; if it does."""
     ledger: str = ""
+    ports: list[int] = field(default_factory=list)
+    """Where it accepts connections that carry the Kafka protocol."""
     disk_calls: list[str] = field(default_factory=list)
     """The disk calls that faults will be about: the process is started beneath a watch that stops these. None if
     empty.

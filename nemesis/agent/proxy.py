@@ -48,6 +48,7 @@ CUT_ROUNDS, CUT_PAUSE = 50, 0.01
 LEAVE_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
 FIRST_RULE_SECONDS = 10.0
+LOCK_SECONDS, LOCK_PAUSE = 2.0, 0.002
 
 Message = dict[str, Any]
 
@@ -197,6 +198,25 @@ class Proxy:
                 rule.has_reset(1)
 
 
+def take_lock(path: Path) -> None:
+    """Until the process has ended: its descriptor is left to the kernel. Raises BlockingIOError if a proxy lives.
+
+    Whoever looks whether one lives holds the lock for a moment.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(LOCK_PAUSE)
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+
+
 def bound_control(directory: Path) -> socket.socket:
     """The Unix socket. Its path may be longer than the kernel allows, so it is named by way of the directory."""
     (directory / SOCKET).unlink(missing_ok=True)
@@ -206,6 +226,7 @@ def bound_control(directory: Path) -> socket.socket:
         control.bind(f"/proc/self/fd/{descriptor}/{SOCKET}")
     finally:
         os.close(descriptor)
+    control.listen()
     return control
 
 
@@ -219,16 +240,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--ready", type=int, required=True, metavar="DESCRIPTOR")
     options = parser.parse_args(argv)
-    with open(options.directory / LOCK, "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        allow_many_connections()
-        control = bound_control(options.directory)
-        os.write(options.ready, b"+")
-        os.close(options.ready)
-        asyncio.run(Proxy(Effects(options.directory / EFFECTS)).serve(control))
+    take_lock(options.directory / LOCK)
+    allow_many_connections()
+    control = bound_control(options.directory)
+    os.write(options.ready, b"+")
+    os.close(options.ready)
+    asyncio.run(Proxy(Effects(options.directory / EFFECTS)).serve(control))
     return 0
 
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.nemesis.apis import API_KEYS, known_api
 from squall.nemesis.options import FaultOptions, NemesisEntry
-from squall.nemesis.registry import FAULT_VERBS, FAULTS, ON_HOSTS, missing_verbs
+from squall.nemesis.registry import FAULT_VERBS, FAULTS, ON_HOSTS, missing_verbs, needed_verbs
 from squall.nodes.protocol.messages import ApiKey
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
@@ -37,8 +37,14 @@ def test_the_agent_on_hosts_offers_what_the_registry_says(verb: str) -> None:
 def test_a_fault_is_refused_by_the_verb_that_hosts_lack() -> None:
     hold = ENTRY.validate_python({"fault": "rpc-hold", "api": "Fetch", "at": 1})
     kill = ENTRY.validate_python({"fault": "kill", "target": "b1", "at": 1})
-    assert missing_verbs(hold) == ("rpc.hold",)  # type: ignore[arg-type]
-    assert missing_verbs(kill) == ()  # type: ignore[arg-type]
+    assert missing_verbs(hold, offered=("proc.kill",)) == ("rpc.hold",)  # type: ignore[arg-type]
+    assert missing_verbs(kill, offered=("proc.kill",)) == ()  # type: ignore[arg-type]
+
+
+def test_what_a_schedule_needs_of_hosts_is_named_once() -> None:
+    hold = ENTRY.validate_python({"fault": "rpc-hold", "api": "Fetch", "at": 1})
+    lagging = ENTRY.validate_python({"fault": "leader-kill-lagging", "target": "events/0", "at": 1})
+    assert needed_verbs([hold, lagging, hold]) == ("rpc.hold", "proc.kill", "proc.pause")  # type: ignore[list-item]
 
 
 def test_the_names_of_requests_are_those_of_the_protocol() -> None:

@@ -17,6 +17,7 @@ from squall.harness.hosts.preflight import (
     check,
     check_host,
     check_java,
+    refuse_unable,
     refuse_unwatchable_disks,
 )
 from squall.harness.hosts.ssh import Remote, Result
@@ -105,6 +106,17 @@ def test_hosts_whose_disk_calls_cannot_be_watched_are_refused_together_with_the_
     with pytest.raises(UsageError) as refused:
         refuse_unwatchable_disks([Unfit(1), Unfit(2)])  # type: ignore[list-item]
     assert str(refused.value).count("disk calls: kernel 4.19 refuses it") == 2
+
+
+def test_hosts_that_say_that_they_cannot_carry_out_a_verb_are_refused_where_it_is_needed() -> None:
+    without = dict.fromkeys(("rpc.hold", "rpc.cut"), "no nft_tproxy")
+    found = {"b1": {"unable": without}, "b2": {"unable": {}}, "b3": {}}
+    refuse_unable(found, ["net.drop"])
+    refuse_unable(found, [])
+    with pytest.raises(UsageError) as refused:
+        refuse_unable(found, ["net.drop", "rpc.hold"])
+    assert "b1: rpc.hold: no nft_tproxy" in str(refused.value)
+    assert "b2" not in str(refused.value) and "rpc.cut" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -140,9 +140,15 @@ def test_an_inventory_without_brokers_is_refused() -> None:
 
 def test_the_process_is_defined_in_the_agents_words() -> None:
     arguments = configure(SEPARATE)["c1"].process.arguments()
-    assert set(arguments) == {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger", "disk_calls"}
+    known = {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger", "disk_calls", "ports"}
+    assert set(arguments) == known
     assert arguments["argv"][1:4] == ["-u", "-m", "squall.nodes"]  # type: ignore[index]
     assert arguments["argv"][-2:] == ["--ledger", arguments["ledger"]]  # type: ignore[index]
+
+
+def test_an_agent_is_told_where_a_node_speaks_kafkas_protocol_and_nothing_of_its_metrics() -> None:
+    ports = {name: plan.process.arguments()["ports"] for name, plan in configure(SEPARATE).items()}
+    assert (ports["b1"], ports["c1"]) == ([9092], [9093])
 
 
 def test_disk_calls_are_watched_where_faults_are_about_them_and_nowhere_else() -> None:
