@@ -47,6 +47,7 @@ FAULT_VERBS = tuple(dict.fromkeys(verb for _, verbs in FAULTS.values() for verb 
 
 ON_HOSTS = (
     "net.drop",
+    "net.shape",
     "proc.kill",
     "proc.pause",
     "clock.set",

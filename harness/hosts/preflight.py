@@ -34,7 +34,7 @@ from squall.harness.hosts.system import BROKER_PORT, CONTROLLER_PORT, METRICS_PO
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis import agent
 
-COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "disk calls", "ports")
+COLUMNS = ("ssh", "python", "architecture", "disk", "root", "firewall", "links", "disk calls", "ports")
 LEAST_FREE_BYTES = 2 << 30
 OLDEST_JAVA = 17
 
@@ -162,6 +162,7 @@ def check_host(remote: Remote, *, least_free: int = LEAST_FREE_BYTES) -> HostRep
         findings.append(Finding("ssh", True, f"{remote.spec.user}@{remote.address()}:{remote.spec.port}"))
         findings += _python_findings(remote, least_free)
         findings += _root_findings(remote)
+        findings.append(_links(remote))
         findings.append(replace(_disk_calls(remote), ok=True))  # a host may lack it: few runs need it
         findings.append(_ports(remote))
     except SshError as trouble:
@@ -205,6 +206,17 @@ def _root_findings(remote: Remote) -> Iterable[Finding]:
     else:
         last = (answer.stderr.strip().splitlines() or ["neither nft nor iptables works"])[-1]
         yield Finding("firewall", False, last, "install it there: sudo apt-get install nftables")
+
+
+def _links(remote: Remote) -> Finding:
+    """By what links can be made slow or narrow, found out by trying. A host may lack it: few runs need it."""
+    trial = (Path(agent.__file__).parent / "nfqueue.py").read_bytes()
+    answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
+    if not answer.ok:
+        last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return Finding("links", True, f"not tried: {last}")
+    driver, cannot = json.loads(answer.stdout)
+    return Finding("links", True, f"NFQUEUE by {driver}" if driver else f"as they are: {cannot}")
 
 
 def _disk_calls(remote: Remote) -> Finding:

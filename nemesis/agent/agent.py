@@ -37,6 +37,9 @@ from disk_rules import DiskState
 from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
+from link_latency import LatencyProbe
+from link_rules import QueueRules
+from link_shaping import Emulators, ShapeLinks
 from network import Network
 from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
@@ -82,6 +85,7 @@ class Agent:
         self.journal = Journal(state)
         self.processes = Processes(state)
         self.network = Network(control_port(options))
+        self.queue_rules = QueueRules(self.network.control_port)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice())
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
@@ -91,6 +95,7 @@ class Agent:
         self.revival = Revival(self.processes, Watches(state))
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
+            "net.shape": ShapeLinks(self.queue_rules, Emulators(state)),
             "proc.kill": Kill(self.processes),
             "proc.pause": Pause(self.processes),
             "proc.power_loss": PowerLoss(self.processes, self.losses),
@@ -120,6 +125,7 @@ class Agent:
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
             "probe.rpc": self.probe_rpc,
+            "probe.latency": LatencyProbe(int(port)).answer,
         }
         for verb in faults:
             self.verbs[verb] = self._injecting(verb)
@@ -233,6 +239,7 @@ class Agent:
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "free_disk_bytes": shutil.disk_usage(self.state).free,
             "network": self.network.method(),
+            "links": self.queue_rules.driver()[0],
             "control_port": self.network.control_port,
             "clock": self.clock_method(),
             "lab": self.lab,
@@ -244,7 +251,9 @@ class Agent:
     def unable(self) -> dict[str, str]:
         """Verbs that this host cannot carry out, and why."""
         trouble = self.messages.trouble_with_host()
-        return dict.fromkeys(MESSAGE_FAULTS, trouble) if trouble else {}
+        unable = dict.fromkeys(MESSAGE_FAULTS, trouble) if trouble else {}
+        driver, cannot_queue = self.queue_rules.driver()
+        return unable if driver else {**unable, "net.shape": cannot_queue}
 
     def clock_method(self) -> str:
         """`shim`, `hook` (Python processes only) or `machine`."""

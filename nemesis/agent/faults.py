@@ -4,6 +4,7 @@ What the host should suffer is a function of the open journal entries. Injecting
 recomputes the rest, so overlapping faults heal one by one in any order, and healing twice does no harm:
 
 * `net.drop`: the filter is written anew from the open entries;
+* `net.shape` (`link_shaping.py`): so are the rules that queue packets, for an emulator that knows all open entries;
 * `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;

@@ -22,7 +22,9 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from faults import number, required
 from probes import LARGEST, family_of
 from trouble import Trouble
 
@@ -106,16 +108,36 @@ class _Trips:
                         del self.missing[trip]
 
 
+class LatencyProbe:
+    """The verb."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def answer(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        targets = required(arguments, "targets", dict, "a mapping of names to addresses")
+        told = {"size": 64, "rounds": 5, "timeout": 5.0, "statistic": "median", **arguments}
+        for name, most in (("size", MOST_BYTES), ("rounds", MOST_ROUNDS)):
+            if not 0 < required(told, name, int, "a whole number") <= most:
+                raise Trouble("bad_argument", f"{name}: {told[name]} must be from 1 to {most}")
+        if told["statistic"] not in STATISTICS:
+            raise Trouble("bad_argument", f"statistic: {told['statistic']!r} must be one of {', '.join(STATISTICS)}")
+        return dict(
+            round_trips(
+                targets,
+                self._port,
+                size=told["size"],
+                rounds=told["rounds"],
+                statistic=told["statistic"],
+                timeout=number(told, "timeout"),
+            )
+        )
+
+
 def round_trips(
     targets: Mapping[str, str], port: int, *, size: int, rounds: int, statistic: str, timeout: float
 ) -> dict[str, float | None]:
     """Seconds by name. Of many bytes, `rounds` or not, there is only one round trip: several would share the way."""
-    if not 0 < size <= MOST_BYTES:
-        raise Trouble("bad_argument", f"size: {size} must be from 1 to {MOST_BYTES} bytes")
-    if not 0 < rounds <= MOST_ROUNDS:
-        raise Trouble("bad_argument", f"rounds: {rounds} must be from 1 to {MOST_ROUNDS}")
-    if statistic not in STATISTICS:
-        raise Trouble("bad_argument", f"statistic: {statistic!r} must be one of {', '.join(STATISTICS)}")
     rounds = rounds if size <= DATAGRAM else 1
     with contextlib.ExitStack() as stack:
         trips = {name: _begin(stack, address, port, size, rounds) for name, address in targets.items()}

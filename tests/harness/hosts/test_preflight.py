@@ -85,6 +85,10 @@ class TestHosts:
         refuse_unwatchable_disks([b1])
         refuse_unwatchable_disks([Remote(ordinary, b1.network)])
 
+    def test_it_is_told_by_what_links_can_be_shaped(self, b1: Remote) -> None:
+        able = report(b1).find("links")
+        assert able is not None and able.said in ("NFQUEUE by nft", "NFQUEUE by iptables")
+
     def test_all_that_is_bad_makes_one_error(self, lab: Lab, b1: Remote) -> None:
         wrong = tuple(dataclasses.replace(host, port=23) for host in lab.hosts)
         found = check(dataclasses.replace(lab.inventory(), hosts=wrong), lab.network)

@@ -23,6 +23,9 @@ import pytest
 
 AGENT_DIRECTORY = Path(__file__).resolve().parents[3] / "nemesis" / "agent"
 PROBE_PORT = 17465
+ADDRESSES = {"h1": "10.99.7.1", "h2": "10.99.7.2"}
+"""Of the two hosts in network namespaces of their own, joined by a virtual cable (`inside`)."""
+
 _next_address = itertools.count(2)
 
 
@@ -168,3 +171,25 @@ def refused() -> type[Refused]:
 @pytest.fixture
 def wait_until() -> Callable[..., float]:
     return eventually
+
+
+@pytest.fixture
+def inside() -> Iterator[dict[str, list[str]]]:
+    """The command prefix that enters each host's namespace."""
+    holders = {
+        name: subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
+        for name in ADDRESSES
+    }
+    for holder in holders.values():
+        assert holder.stdout is not None
+        holder.stdout.readline()
+    prefixes = {name: ["nsenter", "--net", "-t", str(holder.pid)] for name, holder in holders.items()}
+    cable = ["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns"]
+    subprocess.run([*prefixes["h1"], *cable, str(holders["h2"].pid)], check=True)
+    for name, address in ADDRESSES.items():
+        for command in ("link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"):
+            subprocess.run([*prefixes[name], "ip", *command.split()], check=True)
+    yield prefixes
+    for holder in holders.values():
+        holder.kill()
+        holder.wait()

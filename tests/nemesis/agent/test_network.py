@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from tests.nemesis.agent.conftest import ADDRESSES
+
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root"),
 ]
 
-ADDRESSES = {"h1": "10.99.7.1", "h2": "10.99.7.2"}
 CONTROL_PORT = 22
 NODE_PORT = 9092
 SERVE = """
@@ -83,28 +84,6 @@ def program_with(request: pytest.FixtureRequest, program: Path, tmp_path: Path) 
     network = copy / "network.py"
     network.write_text(network.read_text().replace('find_program("nft")', 'find_program("absent-nft")'))
     return copy / "agent.py"
-
-
-@pytest.fixture
-def inside() -> Iterator[dict[str, list[str]]]:
-    """The command prefix that enters each host's namespace."""
-    holders = {
-        name: subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
-        for name in ADDRESSES
-    }
-    for holder in holders.values():
-        assert holder.stdout is not None
-        holder.stdout.readline()
-    prefixes = {name: ["nsenter", "--net", "-t", str(holder.pid)] for name, holder in holders.items()}
-    cable = ["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns"]
-    subprocess.run([*prefixes["h1"], *cable, str(holders["h2"].pid)], check=True)
-    for name, address in ADDRESSES.items():
-        for command in ("link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"):
-            subprocess.run([*prefixes[name], "ip", *command.split()], check=True)
-    yield prefixes
-    for holder in holders.values():
-        holder.kill()
-        holder.wait()
 
 
 @pytest.fixture
