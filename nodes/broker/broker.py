@@ -71,11 +71,13 @@ class Broker:
             trace=trace,
             now=now,
             notify=self.notices.append,
+            applied=lambda: self.applied_offset,
             previous_epoch=self.replicas.previous_epoch,
         )
         self.isr_sender = IsrSender(config, self.replicas, self._progress, broker_epoch=self._epoch)
         self.observer = MetadataObserver(config.node_id, metadata_log, self.image, trace)
         self._history: MetadataDelta | None = MetadataDelta()
+        self._applied_offset, self._has_strays = -1, False
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
         self._forwarding = Forwarding(config)
         self._metadata = MetadataApi(config, self.image)
@@ -158,23 +160,46 @@ class Broker:
         """Follow the metadata log up to its high watermark.
 
         Until this broker has seen its own registration it only reads: what was decided before is history, and a
-        replica that lived through it again would act on leader epochs long gone. Then all of it counts at once.
+        replica that lived through it again would act on leader epochs long gone. Then all of it counts at once. What
+        takes more than a turn is gone on with in the next, before anything further is read.
         """
-        if not self.observer.behind:
+        if self.replicas.is_busy:
+            self.replicas.go_on(now)
+            self._applied(now)
+        if self.replicas.is_busy or not self.observer.behind:
             return
         for delta in self.observer.advance(self._history):
             if self._history is None and not delta.empty:
                 self.replicas.apply(now, delta)
                 for topic in delta.removed_topics.values():
                     self.traffic.forget(topic.name)
+                if self.replicas.is_busy:
+                    return
+            self._applied_offset = self.image.last_offset
         self._begin_if_caught_up(now)
-        self.lifecycle.metadata_applied(now)
+        self._applied(now)
+
+    @property
+    def applied_offset(self) -> int:
+        """Up to where this broker does as the metadata log says; -1 as long as that is only being read."""
+        return -1 if self._history is not None else self._applied_offset
 
     def _begin_if_caught_up(self, now: int) -> None:
         if self._history is not None and self.lifecycle.is_caught_up:
             history, self._history = self._history, None
+            self._applied_offset, self._has_strays = -1, True
             self.replicas.apply(now, history)
+            self._applied(now)
+
+    def _applied(self, now: int) -> None:
+        """Something was; if it was all that has been read, this broker is where its image is."""
+        if self.replicas.is_busy:
+            return
+        self._applied_offset = self.image.last_offset
+        if self._has_strays:
+            self._has_strays = False
             self.replicas.retire_strays()
+        self.lifecycle.metadata_applied(now)
 
     def tick(self, now: int) -> None:
         for parked in self._deadlines.due(now):
@@ -187,7 +212,7 @@ class Broker:
         self._producer_ids.tick(now)
 
     def deadline(self) -> int:
-        if self.observer.is_loading:
+        if self.observer.is_loading or self.replicas.is_busy:
             return 0
         nearest = min(self._deadlines.nearest(), self.lifecycle.deadline(), self._producer_ids.deadline())
         if self._history is None:

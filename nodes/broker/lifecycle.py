@@ -81,6 +81,7 @@ class Lifecycle:
         trace: Trace,
         now: int,
         notify: Callable[[str], None],
+        applied: Callable[[], int],
         previous_epoch: int = NO_EPOCH,
     ) -> None:
         self.state = BrokerState.FENCED
@@ -92,6 +93,7 @@ class Lifecycle:
         self._image = image
         self._trace = trace
         self._notify = notify
+        self._applied = applied
         self._previous_epoch = previous_epoch
         self._newest_epoch = previous_epoch
         self._under_way = False
@@ -114,9 +116,14 @@ class Lifecycle:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether this broker has applied its own registration."""
+        """Whether this broker has read its own registration."""
         registration = self._image.brokers.get(self._config.node_id)
         return self.epoch != NO_EPOCH and registration is not None and registration.epoch == self.epoch
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has applied it, too, and all before it."""
+        return self.is_caught_up and self._applied() >= self.epoch
 
     @property
     def clean_epoch(self) -> int:
@@ -141,7 +148,7 @@ class Lifecycle:
 
     def metadata_applied(self, now: int) -> None:
         """Something new was applied: a fenced broker may have become ready."""
-        if self.is_fenced and self.is_caught_up:
+        if self.is_fenced and self.is_ready:
             self._due = min(self._due, now)
 
     # -- shutdown -------------------------------------------------------------------------------------------------
@@ -190,7 +197,7 @@ class Lifecycle:
         error = response.error_code
         if error == ErrorCode.NONE:
             self.epoch = self._newest_epoch = response.broker_epoch
-            self._due = now if self.is_caught_up else now + self._config.heartbeat_interval
+            self._due = now if self.is_ready else now + self._config.heartbeat_interval
             self._trace.event("broker_registered", broker=self._config.node_id, epoch=self.epoch)
             return
         if error in _FATAL or (error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and now >= self._give_up_at):
@@ -207,8 +214,8 @@ class Lifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
-            current_metadata_offset=self._image.last_offset,
-            want_fence=not self.is_caught_up,
+            current_metadata_offset=self._applied(),
+            want_fence=not self.is_ready,
             want_shut_down=self.is_pending_shutdown,
         )
         self._send(request, self._config.session_timeout // 2, self._heard)
@@ -229,7 +236,7 @@ class Lifecycle:
             return
         if response.error_code == ErrorCode.NONE:
             self._learn_fencing(response.is_fenced)
-        ready = self.is_fenced and self.is_caught_up
+        ready = self.is_fenced and self.is_ready
         self._due = impatient if ready or self.is_pending_shutdown else now + self._config.heartbeat_interval
 
     def _hear_of_shutdown(self, response: BrokerHeartbeatResponse) -> bool:

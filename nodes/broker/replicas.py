@@ -13,6 +13,7 @@ new leader starts lower and rises as followers report.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 from squall.nodes.broker.config import BrokerConfig
@@ -27,6 +28,9 @@ from squall.nodes.replication.fetcher import ReplicaFetcher
 from squall.nodes.replication.ports import Applied, PartitionState
 from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.config import LogConfig
+
+LOGS_IN_A_TURN = 20
+"""Made at most; each takes some ten milliseconds of waiting for the disk."""
 
 
 class ImageView:
@@ -72,6 +76,7 @@ class Replicas:
         self._view = ImageView(image)
         self._by_id: dict[tuple[bytes, int], Hosted] = {}
         self._by_name: dict[tuple[str, int], Hosted] = {}
+        self._to_follow: deque[tuple[bytes, int]] = deque()
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._logs = LogManager(config, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants)
         self.previous_epoch = self._logs.previous_epoch
@@ -117,13 +122,27 @@ class Replicas:
     # -- metadata -------------------------------------------------------------------------------------------------
 
     def apply(self, now: int, delta: MetadataDelta) -> None:
-        """Follow what one batch of committed records changed; the image has it already."""
+        """Follow what one batch of committed records changed; the image has it already, and gets no more until this is
+        done (see `is_busy`)."""
         self._remove_topics(delta.removed_topics.values())
-        for topic_id, number in delta.partitions:
-            self._follow(now, self._image.topics[topic_id], number)
+        self._to_follow.extend(delta.partitions)
         for topic in self._image.topics_set_by(delta.configs):
-            for number in topic.partitions:
-                self._follow(now, topic, number)
+            self._to_follow.extend((topic.id, number) for number in topic.partitions)
+        self.go_on(now)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `apply` is to be gone on with: a new log takes several waits for the disk, ten thousand of them more
+        than a session's time, so only so many are made in a turn."""
+        return bool(self._to_follow)
+
+    def go_on(self, now: int) -> None:
+        """Follow some more of what was applied last."""
+        created = 0
+        while self._to_follow and created < LOGS_IN_A_TURN:
+            topic_id, number = self._to_follow.popleft()
+            created += (topic_id, number) not in self._by_id
+            self._follow(now, self._image.topics[topic_id], number)
 
     def _remove_topics(self, topics: Iterable[Topic]) -> None:
         going = [(topic, number) for topic in topics for number in topic.partitions]

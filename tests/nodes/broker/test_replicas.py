@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from squall.nodes.broker.log_manager import STRAY
+from squall.nodes.broker.replicas import LOGS_IN_A_TURN
 from squall.nodes.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
@@ -11,9 +12,11 @@ from squall.nodes.protocol.messages.alter_partition import (
     PartitionDataResponse,
     TopicDataResponse,
 )
+from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from squall.nodes.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from squall.nodes.protocol.records import Record, build_batch
+from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ToBroker
 from squall.nodes.storage import checkpoints
 from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, produced, topic_id
@@ -211,3 +214,49 @@ def test_a_refused_proposal_is_dropped(world: World) -> None:
     request.complete(world.now, answer(refused))
     assert world.broker.replicas.all()[0].replica.maximal_isr == (1, OTHER, THIRD)
     assert world.asked_nothing(AlterPartitionRequest, after=SECOND)
+
+
+def records_of_a_topic(name: str, partitions: int) -> list[Message]:
+    records: list[Message] = [TopicRecord(name=name, topic_id=topic_id(name))]
+    replicas = [OWN, OTHER]
+    return records + [
+        PartitionRecord(
+            partition_id=number, topic_id=topic_id(name), replicas=replicas, isr=replicas, leader=OWN, leader_epoch=0,
+            partition_epoch=0,
+        )
+        for number in range(partitions)
+    ]  # fmt: skip
+
+
+def test_many_new_logs_are_made_over_several_turns_and_heartbeats_go_on_meanwhile(world: World) -> None:
+    """BL-04, MD-05: each takes several waits for the disk, ten thousand of them longer than a session lasts. What is
+    not done yet is not claimed: heartbeats tell how far this broker has come."""
+    before = world.broker.image.last_offset
+    world.log.commit(*records_of_a_topic("large", 3 * LOGS_IN_A_TURN))
+    world.log.commit(RemoveTopicRecord(topic_id=topic_id("large")))
+    for turn in (1, 2):
+        request, heartbeat = world.asked(BrokerHeartbeatRequest, after=2 * SECOND)
+        assert len(world.broker.replicas.all()) == turn * LOGS_IN_A_TURN
+        assert (heartbeat.want_fence, heartbeat.current_metadata_offset) == (False, before)
+        assert world.broker.deadline() == 0, "it asks for its next turn at once"
+        request.complete(world.now, BrokerHeartbeatResponse(is_fenced=False))
+    world.run()
+    assert not world.broker.replicas.all(), "only when all are made the next batch is read, which removes the topic"
+    _, heartbeat = world.asked(BrokerHeartbeatRequest, after=2 * SECOND)
+    assert heartbeat.current_metadata_offset == world.log.high_watermark - 1
+
+
+def test_who_comes_back_to_many_topic_partitions_is_fenced_until_it_has_taken_them_up() -> None:
+    """BL-02."""
+    world = World()
+    partitions = 5 * LOGS_IN_A_TURN
+    world.log.commit(*records_of_a_topic("large", partitions))
+    world.register()
+    request, heartbeat = world.asked(BrokerHeartbeatRequest, after=2 * SECOND)
+    assert 0 < len(world.broker.replicas.all()) < partitions
+    assert (heartbeat.want_fence, heartbeat.current_metadata_offset) == (True, -1)
+    request.complete(world.now, BrokerHeartbeatResponse(is_fenced=True))
+    while len(world.broker.replicas.all()) < partitions:
+        world.run()
+    _, heartbeat = world.asked(BrokerHeartbeatRequest)
+    assert (heartbeat.want_fence, heartbeat.current_metadata_offset) == (False, world.log.high_watermark - 1)
