@@ -239,7 +239,7 @@ class ScenarioRun:
         await self._await_cluster(began)
         self.display.stage("seed", str(self.plan.seed), f"repeat with: {self.command}")
         if calls:
-            self.display.say(f"watch      nodes are asked before each {' and '.join(calls)}, for disk faults")
+            self.display.say(f"watch      nodes are asked before these disk calls, for faults: {', '.join(calls)}")
         if self.scenario.cluster.mutants:
             self.display.say(f"mutants    {', '.join(self.scenario.cluster.mutants)}: the nodes are broken on purpose")
 

@@ -70,9 +70,9 @@ class Revival:
         if any(entry.verb in against and entry.arguments["name"] == name for entry in open_entries):
             return None
         identity = self._processes.start(name)
-        why = (
-            "its disk failed, which is over" if remains == STRUCK else f"the watch over its disk calls died: {remains}"
-        )
+        why = "its disk failed, which is over"
+        if remains != STRUCK:
+            why = f"the watch over its disk calls, pid {remains}, died"
         return f"started {name} again as pid {identity.pid}: {why}"
 
     def revive_all(self, journal: Journal) -> list[str]:

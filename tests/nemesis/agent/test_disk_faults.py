@@ -301,12 +301,13 @@ def test_a_killed_watch_takes_its_node_along_at_once_and_the_keeper_starts_both_
     node.fails(calls=["fsync"])
     node.rounds_from_now(2)
     met = node.met()
-    os.kill(node.watch(), signal.SIGKILL)
+    watch = node.watch()
+    os.kill(watch, signal.SIGKILL)
     gone = eventually(lambda: not Path(f"/proc/{node.pid}/fd/0").exists(), "the node is dead")
     assert gone < 1
     eventually(lambda: node.agent.call("proc.status", name="node")["pid"] not in (None, node.pid), "another one runs")
     eventually(lambda: "again" in node.notices(), "the keeper says so")
-    assert "the watch over its disk calls died" in node.notices()
+    assert f"the watch over its disk calls, pid {watch}, died" in node.notices()
     assert failed(node.rounds_from_now()[0]) == {"fsync": errno.EIO}
     assert node.met() > met >= 2
 
