@@ -42,7 +42,7 @@ _OF_EACH_TOPIC = (
 def broker_metrics(broker: Broker, now_ms: int) -> Collected:
     isr, applied_ms = broker.isr_sender, broker.observer.last_applied_ms
     yield Sample(names.BROKER_STATE, _STATES[broker.lifecycle.state])
-    yield Sample(names.BROKER_APPLIED_OFFSET, broker.image.last_offset)
+    yield Sample(names.BROKER_APPLIED_OFFSET, broker.applied_offset)
     yield Sample(names.BROKER_APPLIED_TIMESTAMP, applied_ms)
     yield Sample(names.BROKER_APPLIED_LAG, max(0, now_ms - applied_ms) if applied_ms >= 0 else 0)
     yield Sample(names.ISR_SHRINKS, isr.shrinks)

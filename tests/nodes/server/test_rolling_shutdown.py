@@ -47,6 +47,8 @@ class MetadataFollower:
     def __init__(self, directory: Path) -> None:
         self.longest_leaderless = 0.0
         self.elections = 0
+        self.last_partition_offset = -1
+        """Of the last record of a topic-partition."""
         self.isr: dict[Place, int] = {}
         """The size of each ISR."""
         self._directory = directory
@@ -64,9 +66,9 @@ class MetadataFollower:
                     break  # the rest is being written
                 self._read[segment] = position + found.position + found.header.size
                 if not found.header.is_control:
-                    for record in found.records():
+                    for offset, record in enumerate(found.records(), found.header.base_offset):
                         assert record.value is not None
-                        self._apply(found.header.max_timestamp / 1000, decode_record(record.value))
+                        self._apply(found.header.max_timestamp / 1000, offset, decode_record(record.value))
 
     def ended(self, broker: int) -> None:
         """The process of a broker has just ended."""
@@ -77,8 +79,9 @@ class MetadataFollower:
         self.read()
         return len(self.isr) == topic_partitions and all(size == 3 for size in self.isr.values()) and not self._since
 
-    def _apply(self, now: float, record: Message) -> None:
+    def _apply(self, now: float, offset: int, record: Message) -> None:
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            self.last_partition_offset = offset
             place = (bytes(record.topic_id), record.partition_id)
             if record.isr is not None:
                 self.isr[place] = len(record.isr)
@@ -129,6 +132,7 @@ def test_nobody_is_without_a_leader_for_a_second_while_all_brokers_are_restarted
         create(cluster, partitions)
         log = MetadataFollower(cluster.nodes[101].directory / "data" / "__cluster_metadata-0")
         cluster.wait_for("all in sync", lambda: log.all_in_sync(partitions), patience)
+        cluster.wait_for("all logs made", lambda: all(applied(cluster, one, log) for one in cluster.ports), patience)
         with Load(cluster, PROBED, PROBED_PARTITIONS, every_s=0.02) as load:
             cluster.wait_for("acknowledgements", load.runs)
             began = time.monotonic()
@@ -146,6 +150,12 @@ def test_nobody_is_without_a_leader_for_a_second_while_all_brokers_are_restarted
     assert not load.failed
     assert max(gaps.values()) < LIMIT_S, gaps
     assert log.longest_leaderless < LIMIT_S
+
+
+def applied(cluster: Cluster, broker: int, log: MetadataFollower) -> bool:
+    """Whether a broker has done all that the topics' records ask for; until then nobody else is let go (CS-04)."""
+    offset = cluster.metrics(broker).value("kafka_server_broker_last_applied_record_offset")
+    return offset >= log.last_partition_offset
 
 
 def create(cluster: Cluster, partitions: int) -> None:
