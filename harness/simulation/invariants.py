@@ -105,6 +105,7 @@ class Observer:
         self._touched: dict[tuple[str, int], int | None] = {}
         self._cut: dict[tuple[str, int], None] = {}
         self._quorum_cuts: dict[int, int] = {}
+        self._quorum_resets: dict[int, int] = {}
         self._quorum_touched = False
         self._votes: list[tuple[int, int, int]] = []
         self._snapshots: list[tuple[int, int]] = []
@@ -157,6 +158,9 @@ class Observer:
         if name == "vote":
             self._votes.append((int(fields["node"]), int(fields["epoch"]), int(fields["candidate"])))  # type: ignore[call-overload]
             return
+        if name == "log_reset":
+            self._quorum_resets[int(fields["node"])] = int(fields["end"])  # type: ignore[call-overload]
+            return
         if name == "truncate":
             node, cut = int(fields["node"]), int(fields["end"])  # type: ignore[call-overload]
             self._quorum_cuts[node] = min(cut, self._quorum_cuts.get(node, cut))
@@ -202,7 +206,8 @@ class Observer:
             raise
 
     def _look_at_metadata(self, process: SimProcess, node: Node) -> None:
-        self._look_at_quorum(process, node, self._quorum_cuts.pop(node.config.node_id, None))
+        number = node.config.node_id
+        self._look_at_quorum(process, node, self._quorum_cuts.pop(number, None), self._quorum_resets.pop(number, None))
         self._look_at_applied(process, node)
         snapshots, self._snapshots = self._snapshots, []
         for end, epoch in snapshots:
@@ -230,29 +235,31 @@ class Observer:
 
     # -- the quorum -----------------------------------------------------------------------------------------------
 
-    def _look_at_quorum(self, process: SimProcess, node: Node, cut: int | None) -> None:
+    def _look_at_quorum(self, process: SimProcess, node: Node, cut: int | None, reset: int | None) -> None:
+        """`cut`: where the log was truncated in this turn. `reset`: where it begins anew, after a snapshot."""
         raft, log = node.raft, self.quorum
         place = (process.name, process.incarnation)
         end, high_watermark, leads = raft.end_offset, raft.high_watermark, raft.is_leader
         epoch = raft.leader_and_epoch[1]
         now = (end, high_watermark, leads, epoch)
         before = self._quorum_seen.get(place)
-        if before == now and cut is None:
+        if before == now and cut is None and reset is None:
             return
         self._quorum_seen[place] = now
         if before is not None and (high_watermark < before[1] or epoch < before[3]):
             name = "HWM" if high_watermark < before[1] else "EPOCH"
             raise InvariantBroken(name, f"{process.name}: from {before} to {now} (end, high watermark, leads, epoch)")
-        if cut is not None:
-            if cut < log.seen(place, 0).high_watermark:
+        for upper in [one for one in (cut, reset) if one is not None]:
+            if upper < log.seen(place, 0).high_watermark:
                 raise InvariantBroken(
-                    "HWM", f"{process.name} has cut the metadata log at {cut}, below what is committed"
+                    "HWM", f"{process.name} has cut the metadata log at {upper}, below what is committed"
                 )
+        if cut is not None:
             log.cut(place, cut)
         if isinstance(raft.role, Leader):
             self._look_at_commitment(process, raft.role)
-        if raft.log.start_offset > log.seen(place, raft.log.start_offset).examined:
-            log.forget(place)  # a snapshot has taken the place of what it had
+        if reset is not None or raft.log.start_offset > log.seen(place, raft.log.start_offset).examined:
+            log.forget(place)  # a snapshot has taken the place of what it had, committed or not
         log.examine(place, lambda offset, upper: raft.log.read(offset, READ_BYTES), raft.log.start_offset, end)
         if leads and log.one_leader(epoch, process.name):
             self.sightings.quorum_leaders += 1

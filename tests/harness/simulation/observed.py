@@ -126,7 +126,8 @@ class HandMadeRaft:
     @property
     def log(self) -> Any:
         return SimpleNamespace(
-            start_offset=0, read=lambda offset, max_bytes: self.content.within(offset, self.content.end_offset)
+            start_offset=self.content.start_offset,
+            read=lambda offset, max_bytes: self.content.within(offset, self.content.end_offset),
         )
 
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:

@@ -20,7 +20,7 @@ from squall.nodes.metadata.records import (
 )
 from squall.nodes.raft.roles import Leader
 from squall.workloads.operation import FAIL, INFO, Completion
-from tests.harness.simulation.observed import TOPIC_ID, Cluster, batch, sealed
+from tests.harness.simulation.observed import TOPIC_ID, Cluster, HandMadeLog, batch, sealed
 
 EVERYONE = ("b1", "b2", "b3")
 
@@ -548,6 +548,38 @@ def test_every_so_often_all_replicas_are_looked_at_even_if_nothing_was_traced() 
 
 def fields(registration: object) -> dict[str, object]:
     return {name: getattr(registration, name) for name in registration.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+# -- a metadata log that begins anew after a snapshot ------------------------------------------------------------------
+
+
+def begins_anew(cluster: Cluster, name: str, offset: int) -> None:
+    """A snapshot that ends there takes the place of all that this node's metadata log had."""
+    process = cluster.processes[name]
+    was = process.raft.end_offset
+    process.raft.content = HandMadeLog()
+    process.raft.content.start_offset = process.raft.high_watermark = offset
+    cluster.observer.event("log_reset", node=process.node_id, end=offset, was=was)
+    cluster.observer.look(process)  # type: ignore[arg-type]
+
+
+def test_what_a_snapshot_has_taken_the_place_of_was_never_committed() -> None:
+    """SN-04 (found as a false alarm, kitchen-sink seed 393): an uncommitted end that reached past the snapshot's."""
+    cluster = Cluster()
+    behind = cluster.processes["b3"].raft
+    base = behind.end_offset
+    for number in range(3):
+        record = encode_record(TopicRecord(name=f"never-{number}", topic_id=bytes((number,)) * 16))
+        behind.content.batches.append(sealed(base + number, 1, record))
+    cluster.show("b3")
+    cluster.decide(TopicRecord(name="new", topic_id=bytes(16)), tell=("b1", "b2"))
+    begins_anew(cluster, "b3", base + 1)
+
+
+def test_a_snapshot_takes_the_place_of_nothing_that_is_committed_and_not_in_it() -> None:
+    cluster = Cluster()
+    with breaks("HWM"):
+        begins_anew(cluster, "b3", cluster.processes["b3"].raft.high_watermark - 1)
 
 
 # -- CS-04 --------------------------------------------------------------------------------------------------------
