@@ -570,7 +570,7 @@ def test_what_a_snapshot_has_taken_the_place_of_was_never_committed() -> None:
     base = behind.end_offset
     for number in range(3):
         record = encode_record(TopicRecord(name=f"never-{number}", topic_id=bytes((number,)) * 16))
-        behind.content.batches.append(sealed(base + number, 1, record))
+        behind.content.batches.append(sealed(base + number, 0, record))
     cluster.observer.event("append", node=3, end=behind.end_offset)
     cluster.observer.look(cluster.processes["b3"])  # type: ignore[arg-type]
     cluster.decide(TopicRecord(name="new", topic_id=bytes(16)), tell=("b1", "b2"))
