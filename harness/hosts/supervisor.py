@@ -272,8 +272,10 @@ def start_hosts(plan: dict[str, Any]) -> None:
     try:
         ip(*cables)
     except RuntimeError:
+        # A host that is gone has no network to plug into, and its network goes a moment before its pipe ends.
+        select.select([up.reader for _, up in waiting], [], [], 1.0)
         for host, (_, up) in zip(plan["hosts"], waiting, strict=True):
-            up.check_alive(f"host {host['name']}")  # a host that is gone has no network to plug into
+            up.check_alive(f"host {host['name']}")
         raise
     for plugged, _ in waiting:
         plugged.say("plugged in")

@@ -26,7 +26,14 @@ PROBE_PORT = 17465
 ADDRESSES = {"h1": "10.99.7.1", "h2": "10.99.7.2"}
 """Of the two hosts in network namespaces of their own, joined by a virtual cable (`inside`)."""
 
-_next_address = itertools.count(2)
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_agents = itertools.count()
+
+
+def next_address() -> str:
+    """One of loopback that no other agent has had, in this worker or in one beside it."""
+    number = next(_agents)
+    return f"127.{10 + WORKER}.{number // 250}.{number % 250 + 1}"
 
 
 class Refused(Exception):
@@ -148,7 +155,7 @@ def start_agent(program: Path, tmp_path: Path) -> Iterator[Callable[..., Running
         prefix: Sequence[str] = (),
         program: Path = program,
     ) -> RunningAgent:
-        address = address or f"127.0.7.{next(_next_address)}"
+        address = address or next_address()
         agent = RunningAgent(program, state or tmp_path / name, address, name, prefix)
         started.append(agent)
         return agent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ def peer(start_agent: Callable[..., Any]) -> Any:
 @pytest.fixture
 def slow() -> Iterator[str]:
     """The address of an echo that takes 50 ms, and never sees every fourth datagram."""
-    address = "127.0.7.253"
+    address = f"127.9.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"  # workers run these tests side by side
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as echo:
         echo.bind((address, PROBE_PORT))
 
