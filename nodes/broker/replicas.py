@@ -30,7 +30,7 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.config import LogConfig
 
 LOGS_IN_A_TURN = 20
-"""Made at most; each takes some ten milliseconds of waiting for the disk."""
+"""Made at most; each takes some milliseconds of waiting for the disk."""
 
 
 class ImageView:
