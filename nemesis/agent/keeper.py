@@ -13,14 +13,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from detached import start_detached
 from faults import FaultDesk
 from journal import Journal
 from probes import Ear
@@ -77,30 +76,10 @@ def start_keeper(program: Path, state: Path, options: list[str], locks: KeeperLo
     """Starts a keeper unless one lives, and returns when it is on duty. The caller holds the journal's lock."""
     if locks.keeper_lives():
         return
-    ready, tell_ready = os.pipe()
-    try:
-        with open(state / "keeper.log", "ab") as log:
-            # Twice removed from us, so that it is nobody's child and leaves nobody a corpse to bury.
-            command = [sys.executable, "-u", str(program), "--keeper", str(tell_ready), "--state", str(state)]
-            subprocess.run(
-                ["/bin/sh", "-c", '"$@" &', "keeper", *command, *options],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(tell_ready,),
-                start_new_session=True,
-                check=True,
-            )
-        os.close(tell_ready)
-        tell_ready = -1
-        on_duty = select.select([ready], [], [], START_TIMEOUT)[0] and os.read(ready, 1) == b"+"
-        if not on_duty:
-            log_end = (state / "keeper.log").read_text()[-300:]
-            raise Trouble("failed", f"the keeper did not start, so no fault is injected: {log_end}")
-    finally:
-        os.close(ready)
-        if tell_ready != -1:
-            os.close(tell_ready)
+    command = [sys.executable, "-u", str(program), "--state", str(state), *options]
+    log_path = state / "keeper.log"
+    if not start_detached("keeper", command, "--keeper", log_path, START_TIMEOUT):
+        raise Trouble("failed", f"the keeper did not start, so no fault is injected: {log_path.read_text()[-300:]}")
 
 
 def keep(

@@ -14,16 +14,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from detached import start_detached
 from faults import text
 from journal import Entry
 from link_rules import Numbers, QueueRules
@@ -92,31 +90,12 @@ class Emulators:
         return (one for one in self.running() if one.shapes == tuple(shapes) and state_of(one.identity) == "running")
 
     def _start(self, shapes: Sequence[Shape]) -> None:
-        """Twice removed from us, as the keeper is: it outlives whoever starts it and is nobody's child."""
         program = Path(__file__).resolve().parent / "link_emulator.py"
         told = json.dumps([shape.as_json() for shape in shapes])
-        ready, tell_ready = os.pipe()
         log_path = self._state / "emulator.log"
-        try:
-            with open(log_path, "ab") as log:
-                command = [sys.executable, "-u", str(program), "--state", str(self._state)]
-                subprocess.run(
-                    ["/bin/sh", "-c", '"$@" &', "emulator", *command, "--shapes", told, "--ready", str(tell_ready)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(tell_ready,),
-                    start_new_session=True,
-                    check=True,
-                )
-            os.close(tell_ready)
-            tell_ready = -1
-            if not (select.select([ready], [], [], START_TIMEOUT)[0] and os.read(ready, 1) == b"+"):
-                raise Trouble("failed", f"the link emulator did not start: {log_path.read_text()[-300:].strip()}")
-        finally:
-            os.close(ready)
-            if tell_ready != -1:
-                os.close(tell_ready)
+        command = [sys.executable, "-u", str(program), "--state", str(self._state), "--shapes", told]
+        if not start_detached("emulator", command, "--ready", log_path, START_TIMEOUT):
+            raise Trouble("failed", f"the link emulator did not start: {log_path.read_text()[-300:].strip()}")
 
 
 class ShapeLinks:

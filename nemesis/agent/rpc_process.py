@@ -10,15 +10,14 @@ import contextlib
 import fcntl
 import json
 import os
-import select
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from detached import start_detached
 from proxy import LOCK, SOCKET
 from trouble import Trouble
 
@@ -51,27 +50,9 @@ class ProxyProcess:
         """Unless it lives. Returns when it can be told something; raises Trouble if it cannot."""
         if self.lives():
             return
-        ready, tell_ready = os.pipe()
-        try:
-            with open(self.directory / "proxy.log", "ab") as log:
-                command = [sys.executable, "-u", str(PROGRAM), "--directory", str(self.directory)]
-                subprocess.run(
-                    ["/bin/sh", "-c", '"$@" &', "proxy", *command, "--ready", str(tell_ready)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(tell_ready,),
-                    start_new_session=True,
-                    check=True,
-                )
-            os.close(tell_ready)
-            tell_ready = -1
-            if not (select.select([ready], [], [], START_SECONDS)[0] and os.read(ready, 1) == b"+"):
-                raise Trouble("failed", f"the proxy did not start: {self._last_words()}")
-        finally:
-            os.close(ready)
-            if tell_ready != -1:
-                os.close(tell_ready)
+        command = [sys.executable, "-u", str(PROGRAM), "--directory", str(self.directory)]
+        if not start_detached("proxy", command, "--ready", self.directory / "proxy.log", START_SECONDS):
+            raise Trouble("failed", f"the proxy did not start: {self._last_words()}")
 
     def tell(self, do: str, **more: Any) -> dict[str, Any]:
         """What it answers. Raises Trouble."""
