@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clusters import Cluster
@@ -43,10 +44,25 @@ def await_all_in_sync(cluster: Cluster) -> None:
     cluster.wait_for("every broker sees all in sync", holds)
 
 
+def lead_as_preferred(cluster: Cluster) -> None:
+    """Give every topic-partition back to its preferred leader: a broker that leads nothing has leave at once."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap} | QUIET)
+    everything = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    admin.elect_leaders(ElectionType.PREFERRED, everything).result(20)
+    preferred = {number: number % 3 + 1 for number in range(PARTITIONS)}
+
+    def holds() -> bool:
+        views = [seen_by(cluster, broker) for broker in cluster.ports]
+        return all({number: leader for number, (leader, _) in view.items()} == preferred for view in views)
+
+    cluster.wait_for("every broker sees the preferred leaders", holds)
+
+
 @pytest.mark.parametrize("broker", [1, 2])
 def test_leaders_move_before_the_process_ends_and_producers_hardly_notice(cluster: Cluster, broker: int) -> None:
     """CS-02, CS-04, CS-06: no error and no gap of a second."""
     await_all_in_sync(cluster)
+    lead_as_preferred(cluster)
     node, witness = cluster.nodes[broker], 3
     with Load(cluster, TOPIC, PARTITIONS) as load:
         cluster.wait_for("acknowledgements", load.runs)
@@ -76,6 +92,7 @@ def test_leaders_move_before_the_process_ends_and_producers_hardly_notice(cluste
 def test_a_second_signal_ends_it_at_once(cluster: Cluster) -> None:
     """A broker whose leave is withheld, because another one does not answer, need not be waited for."""
     await_all_in_sync(cluster)
+    lead_as_preferred(cluster)
     node = cluster.nodes[1]
     cluster.pause(2)
     try:
