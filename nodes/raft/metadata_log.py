@@ -195,6 +195,7 @@ class MetadataLog:
         self._trace.event("log_reset", node=self._node, end=snapshot.end_offset, was=self.end_offset)
         self._log.restart_at(snapshot.end_offset)
         self._log.assign_epoch(snapshot.epoch, snapshot.end_offset)
+        self._log.epochs.save()
         self.snapshots.remove_before(snapshot.end_offset)
 
     def retain(self, now_ms: int) -> bool:

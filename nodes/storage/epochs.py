@@ -7,9 +7,12 @@ Invariant: epochs and start offsets both increase strictly from entry to entry, 
 one's start. An assignment that would break this removes what contradicts it: later entries are wrong the moment an
 earlier epoch is known to start at or before them.
 
-An assignment is durable when `assign` returns (rules 9 and 14): a leader that forgot its own epoch could hand out
-the same (epoch, offset) twice. Removals may be lost in a crash, because opening a log truncates the cache again, at
-both ends; those at the start are not even written by themselves.
+What the file may lack. A batch carries its epoch, so an assignment need not be on the disk as long as whoever opens
+the log after a crash reads the batches again (recovery.py does so for the last segment, always). The log therefore
+saves the cache before it seals a segment and when it is closed, and not when an epoch begins: a broker that takes
+over thousands of topic-partitions would wait for thousands of fsyncs (P14). An epoch in which nothing was written is
+forgotten by every opening, durable or not. Removals may be lost in a crash, because opening a log truncates the cache
+again, at both ends; those at the start are not even written by themselves.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ class LeaderEpochCache:
         self._path = join(directory, LEADER_EPOCHS)
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._unsaved = False
         for epoch, start in self._read():
             self._push(epoch, start)
 
@@ -77,12 +81,17 @@ class LeaderEpochCache:
     # -- changing -------------------------------------------------------------------------------------------------
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Record where an epoch begins, durably. False if it had begun already; then nothing is written."""
+        """Record where an epoch begins; it is in the file after `settle`. False if it had begun already."""
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
         self._push(epoch, start_offset)
-        self.save()
+        self._unsaved = True
         return True
+
+    def settle(self, offset: int) -> None:
+        """Make durable what began before an offset: from now on nobody looks for it in the batches."""
+        if self._unsaved and bisect_left(self._starts, offset):
+            self.save()
 
     def _push(self, epoch: int, start_offset: int) -> None:
         """Remove what contradicts the entry, then append it unless its epoch had begun earlier."""
@@ -94,13 +103,14 @@ class LeaderEpochCache:
             self._starts.append(start_offset)
 
     def observe(self, epoch: int, offset: int) -> None:
-        """Believe a batch met during recovery rather than the file; the caller saves.
+        """Believe a batch met during recovery rather than the file.
 
-        They disagree if a power loss undid a truncation after the next epoch was assigned: the old records are back
-        where the file already says the new epoch begins.
+        They disagree where the epoch had not been saved, and if a power loss undid a truncation after the next epoch
+        was assigned: the old records are back where the file already says the new epoch begins.
         """
         if epoch >= 0 and self.epoch_of(offset) != epoch:
             self._push(epoch, offset)
+            self._unsaved = True
 
     def truncate_from_end(self, offset: int) -> None:
         """Forget epochs that begin at or after `offset` (rule 14), whether or not records were cut."""
@@ -123,4 +133,5 @@ class LeaderEpochCache:
             self.save()
 
     def save(self) -> None:
+        self._unsaved = False
         write_lines(self._disk, self._path, (f"{epoch} {start}" for epoch, start in self.entries))

@@ -7,9 +7,9 @@ follower's append takes batches as the leader stored them.
 
 Durability. Appends go to the host's page cache; `flush` makes everything before `durable_offset` survive a power
 loss. Data logs rely on replication; they are flushed at a clean close, when `flush.messages` says so, and long after
-their segments were sealed (`flush_below`). The owner of the metadata log flushes every turn. Epoch assignments are
-durable at once (rule 14), and so are truncations: an undone cut under records that stayed would be a log that two
-leaders wrote.
+their segments were sealed (`flush_below`). The owner of the metadata log flushes every turn. Truncations are durable
+at once: an undone cut under records that stayed would be a log that two leaders wrote. A leader epoch is durable, or
+can be read off the batches that may have been written in it (epochs.py).
 
 Opening after an unclean stop (rule 17) is `recovery.py`'s, from `recovery_point` on; the owner wrote down an earlier
 `durable_offset` as such. Promises of that kind must be taken back before they cease to hold, which is what `Keeper` is
@@ -197,6 +197,7 @@ class Log:
         # The process that created the files may have died before it said so to the disk.
         self._segments.names_dirty = True
         self._settle_ends()
+        self.epochs.settle(self.end_offset)
         self.flush()
 
     def _settle_ends(self) -> None:
@@ -391,10 +392,11 @@ class Log:
     def _roll(self) -> None:
         """Seal the last segment and begin another (rule 7: with a snapshot of the producers)."""
         self.producers.take_snapshot(self.end_offset)
+        self.epochs.settle(self.end_offset)
         self._segments.roll()
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record that a leader epoch begins at an offset, durably, before anything is appended in it (rule 9)."""
+        """Record that a leader epoch begins at an offset, before anything is appended in it (rule 9)."""
         if self.epochs.assign(epoch, start_offset):
             self._trace.event("epoch", log=self.directory, epoch=epoch, start=start_offset)
 
@@ -552,6 +554,7 @@ class Log:
         """A clean end: all is durable, with a snapshot of the producers, and the next opening may trust it."""
         self.producers.take_snapshot(self.end_offset)
         self.producers.prune([segment.base_offset for segment in self._segments])
+        self.epochs.settle(self.end_offset)
         self._segments.active.write_index()
         self.flush()
         self._segments.close()

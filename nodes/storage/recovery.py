@@ -5,8 +5,9 @@ their indexes, the rest of one segment by the headers of its batches. From the r
 and its sum computed. The log ends before the first batch that is torn, damaged, or does not continue the one before
 it; everything after that is dropped, later segments too.
 
-The epoch cache is durable before anything is appended in an epoch, so it is never short of one. Where a batch was
-written by another epoch than the cache says, the batch is right (epochs.py).
+The file of the epoch cache lacks no epoch that began before the last segment; those that began in it are found in its
+batches, which are therefore all looked at, trusted or not. Where a batch was written by another epoch than the file
+says, the batch is right (epochs.py).
 
 Mutant `torn-tail-accepted`: whatever looks like a batch by its header counts, and one that is cut off is filled up
 with zeros to the length it should have.
@@ -51,7 +52,6 @@ class Recovery:
 
     def run(self) -> None:
         """See the module. Afterwards nothing is flushed yet."""
-        known = self._epochs.entries
         every = self._segments.all
         for at, segment in enumerate(every):
             following = every[at + 1].base_offset if at + 1 < len(every) else None
@@ -63,8 +63,6 @@ class Recovery:
             if not sound:
                 self._segments.keep_first(at + 1)
                 break
-        if self._epochs.entries != known:
-            self._epochs.save()
 
     def _rescan(self, segment: Segment) -> bool:
         """Account for every sound batch of a segment and cut the rest. Whether nothing had to be cut."""

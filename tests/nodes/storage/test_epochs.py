@@ -89,16 +89,29 @@ def test_which_epoch_wrote_an_offset(offset: int, epoch: int | None) -> None:
     assert cache([(2, 10), (4, 20), (6, 30)]).epoch_of(offset) == epoch
 
 
-def test_an_assignment_survives_a_power_loss() -> None:
+def test_an_assignment_costs_the_disk_nothing_and_is_written_before_anything_relies_on_it() -> None:
+    """P14: a broker takes over thousands of topic-partitions without waiting for as many fsyncs."""
     disk = SimDisk(Random(3))
-    cache([(2, 10), (4, 20)], disk)
+    made = cache([(2, 10), (4, 20)], disk)
+    made.settle(10)
+    assert not disk.exists("t-0/leader-epoch-checkpoint"), "nothing began before offset 10"
+    made.settle(11)
     disk.lose_power()
     assert LeaderEpochCache(disk, "t-0").entries == [(2, 10), (4, 20)]
 
 
+def test_what_is_settled_is_not_written_again() -> None:
+    disk = SimDisk(Random(3))
+    made = cache([(2, 10)], disk)
+    made.settle(20)
+    disk.remove("t-0/leader-epoch-checkpoint")
+    made.settle(30)
+    assert not disk.exists("t-0/leader-epoch-checkpoint")
+
+
 def test_the_file_is_kafkas_text_format() -> None:
     disk = SimDisk(Random(3))
-    cache([(2, 10), (4, 20)], disk)
+    cache([(2, 10), (4, 20)], disk).save()
     assert bytes(disk.open("t-0/leader-epoch-checkpoint").read(0, 100)) == b"0\n2\n2 10\n4 20\n"
 
 

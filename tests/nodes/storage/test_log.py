@@ -320,12 +320,33 @@ class TestOpening:
         assert disk.take_cost() < whole
         assert before > 0
 
-    def test_epochs_lost_with_the_checkpoint_are_found_in_the_batches(self, disk: SimDisk) -> None:
+    def test_epochs_that_were_not_saved_are_found_in_the_batches(self, disk: SimDisk) -> None:
+        """Rule 9, where the process dies before the segment is sealed."""
         log = opened(disk)
         for epoch in (1, 1, 3, 8):
             log.append_as_leader(batch(2), epoch, 0)
-        disk.remove("t-0/leader-epoch-checkpoint")
+        assert not disk.exists("t-0/leader-epoch-checkpoint")
         assert opened(disk).epochs.entries == [(1, 0), (3, 4), (8, 6)]
+
+    def test_epochs_of_sealed_segments_are_on_the_disk_where_nobody_reads_their_batches_again(
+        self, disk: SimDisk
+    ) -> None:
+        """Rule 9, and the recovery point trusts whole segments (rule 17)."""
+        log = opened(disk)
+        for at in range(50):
+            log.append_as_leader(batch(1), at // 10, 0)
+        assert log.segment_count > 2
+        log.flush()
+        expected = log.epochs.entries
+        disk.lose_power()
+        assert opened(disk, recovery_point=50).epochs.entries == expected
+
+    def test_an_epoch_in_which_nothing_was_written_is_forgotten_however_the_log_ended(self, disk: SimDisk) -> None:
+        log = opened(disk)
+        log.append_as_leader(batch(3), 1, 0)
+        log.assign_epoch(2, 3)
+        log.close()
+        assert opened(disk, clean=True).epochs.entries == [(1, 0)]
 
     def test_a_lost_or_foreign_index_costs_nothing_but_time(self, disk: SimDisk) -> None:
         log = opened(disk)
