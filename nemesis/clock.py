@@ -10,6 +10,7 @@ from squall.nemesis.durations import write_seconds
 from squall.nemesis.evidence import Facts, all_of, clock_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import Clock
 from squall.nemesis.selector import Target
 
@@ -85,3 +86,14 @@ class SkewClock:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+CLOCKS = (
+    Kind(
+        Clock,
+        SkewClock,
+        ("clock.set",),
+        on_hosts="lab: the clock page that the process reads; real hosts: clock_settime, the time service stopped",
+        proof="the offset that a process sees; in the lab also that the running node maps its clock page",
+    ),
+)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import DiskError, DiskSlow, FaultOptions
 from squall.nemesis.selector import Target
 
@@ -83,3 +84,23 @@ class DisturbDisk:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+DISKS = (
+    Kind(
+        DiskError,
+        DisturbDisk,
+        ("disk.error",),
+        on_hosts="a watch answers the calls in place of the kernel (seccomp user notification)",
+        proof="the number of calls that failed",
+        limits="part of a write is never left behind; not seen are mapped files and io_uring",
+    ),
+    Kind(
+        DiskSlow,
+        DisturbDisk,
+        ("disk.slow",),
+        on_hosts="a watch answers the calls later (seccomp user notification)",
+        proof="the number of calls that were slowed",
+        limits="not seen are mapped files and io_uring",
+    ),
+)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bandwidth, SlowLink
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Target, members
@@ -133,3 +134,21 @@ class ShapeLink:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+LINKS = (
+    Kind(
+        SlowLink,
+        ShapeLink,
+        ("net.shape",),
+        on_hosts="packets are queued for a program, the link emulator (NFQUEUE)",
+        proof="round trips of datagrams that take longer than before",
+    ),
+    Kind(
+        Bandwidth,
+        ShapeLink,
+        ("net.shape",),
+        on_hosts="packets are queued for a program, the link emulator (NFQUEUE)",
+        proof="a datagram of many bytes that takes longer than before",
+    ),
+)

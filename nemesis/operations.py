@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from squall.nemesis.evidence import Facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import AlterConfig, ElectLeaders, Reassign, RemoveVoter
 from squall.nemesis.ports import ClusterOperator, OperationRefused
 from squall.nemesis.selector import NoTarget, Target, TopicPartitionPattern, parse_topic_partition
@@ -188,3 +189,35 @@ def _one_of(pattern: TopicPartitionPattern, context: FaultContext) -> int:
     if not count:
         raise NoTarget(f"there is no topic {pattern.topic}")
     return context.rng.randrange(count) if pattern.partition is None else pattern.partition
+
+
+OPERATIONS = (
+    Kind(
+        Reassign,
+        ReassignTopicPartition,
+        (),
+        on_hosts="asked of the cluster as by an admin client",
+        proof="the cluster's answer",
+    ),
+    Kind(
+        ElectLeaders,
+        ElectPreferred,
+        (),
+        on_hosts="asked of the cluster as by an admin client",
+        proof="the cluster's answer",
+    ),
+    Kind(
+        AlterConfig,
+        ChangeConfig,
+        (),
+        on_hosts="asked of the cluster as by an admin client",
+        proof="the cluster's answer",
+    ),
+    Kind(
+        RemoveVoter,
+        TakeVoterOut,
+        (),
+        on_hosts="asked of the cluster as by an admin client",
+        proof="the cluster's answer, and who votes by the quorum's leader",
+    ),
+)

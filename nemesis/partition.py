@@ -11,6 +11,7 @@ from squall.nemesis import grudge as grudges
 from squall.nemesis.evidence import Facts, all_of, reach_matrix
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Group, Target, members
@@ -136,3 +137,42 @@ class NetworkPartition:
 
     def cuts(self) -> Grudge:
         return self._grudge
+
+
+PARTITIONS = (
+    Kind(
+        Isolate,
+        NetworkPartition,
+        ("net.drop",),
+        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
+        proof="datagrams thrown by every node at every other, counted where they arrive",
+    ),
+    Kind(
+        Halves,
+        NetworkPartition,
+        ("net.drop",),
+        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
+        proof="datagrams thrown by every node at every other, counted where they arrive",
+    ),
+    Kind(
+        OneWay,
+        NetworkPartition,
+        ("net.drop",),
+        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
+        proof="datagrams thrown by every node at every other, counted where they arrive",
+    ),
+    Kind(
+        MajoritiesRing,
+        NetworkPartition,
+        ("net.drop",),
+        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
+        proof="datagrams thrown by every node at every other, counted where they arrive",
+    ),
+    Kind(
+        Bridge,
+        NetworkPartition,
+        ("net.drop",),
+        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
+        proof="datagrams thrown by every node at every other, counted where they arrive",
+    ),
+)

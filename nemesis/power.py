@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import PowerLoss, WipeDisk
 from squall.nemesis.process import KillProcess
 
@@ -73,3 +74,21 @@ class WipeLogDirectory(_DamageDisk):
 
     def told(self, during: Facts) -> str:
         return "process gone, log directory empty"
+
+
+POWER = (
+    Kind(
+        PowerLoss,
+        LosePower,
+        ("proc.power_loss",),
+        on_hosts="SIGKILL, then files are cut back to what had been fsynced; started again when healed",
+        proof="as a kill; no file holds more than had been fsynced (mode `all`); how many bytes were lost",
+    ),
+    Kind(
+        WipeDisk,
+        WipeLogDirectory,
+        ("disk.wipe",),
+        on_hosts="SIGKILL and an emptied log directory; started again when healed",
+        proof="as a kill, and a log directory without files",
+    ),
+)

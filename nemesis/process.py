@@ -10,6 +10,7 @@ from __future__ import annotations
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import Kill, LeaderKillLagging, Pause, PowerLoss, Restart, WipeDisk
 from squall.nemesis.selector import NoTarget, Target, led_topic_partition, parse_topic_partition
 
@@ -223,3 +224,35 @@ class KillLaggingLeader:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+PROCESSES = (
+    Kind(
+        Kill,
+        KillProcess,
+        ("proc.kill",),
+        on_hosts="SIGKILL; started again when healed",
+        proof="absent from the process table, and its port refuses",
+    ),
+    Kind(
+        Pause,
+        PauseProcess,
+        ("proc.pause",),
+        on_hosts="SIGSTOP; SIGCONT when healed",
+        proof="state `stopped` of the very process",
+    ),
+    Kind(
+        Restart,
+        RestartProcess,
+        (),
+        on_hosts="SIGTERM by `proc.stop`; `proc.start` when healed",
+        proof="as a kill, and that the process stopped by itself",
+    ),
+    Kind(
+        LeaderKillLagging,
+        KillLaggingLeader,
+        ("proc.kill", "proc.pause"),
+        on_hosts="followers are paused, the leader killed meanwhile",
+        proof="as of a pause and of a kill",
+    ),
+)

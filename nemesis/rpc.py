@@ -17,6 +17,7 @@ from squall.nemesis.apis import API_KEYS
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
 from squall.nemesis.options import RpcCut, RpcHold
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Target
@@ -107,3 +108,23 @@ class DisturbRpc:
 
 def _sum_of(count: str, facts: Facts) -> int:
     return sum(int(seen.get(count, 0)) for seen in facts["messages"].values())
+
+
+RPCS = (
+    Kind(
+        RpcHold,
+        DisturbRpc,
+        ("rpc.hold",),
+        on_hosts="a proxy on the host of the receivers reads the heads of messages (tproxy)",
+        proof="the number of messages held; how many connections were reset at the beginning",
+        limits="plain Kafka protocol only: what is under TLS passes unread",
+    ),
+    Kind(
+        RpcCut,
+        DisturbRpc,
+        ("rpc.cut",),
+        on_hosts="a proxy on the host of the receivers reads the heads of messages (tproxy)",
+        proof="the number of messages cut at; how many connections were reset at the beginning",
+        limits="plain Kafka protocol only: what is under TLS passes unread",
+    ),
+)

@@ -1,0 +1,108 @@
+"""The field's catalogue of faults: 58 rows, of nine tools and ours, and for each what this project has for it.
+
+A row has a *trial*, an entry as in the `nemesis:` list of a suite but for its times, by which `squall faults --verify`
+shows that it is real on the hosts at hand; or the reason why there is none. Another parameter is no other row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of trouble that some tool of the field can make."""
+
+    number: int
+    name: str
+    trial: Mapping[str, Any] = field(default_factory=dict)
+    """Empty if there is none, and then there is a reason."""
+    why_not: str = ""
+
+
+ROWS: tuple[Row, ...] = (
+    Row(1, "SIGKILL of a process", {"fault": "kill", "target": "b1"}),
+    Row(2, "SIGTERM, a graceful stop", {"fault": "restart", "target": "b1"}),
+    Row(3, "pause and resume", {"fault": "pause", "target": "b1"}),
+    Row(4, "bounce loop, rolling restart", why_not="not built yet"),
+    Row(5, "one, a minority, a majority or all killed", {"fault": "kill", "target": "minority of brokers"}),
+    Row(
+        6,
+        "aimed at a role: leader, follower, controller, coordinator",
+        {"fault": "kill", "target": "leader of events/0"},
+    ),
+    Row(7, "kill at a chosen system call", why_not="not built yet"),
+    Row(8, "host down: power off, reboot, virtual machine stopped", why_not="not built yet"),
+    Row(9, "a command of the user's own", why_not="not built yet"),
+    Row(10, "clients paused, killed, fenced", why_not="not built yet"),
+    Row(11, "one node isolated", {"fault": "isolate", "target": "b1"}),
+    Row(12, "halves, majority against minority, thirds", {"fault": "halves"}),
+    Row(13, "majorities ring, bridge", {"fault": "majorities-ring"}),
+    Row(14, "one-way partition", {"fault": "one-way", "target": "b1"}),
+    Row(15, "clients from brokers only", why_not="not built yet"),
+    Row(16, "one port only: replication or controllers", why_not="not built yet"),
+    Row(
+        17,
+        "delay with jitter and a distribution",
+        {"fault": "slow-link", "target": "b1", "latency": "20ms", "jitter": "5ms"},
+    ),
+    Row(18, "random loss", {"fault": "slow-link", "target": "b1", "latency": "0ms", "loss": 0.3}),
+    Row(19, "loss in bursts", why_not="not built yet"),
+    Row(20, "packets duplicated", why_not="not built yet"),
+    Row(21, "packets corrupted", why_not="not built yet"),
+    Row(22, "packets reordered", why_not="not built yet"),
+    Row(23, "bandwidth", {"fault": "bandwidth", "target": "b1"}),
+    Row(24, "TCP reset", why_not="not built yet"),
+    Row(25, "black hole then close, slow close", why_not="not built yet"),
+    Row(26, "slicing into small segments, cut after so many bytes", why_not="not built yet"),
+    Row(27, "jam, network interface down, flood", why_not="not built yet"),
+    Row(
+        28,
+        "DNS error or spoof",
+        why_not="nodes and clients are given addresses, never names; there is nothing to spoof",
+    ),
+    Row(29, "clock step", {"fault": "clock", "target": "b1", "offset": "1h"}),
+    Row(30, "clock strobe", why_not="not built yet"),
+    Row(31, "clock rate", {"fault": "clock", "target": "b1", "offset": "0s", "rate": 1.05}),
+    Row(32, "one clock of several: wall or monotonic", why_not="not built yet"),
+    Row(33, "clock frozen, absolute time", why_not="not built yet"),
+    Row(34, "writes lost that were not fsynced", {"fault": "power-loss", "target": "b1"}),
+    Row(35, "torn write", {"fault": "power-loss", "target": "b1", "mode": "torn"}),
+    Row(36, "crash before or after a call on a path", why_not="not built yet"),
+    Row(37, "errno by call, path and probability", {"fault": "disk-error", "target": "b1", "calls": ["fsync"]}),
+    Row(38, "slow disk", {"fault": "disk-slow", "target": "b1", "calls": ["fsync"]}),
+    Row(39, "bit flip, filling with zeros or noise", why_not="not built yet"),
+    Row(40, "file truncated; chunks copied and restored", why_not="not built yet"),
+    Row(41, "disk full", why_not="not built yet"),
+    Row(42, "load on the disk", why_not="not built yet"),
+    Row(43, "read-only directory; file deleted or renamed", why_not="not built yet"),
+    Row(
+        44,
+        "volume detached",
+        why_not="volumes belong to clouds; a lab has none, and our hosts are not asked for their provider's keys",
+    ),
+    Row(45, "CPU stress, throttle", why_not="not built yet"),
+    Row(46, "memory limit, memory stress", why_not="not built yet"),
+    Row(47, "failures within the kernel: slab, page, bio", why_not="needs a kernel built for fault injection"),
+    Row(48, "exceptions and delays within the running program", why_not="not built yet"),
+    Row(49, "single threads paused", why_not="not built yet"),
+    Row(50, "leadership transfer", {"fault": "elect-leaders"}),
+    Row(51, "reassignment", {"fault": "reassign", "target": "events/0"}),
+    Row(
+        52,
+        "membership: voters added and removed, brokers decommissioned",
+        {"fault": "remove-voter", "target": "active controller"},
+    ),
+    Row(53, "transactional ids taken over", why_not="our nodes have no transactions yet"),
+    Row(54, "admin operations at random", why_not="not built yet"),
+    Row(55, "connection storm, topics filled, quotas squeezed", why_not="not built yet"),
+    Row(56, "upgrade and downgrade under load", why_not="there is one version of our nodes"),
+    Row(
+        57,
+        "combinators: repeat, mix, in series and side by side",
+        {"sequence": [{"fault": "pause", "target": "b1"}, {"fault": "kill", "target": "b2"}]},
+    ),
+    Row(58, "quiet period, then final checks", why_not="not built yet"),
+)

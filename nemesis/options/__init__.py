@@ -1,0 +1,87 @@
+"""The `nemesis:` list of a suite: what may be written, checked before anything starts.
+
+    nemesis:
+      - fault: isolate
+        target: leader of events/*
+        repeat: {every: 20s, for: 10s}        # 10–20 s, 30–40 s, … each window at the end of its period
+      - fault: kill
+        target: active controller
+        at: 35s
+        for: {from: 500ms, to: 10s}           # drawn log-uniformly from the seed
+      - at: 45s
+        sequence:                             # one after the other
+          - {fault: pause, target: followers of events/0, for: 1s}
+          - {fault: kill, target: leader of events/0, for: 12s, after: 500ms}
+      - {fault: kill, target: one follower of events/0, as: outsider, at: 60s, for: 5s}
+      - {fault: wipe-disk, target: same as outsider, at: 70s, for: 1s}
+
+Each fault has a model of its own, told apart by `fault`; unknown keys are errors, and a misspelt fault name ends
+in pydantic's `union_tag_invalid`, which lists the known ones (`nearest_fault` serves those who want a suggestion).
+Here one module for each family, and what they share in `base.py`; `entries.py` puts them together.
+
+A fault with options may also be written in one: `fault: {isolate: {from: everyone}}`.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.options.base import Timed
+from squall.nemesis.options.clock import Clock, ClockFault
+from squall.nemesis.options.disk import DiskError, DiskFault, DiskSlow, PowerLoss, WipeDisk
+from squall.nemesis.options.entries import (
+    FAULT_NAMES,
+    AnyFault,
+    FaultOptions,
+    NemesisEntry,
+    Sequence,
+    Step,
+    name_of,
+    nearest_fault,
+    targets_of,
+)
+from squall.nemesis.options.link import Bandwidth, LinkFault, SlowLink
+from squall.nemesis.options.network import Bridge, Halves, Isolate, MajoritiesRing, NetworkFault, OneWay
+from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
+from squall.nemesis.options.process import Kill, LeaderKillLagging, Pause, ProcessFault, Restart
+from squall.nemesis.options.rpc import RpcCut, RpcFault, RpcHold
+
+__all__ = [
+    "FAULT_NAMES",
+    "AlterConfig",
+    "AnyFault",
+    "Bandwidth",
+    "Bridge",
+    "Clock",
+    "ClockFault",
+    "DiskError",
+    "DiskFault",
+    "DiskSlow",
+    "ElectLeaders",
+    "FaultOptions",
+    "Halves",
+    "Isolate",
+    "Kill",
+    "LeaderKillLagging",
+    "LinkFault",
+    "MajoritiesRing",
+    "NemesisEntry",
+    "NetworkFault",
+    "OneWay",
+    "OperationFault",
+    "Pause",
+    "PowerLoss",
+    "ProcessFault",
+    "Reassign",
+    "RemoveVoter",
+    "Restart",
+    "RpcCut",
+    "RpcFault",
+    "RpcHold",
+    "Sequence",
+    "SlowLink",
+    "Step",
+    "Timed",
+    "WipeDisk",
+    "name_of",
+    "nearest_fault",
+    "targets_of",
+]

@@ -1,0 +1,54 @@
+"""Network partitions: who does not hear whom."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from squall.nemesis.options.base import CutFrom, Group, Target, Timed
+
+
+class Isolate(Timed):
+    """Cuts each target from all other nodes, both ways; clients stay connected unless `from: everyone`.
+
+    `from` may also be a selector, such as `all controllers`: then the target is cut from these only.
+    """
+
+    fault: Literal["isolate"]
+    target: Target
+    cut_from: CutFrom = Field(default="peers", alias="from")
+
+
+class Halves(Timed):
+    """Splits a group in two that do not hear each other: `target` against the rest, or halves by lot."""
+
+    fault: Literal["halves"]
+    target: Target | None = None
+    among: Group = "nodes"
+
+
+class OneWay(Timed):
+    """One direction only: the target is deaf to its peers (`deaf`), or they to it (`mute`); to `to` only, if given."""
+
+    fault: Literal["one-way"]
+    target: Target
+    peers: Target | None = Field(default=None, alias="to")
+    direction: Literal["deaf", "mute"] = "deaf"
+
+
+class MajoritiesRing(Timed):
+    """Every node hears a majority, and no two the same majority."""
+
+    fault: Literal["majorities-ring"]
+    among: Group = "nodes"
+
+
+class Bridge(Timed):
+    """Two halves that hear each other only through one node in the middle."""
+
+    fault: Literal["bridge"]
+    among: Group = "nodes"
+
+
+NetworkFault = Isolate | Halves | OneWay | MajoritiesRing | Bridge

@@ -1,0 +1,54 @@
+"""What operators do to a cluster, and which it must bear beside faults."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from squall.nemesis.options.base import Target, Timed, TopicPartitionTarget
+
+
+class Reassign(Timed):
+    """Begins to move a topic-partition: `to` these brokers, or to as many by lot as it has, or as `replicas` says.
+
+    With `cancel` it is called off when the window ends, if it still goes on then.
+    """
+
+    fault: Literal["reassign"]
+    target: TopicPartitionTarget
+    hosts: Target | None = Field(default=None, alias="to")
+    replicas: int | None = Field(default=None, ge=1)
+    cancel: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Reassign:
+        if self.hosts is not None and self.replicas is not None:
+            raise ValueError("give either `to`, which names the brokers, or `replicas`, how many")
+        return self
+
+
+class ElectLeaders(Timed):
+    """The preferred replica of every topic-partition under test is asked to lead."""
+
+    fault: Literal["elect-leaders"]
+
+
+class AlterConfig(Timed):
+    """A topic has another setting while the window lasts, and `afterwards` (nothing: the default) once it is over."""
+
+    fault: Literal["alter-config"]
+    topic: str
+    name: str
+    value: str
+    afterwards: str | None = None
+
+
+class RemoveVoter(Timed):
+    """A controller is taken out of the quorum's voters (KIP-853), and let in again when the window is over."""
+
+    fault: Literal["remove-voter"]
+    target: Target
+
+
+OperationFault = Reassign | ElectLeaders | AlterConfig | RemoveVoter
