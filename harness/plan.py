@@ -17,9 +17,10 @@ from typing import cast
 
 from squall.harness.errors import UsageError
 from squall.harness.suite import Scenario, Suite, faults_of
+from squall.harness.yaml_source import dotted
 from squall.nemesis.durations import write_seconds
 from squall.nemesis.options import FaultOptions, RpcCut, RpcHold
-from squall.nemesis.registry import missing_verbs
+from squall.nemesis.registry import missing_verbs, only_on_hosts
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.log import LogWorkload
 
@@ -104,14 +105,24 @@ def _messages(options: FaultOptions) -> str:
     return f"{options.api} {options.direction}s, {options.senders or 'everybody'} to {options.receivers}"
 
 
+def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None:
+    """Raise UsageError for a fault of what the simulation does not have."""
+    for path, entry in faults_of(scenario):
+        if missing := only_on_hosts(cast(FaultOptions, entry)):
+            raise UsageError(
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {getattr(entry, 'fault', '')} needs"
+                f" {missing[0]}, which simulated hosts do not offer; only hosts of a lab or an inventory do",
+                remedy=f"squall run {suite}, or leave that fault out",
+            )
+
+
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
     """Raise UsageError for a fault that needs a verb no agent on a host offers yet."""
     for path, entry in faults_of(scenario):
         if missing := missing_verbs(cast(FaultOptions, entry)):
-            where = ".".join(map(str, path))
             raise UsageError(
-                f"{suite}: scenario {scenario.scenario}: {where}: {getattr(entry, 'fault', '')} needs {missing[0]},"
-                " which hosts of a lab or an inventory do not offer yet; only the simulation does",
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {getattr(entry, 'fault', '')} needs"
+                f" {missing[0]}, which hosts of a lab or an inventory do not offer yet; only the simulation does",
                 remedy=f"squall simulate {scenario.scenario}, or leave that fault out",
             )
 

@@ -23,7 +23,10 @@ KINDS: tuple[Kind, ...] = (*PARTITIONS, *PROCESSES, *CLOCKS, *POWER, *DISKS, *LI
 FAULTS: Mapping[type[BaseModel], Kind] = {kind.options: kind for kind in KINDS}
 
 FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs))
-"""Every verb that disturbs something. Simulated hosts offer all of them."""
+"""Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
+
+HOSTS_ONLY: tuple[str, ...] = ()
+"""Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
     "net.drop",
@@ -49,6 +52,11 @@ def build_fault(options: FaultOptions, context: FaultContext) -> Fault:
 def needed_verbs(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
     """All verbs that these faults need of hosts."""
     return tuple(dict.fromkeys(verb for options in faults for verb in FAULTS[type(options)].verbs))
+
+
+def only_on_hosts(options: FaultOptions) -> tuple[str, ...]:
+    """The verbs this fault needs and simulated hosts do not offer."""
+    return tuple(verb for verb in FAULTS[type(options)].verbs if verb in HOSTS_ONLY)
 
 
 def missing_verbs(options: FaultOptions, offered: tuple[str, ...] = ON_HOSTS) -> tuple[str, ...]:

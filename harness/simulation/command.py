@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from squall.harness.errors import UsageError
+from squall.harness.plan import refuse_what_simulation_cannot
 from squall.harness.simulation.many import simulate_many
 from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult
 from squall.harness.simulation.spacetime import save_picture
@@ -25,20 +26,25 @@ LONG = 100
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
-def find_scenario(name: str, suites: Path = Path("suites")) -> tuple[Scenario, str]:
+def find_scenario(name: str, suites: Path = Path("suites"), *, swarm: bool = False) -> tuple[Scenario, str]:
     """A scenario by suite file, or by its name among `suites/*.yaml`; and how to name it in a command.
 
-    Raises UsageError.
+    Raises UsageError, also for one whose faults only hosts can have, unless a `swarm` takes their place.
     """
     if Path(name).suffix in (".yaml", ".yml"):
-        suite = load_suite(name)
-        return suite.scenarios[0], name
-    known: dict[str, Scenario] = {}
+        return _simulable(Path(name), load_suite(name).scenarios[0], swarm), name
+    known: dict[str, tuple[Path, Scenario]] = {}
     for path in sorted(suites.glob("*.yaml")):
-        known |= {scenario.scenario: scenario for scenario in load_suite(path).scenarios}
+        known |= {scenario.scenario: (path, scenario) for scenario in load_suite(path).scenarios}
     if name not in known:
         raise UsageError(f"there is no suite file and no scenario {name!r}{suggestion(name, known)}")
-    return known[name], name
+    return _simulable(*known[name], swarm), name
+
+
+def _simulable(path: Path, scenario: Scenario, swarm: bool) -> Scenario:
+    if not swarm:
+        refuse_what_simulation_cannot(path, scenario)
+    return scenario
 
 
 def simulate(
@@ -60,7 +66,7 @@ def simulate(
     """
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
-    scenario, said = find_scenario(name)
+    scenario, said = find_scenario(name, swarm=swarm)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)

@@ -48,7 +48,7 @@ class ShrinkOptions:
 
 def shrink(asked: ShrinkOptions, console: Console) -> int:
     """Shrink one seed and write what came of it; the exit status."""
-    scenario, said = find_scenario(asked.suite)
+    scenario, said = find_scenario(asked.suite, swarm=asked.swarm)
     began = time.monotonic()
     try:
         listed, trial = record(scenario, asked.seed, SimOptions(swarm=asked.swarm, mutants=asked.mutants))

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from squall.harness.simulation.world import ClusterShape, SimWorld
 from squall.nemesis.apis import API_KEYS, known_api
 from squall.nemesis.options import FaultOptions, NemesisEntry
-from squall.nemesis.registry import FAULT_VERBS, FAULTS, ON_HOSTS, missing_verbs, needed_verbs
+from squall.nemesis.registry import FAULT_VERBS, FAULTS, HOSTS_ONLY, ON_HOSTS, missing_verbs, needed_verbs
 from squall.nodes.protocol.messages import ApiKey
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
@@ -23,9 +23,16 @@ def test_every_fault_of_the_vocabulary_can_be_built() -> None:
     assert set(FAULTS) == set(get_args(FaultOptions))
 
 
-def test_simulated_hosts_offer_every_verb() -> None:
+def test_simulated_hosts_offer_every_verb_but_those_of_hosts_only() -> None:
     world = SimWorld(ClusterShape(1, 1), 1, topics={})
-    assert all(host.offers(verb) for host in world.hosts.values() for verb in FAULT_VERBS)
+    for host in world.hosts.values():
+        assert [verb for verb in FAULT_VERBS if not host.offers(verb)] == [
+            verb for verb in FAULT_VERBS if verb in HOSTS_ONLY
+        ]
+
+
+def test_what_only_hosts_offer_is_offered_by_hosts() -> None:
+    assert set(HOSTS_ONLY) <= set(ON_HOSTS)
 
 
 @pytest.mark.parametrize("verb", FAULT_VERBS)
