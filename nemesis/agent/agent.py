@@ -43,6 +43,7 @@ from link_shaping import Emulators, ShapeLinks
 from network import Network
 from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
+from process_verbs import ProcessVerbs
 from processes import Definition, Processes, state_of
 from rpc import Cut, Hold, MessageFaults, checked_ports, probe
 from trouble import Trouble
@@ -93,6 +94,7 @@ class Agent:
         self.messages = MessageFaults(state, self.network.control_port, self.processes)
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
+        process_verbs = ProcessVerbs(state, self.journal, self.processes, self.disk, self.revival)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
             "net.shape": ShapeLinks(self.queue_rules, Emulators(state)),
@@ -102,6 +104,7 @@ class Agent:
             "disk.wipe": WipeDisk(self.processes, self.losses),
             "disk.error": FailDisk(self.processes, self.disk, self.revival),
             "disk.slow": SlowDisk(self.processes, self.disk, self.revival),
+            **process_verbs.faults,
             "clock.set": SetClock(self.processes, self.clocks),
             "rpc.hold": Hold(self.messages),
             "rpc.cut": Cut(self.messages),
@@ -125,6 +128,7 @@ class Agent:
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
             "probe.rpc": self.probe_rpc,
+            **process_verbs.probes,
             "probe.latency": LatencyProbe(int(port)).answer,
         }
         for verb in faults:

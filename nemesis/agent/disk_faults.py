@@ -21,7 +21,7 @@ import seccomp
 from disk_calls import KINDS
 from disk_launch import Watches
 from disk_rules import STRUCK, DiskState, Rule
-from faults import ERROR, KILLS, number, required, text
+from faults import ERROR, KILL_AT_CALL, KILLS, number, required, text
 from journal import Entry, Journal
 from processes import STEP, Definition, Processes
 from trouble import Trouble
@@ -66,11 +66,11 @@ class Revival:
             return None
         if not self._processes.definition(name).disk_calls:  # what remains is of an earlier definition
             return None
-        against = KILLS if remains != STRUCK else (*KILLS, ERROR)
+        against = KILLS if remains != STRUCK else (*KILLS, ERROR, KILL_AT_CALL)
         if any(entry.verb in against and entry.arguments["name"] == name for entry in open_entries):
             return None
         identity = self._processes.start(name)
-        why = "its disk failed, which is over"
+        why = "its disk failed, or it was killed at a call, which is over"
         if remains != STRUCK:
             why = f"the watch over its disk calls, pid {remains}, died"
         return f"started {name} again as pid {identity.pid}: {why}"
@@ -154,5 +154,5 @@ class SlowDisk(DisturbDisk):
 def rule_in(entry: Entry) -> Rule:
     """What the watch is to do about an open fault."""
     told = entry.arguments
-    how = {key: told[key] for key in ("error", "probability", "delay") if key in told}
+    how = {key: told[key] for key in ("error", "probability", "delay", "kill", "nth", "path") if key in told}
     return Rule(entry.id, tuple(told["calls"]), entry.deadline, **how)

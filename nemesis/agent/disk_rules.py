@@ -39,6 +39,10 @@ class Rule:
     error: int = 0
     probability: float = 1.0
     delay: float = 0.0
+    kill: str = ""
+    """`before` or `after`: the process is killed there, at the `nth` such call on a file of this name."""
+    nth: int = 1
+    path: str = "*"
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Rule:
@@ -122,10 +126,12 @@ class Counts:
         self._state = state
         self._open: dict[str, tuple[int, int]] = {}
 
-    def add(self, id: str) -> None:
+    def add(self, id: str) -> int:
+        """Once more; how often now."""
         descriptor, met = self._open.get(id) or self._begin(id)
         os.pwrite(descriptor, str(met + 1).zfill(DIGITS).encode(), 0)
         self._open[id] = (descriptor, met + 1)
+        return met + 1
 
     def _begin(self, id: str) -> tuple[int, int]:
         met = self._state.met(id)

@@ -14,8 +14,8 @@ open goes on.
 
 **What it leaves.** The watch file is locked while it lives, and holds its pid. Afterwards it is empty if the node's end
 was nobody's business here; it says `struck` if the node ended by itself within seconds after a call was made to fail,
-as a node does whose disk fails: then whoever ends the last such fault, or the keeper soon after, starts it again. If
-the pid still stands in it, the watch was killed.
+as a node does whose disk fails, or was killed at a call (`failpoint_strike.py`): then whoever ends the last such fault,
+or the keeper soon after, starts it again. If the pid still stands in it, the watch was killed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import seccomp
 from disk_calls import Watched, chosen, traps
 from disk_rules import STRUCK, Counts, DiskState, Rule, RuleReader
+from failpoint_strike import Deeds, Executioner
 from processes import Definition, Processes
 from seccomp import Notice, Trap, Unsupported
 
@@ -72,9 +73,11 @@ class Watch:
         rules: RuleReader,
         counts: Counts,
         rng: random.Random,
+        executioner: Executioner,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._listener = listener
+        self._executioner = executioner
         self._watched = watched
         self._rules = rules
         self._counts = counts
@@ -118,7 +121,10 @@ class Watch:
         kind = self._watched.kind_of(notice)
         if not seccomp.is_valid(self._listener, notice.id):
             return
-        self._suffer(notice.id, [rule for rule in rules if kind in rule.calls], now)
+        struck = [rule for rule in rules if kind in rule.calls]
+        if kind and any(self._executioner.strikes(one, kind, notice, self._counts) for one in struck if one.kill):
+            return
+        self._suffer(notice.id, [rule for rule in struck if not rule.kill], now)
 
     def _suffer(self, id: int, rules: Sequence[Rule], now: float) -> None:
         """Delays add up; then the first error that strikes is the call's result."""
@@ -225,10 +231,13 @@ def run(state: Path, name: str, tell: Callable[[str], None]) -> None:
         process = os.pidfd_open(pid)
         tell(str(pid))
         rules, counts = RuleReader(files, name), Counts(files)
-        watch = Watch(listener, Watched(definition.data, calls), rules, counts, random.Random(f"{name} {pid}"))
+        executioner = Executioner(listener, pid, process, calls, Deeds(state))
+        rng = random.Random(f"{name} {pid}")
+        watch = Watch(listener, Watched(definition.data, calls), rules, counts, rng, executioner)
         watch.serve(process)
         _, status = os.waitpid(pid, 0)
-        leave(file.fileno(), farewell(status, watch.failed_last, time.monotonic()))
+        killed_here = executioner.struck is not None
+        leave(file.fileno(), STRUCK if killed_here else farewell(status, watch.failed_last, time.monotonic()))
 
 
 def farewell(status: int, failed_last: float | None, now: float) -> str:

@@ -9,6 +9,7 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
 * `disk.error`, `disk.slow` (`disk_faults.py`): the rules of the process's disk are written anew from the open entries;
+* `proc.kill_at_call` (`failpoint.py`): so are they; once it has struck, the process is down until it is undone;
 * `rpc.hold`, `rpc.cut` (`rpc.py`): one proxy carries out the open ones; should it die, they end before their time;
 * `clock.set`: the latest open fault of the process rules, or true time.
 
@@ -38,7 +39,8 @@ MESSAGE_FAULTS = ("rpc.hold", "rpc.cut")
 """Verbs that one proxy carries out together."""
 
 ERROR = "disk.error"
-DISK_FAULTS = (ERROR, "disk.slow")
+KILL_AT_CALL = "proc.kill_at_call"
+DISK_FAULTS = (ERROR, "disk.slow", KILL_AT_CALL)
 """Verbs that together make the rules of a disk."""
 
 

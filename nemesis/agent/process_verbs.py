@@ -1,0 +1,28 @@
+"""The verbs about processes beyond starting, stopping, killing and pausing, put together for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import failpoint
+from disk_faults import Revival
+from disk_rules import DiskState
+from failpoint_strike import Deeds
+from faults import KILL_AT_CALL, FaultVerb
+from journal import Journal
+from processes import Processes
+
+
+class ProcessVerbs:
+    """Faults, and the looks that prove them."""
+
+    def __init__(self, state: Path, journal: Journal, processes: Processes, disk: DiskState, revival: Revival) -> None:
+        deeds = Deeds(state)
+        self.faults: dict[str, FaultVerb] = {
+            KILL_AT_CALL: failpoint.KillAtCall(processes, disk, revival, deeds),
+        }
+        self.probes: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "probe.failpoint": failpoint.probe(journal, disk, deeds),
+        }
