@@ -30,11 +30,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from clock_driver import DriverProcess
+from clock_faults import clock_verbs, why_no_monotonic
+from clock_look import LONGEST_WATCH
 from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
 from disk_faults import FailDisk, Revival, SlowDisk, checked_calls, refuse_what_cannot_be_watched
 from disk_launch import Watches
 from disk_rules import DiskState
-from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, SetClock, number, required, text
+from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from link_latency import LatencyProbe
@@ -87,7 +90,7 @@ class Agent:
         self.processes = Processes(state)
         self.network = Network(control_port(options))
         self.queue_rules = QueueRules(self.network.control_port)
-        self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice())
+        self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
         self.losses = Losses(state)
@@ -105,7 +108,7 @@ class Agent:
             "disk.error": FailDisk(self.processes, self.disk, self.revival),
             "disk.slow": SlowDisk(self.processes, self.disk, self.revival),
             **process_verbs.faults,
-            "clock.set": SetClock(self.processes, self.clocks),
+            **clock_verbs(self.processes, self.clocks),
             "rpc.hold": Hold(self.messages),
             "rpc.cut": Cut(self.messages),
         }
@@ -256,6 +259,8 @@ class Agent:
         """Verbs that this host cannot carry out, and why."""
         trouble = self.messages.trouble_with_host()
         unable = dict.fromkeys(MESSAGE_FAULTS, trouble) if trouble else {}
+        no_monotonic = why_no_monotonic(self.clocks)
+        unable |= {"clock.monotonic": no_monotonic} if no_monotonic else {}
         driver, cannot_queue = self.queue_rules.driver()
         return unable if driver else {**unable, "net.shape": cannot_queue}
 
@@ -283,7 +288,8 @@ class Agent:
 
     def probe_clock(self, arguments: Arguments) -> Arguments:
         name = text(arguments, "name")
-        return self.clocks.offset(self.processes.definition(name), self.processes.alive(name))
+        watch = min(number({"watch_s": 0.0, **arguments}, "watch_s"), LONGEST_WATCH)
+        return self.clocks.offset(self.processes.definition(name), self.processes.alive(name), watch)
 
     def revive(self) -> list[str]:
         """Starts again what its disk's watch took down with it; what was done."""

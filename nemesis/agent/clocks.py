@@ -7,7 +7,8 @@ time jumps.
 
 **On real hosts** the clock itself is set, through `ClockDevice`. Before the first change the agent stops what
 synchronises the clock and saves (wall, MONOTONIC_RAW); true time is from then on *saved wall + raw elapsed*,
-which no setting of the clock can disturb, and restoring means setting exactly that.
+which no setting of the clock can disturb, and restoring means setting exactly that. A clock that is to run at another
+rate, to stand still or to jump to and fro is set again and again by a process of its own (`clock_driver.py`).
 
 Setting the machine's clock is refused wherever the lab's marker file or SQUALL_NO_REAL_CLOCK says so.
 """
@@ -16,16 +17,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
-import struct
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from clock_driver import Driver, Plan
+from clock_look import SECOND, Reading, described, read_clocks
+from clock_page import TRUE, ClockPage, Line, monotonic_in, page_before
 from journal import Entry, boot_id, write_durably
 from network import find_program, run
 from processes import Definition, Identity
@@ -34,34 +35,11 @@ from trouble import Trouble
 LAB_MARKER = Path("/run/squall-lab-host")
 NO_REAL_CLOCK = "SQUALL_NO_REAL_CLOCK"
 PAGE_VARIABLE = "SQUALL_CLOCK_PAGE"
-PAGE = struct.Struct("<Qqqd")
-SECOND = 1_000_000_000
 HERE = Path(__file__).resolve().parent
 SHIM = HERE / "clockshim.so"
 HOOK = HERE / "hook"
 SYNC_SERVICES = ("systemd-timesyncd", "chrony", "chronyd", "ntp", "ntpsec", "ntpd", "openntpd")
-TELL_TIME = "import sys, time; print(time.time_ns(), time.monotonic_ns())"
-
-
-class ClockPage:
-    """`fake = base_fake + (real − base_real) × rate`, where a process can read it while we write."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or path.stat().st_size != PAGE.size:
-            path.write_bytes(PAGE.pack(0, 0, 0, 1.0))
-
-    def set(self, base_real: int, base_fake: int, rate: float) -> None:
-        """An odd sequence number tells readers to try again until we are done."""
-        with open(self.path, "r+b") as file, mmap.mmap(file.fileno(), PAGE.size) as page:
-            sequence = PAGE.unpack_from(page)[0] // 2 * 2
-            struct.pack_into("<Q", page, 0, sequence + 1)
-            struct.pack_into("<qqd", page, 8, base_real, base_fake, rate)
-            struct.pack_into("<Q", page, 0, sequence + 2)
-
-    def clear(self) -> None:
-        self.set(0, 0, 1.0)
+LOOK_SECONDS = 0.001
 
 
 class ProcessClocks:
@@ -94,36 +72,46 @@ class ProcessClocks:
                 self._shim_loads = probe.returncode == 0 and not probe.stderr
         return self._shim_loads
 
-    def check(self, rate: float) -> None:
-        pass
+    def check(self) -> None:
+        """Nothing forbids it: no clock of the machine is touched."""
+
+    def true_wall_ns(self) -> int:
+        return time.time_ns()
 
     def apply(self, name: str, entries: Sequence[Entry]) -> None:
         """The latest of the open faults rules; none means true time."""
         if not entries:
-            self.page(name).clear()
+            self.page(name).set_wall(TRUE)
             return
-        arguments = entries[-1].arguments
-        base_fake = arguments["set_at"] + round(arguments["offset_s"] * SECOND)
-        self.page(name).set(arguments["set_at"], base_fake, arguments["rate"])
+        self.page(name).set_wall(line_in(entries[-1]), period_in(entries[-1]))
 
-    def offset(self, definition: Definition, running: Identity | None) -> dict[str, object]:
-        """What a process started like this one takes for the time, against true time.
-
-        A child with the same environment tells its wall and monotonic time; monotonic time is the machine's, so
-        it says how long ago that was.
+    def offset(self, definition: Definition, running: Identity | None, watch_s: float = 0.0) -> dict[str, object]:
+        """What a process started like this one takes for the time, against true time, and whether the one that runs
+        follows its page; for the latter also the rate of its monotonic clock, as it stands in its memory.
         """
-        told = subprocess.run(
-            [sys.executable, "-c", TELL_TIME], env=definition.environment(), capture_output=True, text=True
-        )
-        if told.returncode != 0:
-            raise Trouble("failed", f"the clock probe did not run: {told.stderr.strip()[-300:]}")
-        child_wall, child_monotonic = map(int, told.stdout.split())
-        true_wall = time.time_ns() - (time.monotonic_ns() - child_monotonic)
-        page = self.page(definition.name).path
+        readings = read_clocks(definition.environment(), watch_s, our_clocks())
+        seen = page_before(running.pid, self.page(definition.name).path) if running else None
         return {
-            "offset_s": (child_wall - true_wall) / SECOND,
-            "mapped": None if running is None else maps_file(running.pid, page),
+            **described(readings),
+            "mapped": None if running is None else maps_file(running.pid, self.page(definition.name).path),
+            "monotonic_rate": monotonic_in(seen).rate if seen else None,
         }
+
+
+def our_clocks() -> tuple[int, int, int]:
+    """Wall, monotonic and raw time at one moment."""
+    return time.time_ns(), time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+
+def line_in(entry: Entry) -> Line:
+    """What an open fault makes of the wall clock."""
+    told = entry.arguments
+    return Line(told["set_at"], told["set_at"] + round(told["offset_s"] * SECOND), told["rate"])
+
+
+def period_in(entry: Entry) -> int:
+    """The period of a strobe in nanoseconds; 0 if it is none."""
+    return round(entry.arguments.get("every_s", 0.0) * SECOND)
 
 
 def maps_file(pid: int, path: Path) -> bool:
@@ -150,6 +138,8 @@ class ClockDevice(Protocol):
     def stop_synchronisation(self, services: Sequence[str]) -> None: ...
 
     def start_synchronisation(self, services: Sequence[str]) -> None: ...
+
+    def sleep(self, seconds: float) -> None: ...
 
 
 def refusal(marker: Path = LAB_MARKER) -> str | None:
@@ -191,6 +181,9 @@ class RealClockDevice:
     def start_synchronisation(self, services: Sequence[str]) -> None:
         self._tell_systemd("start", services)
 
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def _tell_systemd(self, order: str, services: Sequence[str]) -> None:
         systemctl = find_program("systemctl") or "systemctl"
         for name in services:
@@ -204,24 +197,27 @@ class MachineClock:
 
     method = "machine"
 
-    def __init__(self, state: Path, device: ClockDevice) -> None:
+    def __init__(self, state: Path, device: ClockDevice, driver: Driver) -> None:
         self._saved = state / "clock.json"
         self._device = device
+        self._driver = driver
 
     def environment(self, name: str, env: dict[str, str]) -> dict[str, str]:
         return env
 
-    def check(self, rate: float) -> None:
-        if rate != 1.0:
-            raise Trouble("unsupported", f"rate: {rate} needs a lab host; a machine's clock can only jump")
+    def check(self) -> None:
         reason = refusal()
         if reason and isinstance(self._device, RealClockDevice):
             raise Trouble("refused", f"the machine's clock is not set: {reason}")
 
     def apply(self, name: str, entries: Sequence[Entry]) -> None:
+        self._driver.stop()  # first: it must not set the clock behind our back
         if entries:
             self._save()
-            self._device.set_wall_ns(self.true_wall_ns() + round(entries[-1].arguments["offset_s"] * SECOND))
+            latest = entries[-1]
+            self._device.set_wall_ns(self.true_wall_ns() + round(latest.arguments["offset_s"] * SECOND))
+            if latest.arguments["rate"] != 1.0 or period_in(latest):
+                self._driver.start(self._plan(latest))
             return
         saved = self._read()
         if saved is None:
@@ -231,6 +227,13 @@ class MachineClock:
         self._device.start_synchronisation(saved["services"])
         self._saved.unlink(missing_ok=True)
 
+    def _plan(self, entry: Entry) -> Plan:
+        """True time and the fault's line, both by raw time, for who has to set the clock again and again."""
+        true, raw = self.true_wall_ns(), self._device.raw_ns()
+        shown = true + round(entry.arguments["offset_s"] * SECOND)
+        left = max(0.0, entry.deadline - time.monotonic())
+        return Plan(Line(raw, true), Line(raw, shown, entry.arguments["rate"]), period_in(entry), left)
+
     def true_wall_ns(self) -> int:
         """What the clock would show had nobody set it."""
         saved = self._read()
@@ -238,8 +241,14 @@ class MachineClock:
             return self._device.wall_ns()
         return saved["wall_ns"] + self._device.raw_ns() - saved["raw_ns"]
 
-    def offset(self, definition: Definition, running: Identity | None) -> dict[str, object]:
-        return {"offset_s": (self._device.wall_ns() - self.true_wall_ns()) / SECOND, "mapped": None}
+    def offset(self, definition: Definition, running: Identity | None, watch_s: float = 0.0) -> dict[str, object]:
+        """The machine's wall clock; its monotonic clocks cannot be set by anybody."""
+        readings, end = [], self._device.raw_ns() + round(watch_s * SECOND)
+        while not readings or readings[-1].raw < end:
+            raw, wall, true = self._device.raw_ns(), self._device.wall_ns(), self.true_wall_ns()
+            readings.append(Reading(raw, wall, raw, true, raw))
+            self._device.sleep(LOOK_SECONDS)
+        return {**described(readings), "mapped": None, "monotonic_rate": None}
 
     def _save(self) -> None:
         """Durable before the first change: only with this can the clock be put right again."""

@@ -11,7 +11,7 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `disk.error`, `disk.slow` (`disk_faults.py`): the rules of the process's disk are written anew from the open entries;
 * `proc.kill_at_call` (`failpoint.py`): so are they; once it has struck, the process is down until it is undone;
 * `rpc.hold`, `rpc.cut` (`rpc.py`): one proxy carries out the open ones; should it die, they end before their time;
-* `clock.set`: the latest open fault of the process rules, or true time.
+* `clock.set`, `clock.monotonic` (`clock_faults.py`): the latest open fault of the process rules, or true time.
 
 The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
 before it is known to be alive. Repeating a fault verb with the same id renews its time to live.
@@ -22,11 +22,9 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from clocks import MachineClock, ProcessClocks
 from journal import Entry, Journal
 from network import Network, checked_sources
 from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
@@ -163,38 +161,6 @@ class Pause(Hit):
         if not any(identity_in(other) == identity for other in remaining):
             send_signal(identity, signal.SIGCONT)
             wait_for_state(identity, ("running", "absent"), timeout=5)
-
-
-class SetClock:
-    """`clock.set`"""
-
-    def __init__(self, processes: Processes, clocks: ProcessClocks | MachineClock) -> None:
-        self._processes = processes
-        self._clocks = clocks
-
-    def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        name = text(arguments, "name")
-        self._processes.definition(name)
-        rate = number({"rate": 1.0, **arguments}, "rate")
-        if not 0 < rate <= 100:
-            raise Trouble("bad_argument", f"rate: {rate} must be more than 0 and at most 100")
-        self._clocks.check(rate)
-        offset = number(arguments, "offset_s")
-        return {"name": name, "offset_s": offset, "rate": rate, "set_at": time.time_ns()}
-
-    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
-        self._apply(entry, open_entries)
-        return {"offset_s": entry.arguments["offset_s"], "method": self._clocks.method}
-
-    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        self._apply(entry, remaining)
-
-    def _apply(self, entry: Entry, entries: Sequence[Entry]) -> None:
-        """A machine has one clock, whatever the process; a lab host has one for each."""
-        name = entry.arguments["name"]
-        if isinstance(self._clocks, ProcessClocks):
-            entries = [other for other in entries if other.arguments["name"] == name]
-        self._clocks.apply(name, entries)
 
 
 class FaultDesk:

@@ -9,7 +9,8 @@ import os
 import struct
 import time
 
-PAGE = struct.Struct("<Qqqd")
+PAGE = struct.Struct("<Qqqdqqqd")
+"""As in `clock_page.py`; the monotonic clock is left alone."""
 
 
 def replace_wall_clock(path: str) -> None:
@@ -20,10 +21,13 @@ def replace_wall_clock(path: str) -> None:
 
     def time_ns() -> int:
         while True:
-            sequence, base_real, base_fake, rate = PAGE.unpack_from(page)
+            sequence, base_real, base_fake, rate, period, *_ = PAGE.unpack_from(page)
             if sequence % 2 == 0 and PAGE.unpack_from(page)[0] == sequence:
                 break
-        elapsed = real_time_ns() - base_real
+        real = real_time_ns()
+        elapsed = real - base_real
+        if period > 0 and elapsed // period % 2:
+            return real
         return base_fake + (elapsed if rate == 1.0 else int(elapsed * rate))
 
     def time_s() -> float:

@@ -7,11 +7,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+SECOND = 10**9
 
 WATCH = """
 import asyncio, datetime, sys, time
@@ -46,6 +49,13 @@ class Watch:
             if len(lines) > length + 1:
                 return [float(word) for word in lines[-2].split()]
             time.sleep(0.01)
+
+    def lines(self) -> list[str]:
+        return [line for line in self._log.read_text().splitlines() if len(line.split()) == 4]
+
+    def look(self, seconds: float) -> dict[str, Any]:
+        seen: dict[str, Any] = self.agent.call("probe.clock", name="node", watch_s=seconds)
+        return seen
 
     def offset(self) -> float:
         """Its wall clock against ours, at the moment it told it."""
@@ -115,6 +125,72 @@ def test_the_probe_sees_what_the_process_sees(watch: Watch) -> None:
     assert watch.offset() == pytest.approx(seen["offset_s"], abs=0.1)
 
 
+def test_a_strobe_jumps_to_and_fro_and_leaves_monotonic_time_alone(watch: Watch) -> None:
+    still = watch.look(0.4)
+    assert still["jumps"] == 0
+    watch.agent.call("clock.set", id="f1", name="node", offset_s=3600, every_s=0.05, ttl=60)
+    seen = watch.look(0.6)
+    assert seen["jumps"] == pytest.approx(12, abs=3) and seen["jump_s"] == pytest.approx(3600, abs=0.1)
+    assert abs(seen["monotonic_offset_s"]) < 0.01 and seen["mapped"] is True
+    own = {round(watch.offset() / 3600) for _ in range(40)}
+    assert own == {0, 1}, "the running process sees it too"
+    watch.agent.call("clock.clear", id="f1")
+    assert watch.look(0.4)["jumps"] == 0
+
+
+def test_a_frozen_clock_stands_still_at_the_time_that_was_asked_for(watch: Watch) -> None:
+    watch.agent.call("clock.set", id="f1", name="node", wall_s=2_000_000_000, rate=0, ttl=60)
+    seen = watch.look(0.2)
+    assert seen["wall_ran_s"] == 0 and seen["watched_s"] >= 0.2
+    assert seen["wall_s"] == pytest.approx(2_000_000_000, abs=0.001)
+    assert {watch.latest()[0] for _ in range(3)} == {watch.latest()[0]}
+    watch.agent.call("heal")
+    assert watch.look(0.2)["wall_ran_s"] == pytest.approx(0.2, abs=0.1)
+
+
+def test_the_monotonic_clock_alone_runs_ahead_and_fast_and_never_goes_back(watch: Watch) -> None:
+    if watch.agent.call("info")["clock"] != "shim":
+        assert "needs the clock shim" in watch.agent.call("info")["unable"]["clock.monotonic"]
+        return
+    before = watch.look(0.2)
+    watch.agent.call("clock.monotonic", id="f1", name="node", offset_s=10, rate=1.5, ttl=60)
+    seen = watch.look(0.4)
+    assert seen["monotonic_ran_s"] / seen["watched_s"] == pytest.approx(1.5, abs=0.05)
+    assert abs(seen["offset_s"]) < 0.05 and seen["monotonic_rate"] == 1.5
+    assert watch.latest()[1] / 1e9 - time.monotonic() > 9, "the running process too"
+    watch.agent.call("heal")
+    after = watch.look(0.2)
+    assert after["monotonic_offset_s"] >= seen["monotonic_offset_s"] > before["monotonic_offset_s"] + 10
+    assert after["monotonic_ran_s"] / after["watched_s"] == pytest.approx(1, abs=0.05)
+
+
+def test_overlapping_monotonic_faults_end_in_any_order_and_no_reading_is_less_than_the_one_before(
+    watch: Watch,
+) -> None:
+    if watch.agent.call("info")["clock"] != "shim":
+        pytest.skip("the Python hook leaves monotonic time alone")
+    watch.agent.call("clock.monotonic", id="f1", name="node", rate=3.0, ttl=60)
+    watch.agent.call("clock.monotonic", id="f2", name="node", rate=0.5, ttl=60)
+    assert watch.look(0.1)["monotonic_rate"] == 0.5
+    watch.agent.call("clock.monotonic", id="f1", name="node", rate=3.0, ttl=60)
+    watch.agent.call("heal", id="f2")
+    assert watch.look(0.1)["monotonic_rate"] == 3.0
+    watch.agent.call("heal", id="f1")
+    watch.agent.call("heal", id="f1")
+    assert watch.look(0.1)["monotonic_rate"] == 1.0
+    told = [line.split()[1] for line in watch.lines()]
+    assert all(int(one) < int(other) for one, other in pairwise(told))
+
+
+def test_a_wait_by_the_monotonic_clock_lasts_as_long_as_that_clock_says(watch: Watch) -> None:
+    """Ten naps of 5 ms by a clock that is four times as fast take a quarter of the time, and none hangs."""
+    if watch.agent.call("info")["clock"] != "shim":
+        pytest.skip("the Python hook leaves monotonic time alone")
+    watch.agent.call("clock.monotonic", id="f1", name="node", offset_s=3600, rate=0.25, ttl=60)
+    first, second = watch.latest(), watch.latest()
+    assert second[1] - first[1] > 0.04e9 and second[0] - first[0] > 0.16e9
+
+
 def test_the_latest_of_overlapping_faults_rules_until_it_heals(watch: Watch) -> None:
     watch.skew(100, id="f1")
     watch.skew(-200, id="f2")
@@ -150,7 +226,9 @@ def test_a_process_that_does_not_map_its_page_is_told_apart(agent: Any) -> None:
     ("arguments", "told"),
     [
         ({"offset_s": "soon"}, "offset_s: 'soon' must be a number"),
-        ({"offset_s": 1, "rate": 0}, "rate: 0.0 must be more than 0"),
+        ({"offset_s": 1, "rate": -1}, "rate: -1.0 must be at least 0"),
+        ({"offset_s": 1, "every_s": 0.0001}, "every_s: 0.0001 must be at least 0.002"),
+        ({"wall_s": "noon"}, "wall_s: 'noon' must be a number"),
     ],
 )
 def test_a_wrong_skew_is_named(agent: Any, refused: Any, arguments: dict[str, Any], told: str) -> None:
@@ -188,26 +266,43 @@ class PretendedClock:
     def start_synchronisation(self, services: Sequence[str]) -> None:
         self.running += services
 
+    def sleep(self, seconds: float) -> None:
+        self.raw += round(seconds * SECOND)
+
+
+class PretendedDriver:
+    """Whoever would set the clock again and again."""
+
+    def __init__(self) -> None:
+        self.plans: list[Any] = []
+        self.stops = 0
+
+    def start(self, plan: Any) -> None:
+        self.plans.append(plan)
+
+    def stop(self) -> None:
+        self.stops += 1
+
 
 @pytest.fixture
 def modules(program: Path) -> Iterator[dict[str, ModuleType]]:
     """The agent's own modules, imported as the agent does."""
     sys.path.insert(0, str(program.parent))
-    names = ("clocks", "journal", "trouble")
+    names = ("clocks", "clock_driver", "clock_faults", "journal", "trouble")
     yield {name: importlib.import_module(name) for name in names}
     sys.path.remove(str(program.parent))
-    for name in (*names, "network", "processes"):
+    for name in (*names, "clock_look", "clock_page", "faults", "network", "processes"):
         sys.modules.pop(name, None)
 
 
-def entry(modules: dict[str, ModuleType], offset_s: float) -> Any:
-    arguments = {"name": "node", "offset_s": offset_s, "rate": 1.0}
-    return modules["journal"].Entry("f1", "clock.set", arguments, 0.0, 0.0, "")
+def entry(modules: dict[str, ModuleType], offset_s: float, seconds: float = 60.0, **more: float) -> Any:
+    arguments = {"name": "node", "offset_s": offset_s, "rate": 1.0, "every_s": 0.0, **more}
+    return modules["journal"].Entry("f1", "clock.set", arguments, time.monotonic() + seconds, 0.0, "")
 
 
 def test_a_machines_clock_is_restored_by_elapsed_raw_time(modules: dict[str, ModuleType], tmp_path: Path) -> None:
     device = PretendedClock()
-    clock = modules["clocks"].MachineClock(tmp_path, device)
+    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
     clock.apply("node", [entry(modules, 3600)])
     assert device.error == 3600 * 10**9 and device.running == []
     device.raw += 7 * 10**9
@@ -219,15 +314,15 @@ def test_a_machines_clock_is_restored_by_elapsed_raw_time(modules: dict[str, Mod
 
 def test_whoever_restores_it_need_not_be_who_set_it(modules: dict[str, ModuleType], tmp_path: Path) -> None:
     device = PretendedClock()
-    modules["clocks"].MachineClock(tmp_path, device).apply("node", [entry(modules, -3600)])
+    modules["clocks"].MachineClock(tmp_path, device, PretendedDriver()).apply("node", [entry(modules, -3600)])
     device.raw += 10**9
-    modules["clocks"].MachineClock(tmp_path, device).apply("node", [])
+    modules["clocks"].MachineClock(tmp_path, device, PretendedDriver()).apply("node", [])
     assert device.error == 0 and device.running == ["chrony"]
 
 
 def test_restoring_twice_sets_the_clock_once(modules: dict[str, ModuleType], tmp_path: Path) -> None:
     device = PretendedClock()
-    clock = modules["clocks"].MachineClock(tmp_path, device)
+    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
     clock.apply("node", [entry(modules, 60)])
     clock.apply("node", [])
     clock.apply("node", [])
@@ -236,7 +331,7 @@ def test_restoring_twice_sets_the_clock_once(modules: dict[str, ModuleType], tmp
 
 def test_after_a_reboot_the_clock_is_left_alone(modules: dict[str, ModuleType], tmp_path: Path) -> None:
     device = PretendedClock()
-    clock = modules["clocks"].MachineClock(tmp_path, device)
+    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
     clock.apply("node", [entry(modules, 60)])
     saved = tmp_path / "clock.json"
     boot = modules["journal"].boot_id()
@@ -245,10 +340,38 @@ def test_after_a_reboot_the_clock_is_left_alone(modules: dict[str, ModuleType], 
     assert len(device.settings) == (1 if boot else 2) and not saved.exists()
 
 
-def test_a_machines_clock_has_no_rate(modules: dict[str, ModuleType], tmp_path: Path) -> None:
-    clock = modules["clocks"].MachineClock(tmp_path, PretendedClock())
-    with pytest.raises(modules["trouble"].Trouble, match="needs a lab host"):
-        clock.check(1.5)
+def test_a_machines_clock_that_is_to_stand_still_or_strobe_is_driven_until_it_is_restored(
+    modules: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    device, driver = PretendedClock(), PretendedDriver()
+    clock = modules["clocks"].MachineClock(tmp_path, device, driver)
+    clock.apply("node", [entry(modules, 3600, every_s=0.1)])
+    (plan,) = driver.plans
+    began = device.wall_ns()
+    modules["clock_driver"].follow(plan, device, lambda: device.raw < plan.true.base_real + SECOND)
+    shown = [wall - (began - 3600 * SECOND) for wall in device.settings[1:]]
+    sides = [offset > 1800 * SECOND for offset in shown]
+    assert sum(one != other for one, other in pairwise(sides)) == 9
+    clock.apply("node", [entry(modules, 60, rate=0.0)])
+    device.settings.clear()
+    modules["clock_driver"].follow(driver.plans[-1], device, lambda: len(device.settings) < 20)
+    assert len(set(device.settings)) == 1
+    clock.apply("node", [])
+    assert device.error == 0 and driver.stops == 3 and device.running == ["chrony"]
+
+
+def test_a_driven_clock_is_left_alone_when_its_time_is_up(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+    device, driver = PretendedClock(), PretendedDriver()
+    clock = modules["clocks"].MachineClock(tmp_path, device, driver)
+    clock.apply("node", [entry(modules, 3600, every_s=0.1, seconds=2.0)])
+    began = device.raw
+    modules["clock_driver"].follow(driver.plans[0], device, lambda: True)
+    assert device.raw - began == pytest.approx(2 * SECOND, abs=0.1 * SECOND)
+
+
+def test_a_machines_monotonic_clock_is_nobodys_to_set(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+    clock = modules["clocks"].MachineClock(tmp_path, PretendedClock(), PretendedDriver())
+    assert "nobody can set" in modules["clock_faults"].why_no_monotonic(clock)
 
 
 def test_the_real_clock_is_refused_where_it_is_forbidden(
@@ -263,8 +386,8 @@ def test_the_real_clock_is_refused_where_it_is_forbidden(
     monkeypatch.setattr(time, "clock_settime", never)
     monkeypatch.setenv("SQUALL_NO_REAL_CLOCK", "1")
     device = modules["clocks"].RealClockDevice()
-    clock = modules["clocks"].MachineClock(tmp_path, device)
-    for attempt in (lambda: device.set_wall_ns(0), lambda: clock.check(1.0)):
+    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
+    for attempt in (lambda: device.set_wall_ns(0), clock.check):
         with pytest.raises(modules["trouble"].Trouble) as caught:
             attempt()
         assert caught.value.kind == "refused"
