@@ -41,9 +41,8 @@ from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, numb
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from link_latency import LatencyProbe
-from link_rules import QueueRules
-from link_shaping import Emulators, ShapeLinks
 from network import Network
+from network_verbs import NetworkVerbs
 from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
 from process_verbs import ProcessVerbs
@@ -89,7 +88,7 @@ class Agent:
         self.journal = Journal(state)
         self.processes = Processes(state)
         self.network = Network(control_port(options))
-        self.queue_rules = QueueRules(self.network.control_port)
+        self.network_verbs = NetworkVerbs(state, self.network.control_port, options.listen)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
@@ -100,7 +99,7 @@ class Agent:
         process_verbs = ProcessVerbs(state, self.journal, self.processes, self.disk, self.revival)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
-            "net.shape": ShapeLinks(self.queue_rules, Emulators(state)),
+            **self.network_verbs.faults,
             "proc.kill": Kill(self.processes),
             "proc.pause": Pause(self.processes),
             "proc.power_loss": PowerLoss(self.processes, self.losses),
@@ -132,6 +131,7 @@ class Agent:
             "probe.disk": self.probe_disk,
             "probe.rpc": self.probe_rpc,
             **process_verbs.probes,
+            **self.network_verbs.probes,
             "probe.latency": LatencyProbe(int(port)).answer,
         }
         for verb in faults:
@@ -246,7 +246,7 @@ class Agent:
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "free_disk_bytes": shutil.disk_usage(self.state).free,
             "network": self.network.method(),
-            "links": self.queue_rules.driver()[0],
+            "links": self.network_verbs.queue_rules.driver()[0],
             "control_port": self.network.control_port,
             "clock": self.clock_method(),
             "lab": self.lab,
@@ -261,8 +261,7 @@ class Agent:
         unable = dict.fromkeys(MESSAGE_FAULTS, trouble) if trouble else {}
         no_monotonic = why_no_monotonic(self.clocks)
         unable |= {"clock.monotonic": no_monotonic} if no_monotonic else {}
-        driver, cannot_queue = self.queue_rules.driver()
-        return unable if driver else {**unable, "net.shape": cannot_queue}
+        return {**unable, **self.network_verbs.unable()}
 
     def clock_method(self) -> str:
         """`shim`, `hook` (Python processes only) or `machine`."""

@@ -4,7 +4,8 @@ What the host should suffer is a function of the open journal entries. Injecting
 recomputes the rest, so overlapping faults heal one by one in any order, and healing twice does no harm:
 
 * `net.drop`: the filter is written anew from the open entries;
-* `net.shape` (`link_shaping.py`): so are the rules that queue packets, for an emulator that knows all open entries;
+* `net.shape`, `net.spoil` (`link_shaping.py`): so are the rules that queue packets, for an emulator that knows all
+  open entries;
 * `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
@@ -35,6 +36,9 @@ KILLS = ("proc.kill", "proc.power_loss", "disk.wipe")
 
 MESSAGE_FAULTS = ("rpc.hold", "rpc.cut")
 """Verbs that one proxy carries out together."""
+
+LINK_FAULTS = ("net.shape", "net.spoil")
+"""Verbs that one link emulator carries out together."""
 
 ERROR = "disk.error"
 KILL_AT_CALL = "proc.kill_at_call"
@@ -263,4 +267,4 @@ def alike(verb: str) -> tuple[str, ...]:
     """The verbs whose open entries decide together what happens."""
     if verb in DISK_FAULTS:
         return (*DISK_FAULTS, *KILLS)
-    return next((family for family in (KILLS, MESSAGE_FAULTS) if verb in family), (verb,))
+    return next((family for family in (KILLS, MESSAGE_FAULTS, LINK_FAULTS) if verb in family), (verb,))

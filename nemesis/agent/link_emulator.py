@@ -1,4 +1,4 @@
-"""The link emulator: a process that holds, loses and meters the packets that the firewall queues for it.
+"""The link emulator: a process that holds, loses, meters and spoils the packets that the firewall queues for it.
 
     python3 -u link_emulator.py --state DIR --shapes JSON --ready DESCRIPTOR
 
@@ -10,7 +10,10 @@ whole, dropped from the kernel's queue and sent on when their time comes: as lon
 never sent, it counts against the socket, and a sender with a few of them stops (TCP small queues), which would make a
 slow link a narrow one. What else goes outward waits as inward packets do. Segments that the network card would split
 are split before, so that losing one loses no more than on a wire; only where inward packets are just late they stay
-whole, which is ten times faster.
+whole, which is ten times faster. Where packets are to come twice or damaged, inward ones are copied whole too.
+
+A packet that comes twice is sent on once more by ourselves, right behind the first. A damaged one has one bit changed
+and keeps its checksum (`link_damage.py`), so that the receiver's kernel throws it away.
 
 It ends by itself when none of its faults is open and within its time to live any more, whoever else has died: it reads
 the journal. Each fault stops to count when it is over. Asked to end (SIGTERM), it lets go at once of all that it holds.
@@ -33,13 +36,15 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from journal import Journal, boot_id, write_durably
+from link_damage import damaged
 from link_rules import MARK
-from link_shapes import Link, Shape, shape_from
+from link_shapes import Link, Passage, Shape, shape_from
 from nfqueue import ACCEPT, DROP, HEADERS_ONLY, OUTPUT, WHOLE_PACKET, Packet, Queue
 from processes import read_stat
 
@@ -117,10 +122,12 @@ class Emulator:
     """Packets in, packets out, later."""
 
     def __init__(self, shapes: list[Shape]) -> None:
-        only_late = all(not shape.loss and shape.rate is None for shape in shapes)
-        self.inward = Queue(HEADERS_ONLY, whole_segments=only_late)
+        only_late = all(shape.only_delays for shape in shapes)
+        copied = WHOLE_PACKET if any(shape.needs_content for shape in shapes) else HEADERS_ONLY
+        self.inward = Queue(copied, whole_segments=only_late)
         self.outward = Queue(WHOLE_PACKET)
-        self.links = Links(shapes, random.Random())
+        self._rng = random.Random()
+        self.links = Links(shapes, self._rng)
         self._resender = Resender()
         self._held: list[tuple[float, int, Release]] = []
         self._count = itertools.count()
@@ -157,18 +164,26 @@ class Emulator:
             if link is None:
                 queue.give(packet, ACCEPT)
                 continue
-            due = link.passes_at(time.monotonic(), packet.length)
-            if due is None:
+            passage = link.passage(time.monotonic(), packet.length)
+            if passage is None:
                 queue.give(packet, DROP)
-            else:
-                heapq.heappush(self._held, (due, next(self._count), self._hold(queue, packet, outward)))
+                continue
+            self._hold(passage.due, self._sent_on(queue, packet, outward, passage))
+            if passage.twice:
+                self._hold(passage.due, partial(self._resender.send, packet.payload))
 
-    def _hold(self, queue: Queue, packet: Packet, outward: bool) -> Release:
+    def _hold(self, due: float, release: Release) -> None:
+        heapq.heappush(self._held, (due, next(self._count), release))
+
+    def _sent_on(self, queue: Queue, packet: Packet, outward: bool, passage: Passage) -> Release:
         """How the packet goes on when its time has come."""
-        if outward and is_tcp(packet.payload):
+        payload = damaged(packet.payload, self._rng) if passage.damaged else packet.payload
+        if outward and is_tcp(payload):
             queue.give(packet, DROP)
-            return lambda: self._resender.send(packet.payload)
-        return lambda: queue.give(packet, ACCEPT)
+            return partial(self._resender.send, payload)
+        if passage.damaged:
+            return partial(queue.give_changed, packet, payload)
+        return partial(queue.give, packet, ACCEPT)
 
 
 @contextlib.contextmanager

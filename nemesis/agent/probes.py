@@ -4,7 +4,8 @@ The keeper of every host listens on a UDP port. `send` throws a few datagrams wi
 `heard` asks the own keeper which senders' datagrams with that nonce arrived: together they measure **each
 direction by itself**, which an echo cannot. `reach` is the echo: both directions at once.
 
-Messages are JSON: {"from", "nonce"} to be heard; {"echo"} to be answered; {"heard"} asked over loopback only.
+Messages are JSON: {"from", "nonce"} to be heard; {"echo"} to be answered; {"heard"} and {"caught"} asked over loopback
+only. Trains of datagrams (`link_trains.py`) are counted here too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from link_trains import Trains
 from trouble import Trouble
 
 COPIES = 3
@@ -41,6 +43,7 @@ class Ear:
         self.socket.bind((address, port))
         self.socket.setblocking(False)
         self._heard: OrderedDict[str, dict[str, int]] = OrderedDict()
+        self._trains = Trains()
 
     def listen(self, timeout: float) -> None:
         """Serves what comes within `timeout`."""
@@ -50,6 +53,8 @@ class Ear:
                 return
             with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
                 data, sender = self.socket.recvfrom(LARGEST)
+                if self._trains.take(data):
+                    continue
                 answer = self.answer(json.loads(data))
                 if answer is not None:
                     self.socket.sendto(json.dumps(answer).encode(), sender)
@@ -60,6 +65,8 @@ class Ear:
             return {"echo": message["echo"]}
         if "heard" in message:
             return {"heard": self._heard.get(message["heard"], {}), "nonce": message["heard"]}
+        if "caught" in message:
+            return {"caught": self._trains.told(str(message["caught"]))}
         counts = self._heard.setdefault(str(message["nonce"]), {})
         sender = str(message["from"])
         counts[sender] = counts.get(sender, 0) + 1

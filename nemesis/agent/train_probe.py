@@ -1,0 +1,91 @@
+"""`probe.throw` and `probe.caught`: trains of numbered datagrams from this host, and what came of those to it.
+
+What a train is, and what is counted of it: `link_trains.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from faults import number, required, text
+from link_trains import car
+from probes import LARGEST, family_of
+from trouble import Trouble
+
+SO_NO_CHECK = 11
+MOST_CARS = 20_000
+LONGEST_SECONDS = 10.0
+
+
+class TrainProbe:
+    """The verbs `probe.throw` and `probe.caught`."""
+
+    def __init__(self, address: str, port: int) -> None:
+        self._address = address
+        self._port = port
+
+    def throw(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """A train to each target, all at the same time, one datagram each `gap_s`."""
+        told = {"count": 200, "gap_s": 0.001, **arguments}
+        targets = required(told, "targets", dict, "a mapping of names to addresses")
+        count, gap = required(told, "count", int, "a whole number"), number(told, "gap_s")
+        if not 0 < count <= MOST_CARS or not 0 <= gap * count <= LONGEST_SECONDS:
+            raise Trouble(
+                "bad_argument",
+                f"count: {count}: a train has up to {MOST_CARS} datagrams and takes up to {LONGEST_SECONDS:g} s",
+            )
+        nonce, source = text(told, "nonce"), text(told, "source")
+        began, refused = time.monotonic(), 0
+        with contextlib.ExitStack() as stack:
+            tracks = [self._track(stack, address) for address in targets.values()]
+            for index in range(count):
+                time.sleep(max(0.0, began + index * gap - time.monotonic()))
+                datagram = car(nonce, source, index, count)
+                for track in tracks:
+                    try:
+                        track.send(datagram)
+                    except OSError:
+                        refused += 1
+        return {"thrown": count * len(targets), "refused": refused}
+
+    def _track(self, stack: contextlib.ExitStack, address: str) -> socket.socket:
+        one = stack.enter_context(socket.socket(family_of(address), socket.SOCK_DGRAM))
+        if one.family == socket.AF_INET:
+            one.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+        with contextlib.suppress(OSError):  # no route: every datagram will be refused, and that is told
+            one.connect((address, self._port))
+        return one
+
+    def caught(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """What came of the trains with that nonce, by where they came from. Late datagrams are waited for: until none
+        has come for `quiet` seconds, but not longer than `timeout`.
+        """
+        told = {"quiet": 0.1, "timeout": 2.0, **arguments}
+        nonce, quiet = text(told, "nonce"), number(told, "quiet")
+        deadline = time.monotonic() + number(told, "timeout")
+        caught = self._ask_keeper(nonce)
+        while time.monotonic() < deadline:
+            time.sleep(quiet)
+            before, caught = caught, self._ask_keeper(nonce)
+            if caught == before:
+                break
+        return {"caught": caught}
+
+    def _ask_keeper(self, nonce: str) -> dict[str, Any]:
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+        with socket.socket(family_of(self._address), socket.SOCK_DGRAM) as asker:
+            asker.settimeout(1.0)
+            asker.connect((anywhere.get(self._address, self._address), self._port))
+            try:
+                asker.send(json.dumps({"caught": nonce}).encode())
+                caught: dict[str, Any] = json.loads(asker.recv(LARGEST * 32))["caught"]
+            except OSError as trouble:
+                raise Trouble(
+                    "failed", f"nobody listens for probes on UDP port {self._port} of this host: {trouble}"
+                ) from None
+            return caught
