@@ -29,7 +29,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -47,6 +47,7 @@ from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
+from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.testbed import Testbed
@@ -54,7 +55,8 @@ from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
 from squall.nemesis.options import targets_of
 from squall.nemesis.registry import needed_verbs
-from squall.nemesis.runner import NemesisRunner
+from squall.nemesis.runner import NemesisEvent, NemesisRunner
+from squall.nemesis.schedule import Schedule
 from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
 from squall.results.segments import EventWriter
@@ -299,6 +301,21 @@ class ScenarioRun:
         )
 
     async def _load_under_faults(self) -> None:
+        began = await self._begin_load()
+        nemesis = asyncio.create_task(self._nemesis(began))
+        try:
+            await self._show_load(began, nemesis)
+            if not nemesis.done():
+                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS)
+        finally:
+            await cancelled(nemesis)
+            self._show_progress(began)
+            self.display.end_load()
+        if nemesis.done() and not nemesis.cancelled():
+            nemesis.result()
+
+    async def _begin_load(self) -> int:
+        """Workers up and at work; the moment they began, on the history's clock."""
         self.workers = await self._start_workers()
         await self.workers.open()
         if isinstance(self.workers, RemoteLoadWorkers):
@@ -313,17 +330,7 @@ class ScenarioRun:
         began = await self.workers.load()
         self.facts.load_started = began
         self._save_manifest()
-        nemesis = asyncio.create_task(self._nemesis(began))
-        try:
-            await self._show_load(began, nemesis)
-            if not nemesis.done():
-                await asyncio.wait({nemesis}, timeout=NEMESIS_GRACE_SECONDS)
-        finally:
-            await _cancelled(nemesis)
-            self._show_progress(began)
-            self.display.end_load()
-        if nemesis.done() and not nemesis.cancelled():
-            nemesis.result()
+        return began
 
     async def _start_workers(self) -> LoadWorkers:
         """On the client hosts, if there are any, else here."""
@@ -350,21 +357,27 @@ class ScenarioRun:
     async def _nemesis(self, began: int) -> None:
         """The faults in their time; each change is written and shown."""
         self.fault_log = FaultLog(EventWriter.faults(self.directory), lambda window: self.display.fault(window, began))
-        hosts, operator = self.testbed.hosts, self.testbed.operator()
-        runner = NemesisRunner(
-            self.plan.schedule,
+        operator = self.testbed.operator()
+        try:
+            await self._runner(self.plan.schedule, operator, self.fault_log.note).run(began)
+        finally:
+            await operator.close()
+
+    def _runner(
+        self, schedule: Schedule, operator: ClusterHands, report: Callable[[NemesisEvent], None]
+    ) -> NemesisRunner:
+        """Who carries out a schedule on this run's hosts, or, in a control, only says so."""
+        hosts = self.testbed.hosts
+        return NemesisRunner(
+            schedule,
             silenced(hosts) if self.plan.idle_nemesis else hosts,
             self.testbed.cluster,
             now_ns=self.testbed.now_ns,
             sleep=self.testbed.sleep,
-            report=self.fault_log.note,
+            report=report,
             ports=self.testbed.ports(),
             operator=None if self.plan.idle_nemesis else operator,
         )
-        try:
-            await runner.run(began)
-        finally:
-            await operator.close()
 
     async def _show_load(self, began: int, nemesis: asyncio.Task[None]) -> None:
         """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""
@@ -412,7 +425,7 @@ class ScenarioRun:
         """Whatever happened: no fault stays, workers end, logs are fetched, the manifest tells the truth."""
         self.display.end_load()
         if self.watching is not None:
-            await _cancelled(self.watching)
+            await cancelled(self.watching)
         if self.watcher is not None:
             self.facts.notes |= {
                 "leader_changes": self.watcher.leader_changes,
@@ -520,7 +533,7 @@ def point_latest_at(directory: Path) -> None:
     draft.replace(link)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def cancelled(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait for its end; what it raises then was already told."""
     if not task.done():
         task.cancel()

@@ -20,6 +20,8 @@ class Row:
     trial: Mapping[str, Any] = field(default_factory=dict)
     """Empty if there is none, and then there is a reason."""
     why_not: str = ""
+    clients: bool = False
+    """Whether the trial needs a client host, beside brokers and controllers."""
 
 
 ROWS: tuple[Row, ...] = (

@@ -40,6 +40,9 @@ class FaultRecord:
     proven: bool
     healed: bool
     detail: str
+    inject_ns: int | None = None
+    """How long it took to inject it, and `heal_ns` to heal it; the looks that prove either come after that."""
+    heal_ns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

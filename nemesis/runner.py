@@ -71,7 +71,9 @@ class _Occurrence:
     fault: Fault
     target: Target = field(default_factory=lambda: Target((), "nobody"))
     injected_at_ns: int | None = None
+    inject_ns: int | None = None
     healed_at_ns: int | None = None
+    heal_ns: int | None = None
     before: Facts = field(default_factory=dict)
     during: Facts = field(default_factory=dict)
     after: Facts = field(default_factory=dict)
@@ -93,6 +95,8 @@ class _Occurrence:
             proven=self.proven,
             healed=self.healed,
             detail="; ".join(self.detail),
+            inject_ns=self.inject_ns,
+            heal_ns=self.heal_ns,
         )
 
 
@@ -195,6 +199,7 @@ class NemesisRunner:
         self._tell("started", occurrence, f"for {scheduled.for_s:g} s")
         await occurrence.fault.inject(scheduled.for_s + self._patience.ttl_margin)
         holds_since = self._now_ns()
+        occurrence.inject_ns = holds_since - occurrence.injected_at_ns
         await self._prove(occurrence)
         await self._sleep(max(0.0, scheduled.for_s - (self._now_ns() - holds_since) / 1e9))
         await self._end(occurrence)
@@ -237,12 +242,15 @@ class NemesisRunner:
         if occurrence.injected_at_ns is None:
             self._conclude(occurrence)
             return
-        deadline = self._now_ns() + round(self._patience.end * 1e9)
+        began = self._now_ns()
+        deadline = began + round(self._patience.end * 1e9)
         reason: str | None = "not observed after healing"
         while reason is not None:
             try:
                 await occurrence.fault.heal()
-                occurrence.healed_at_ns = occurrence.healed_at_ns or self._now_ns()
+                if occurrence.healed_at_ns is None:
+                    occurrence.healed_at_ns = self._now_ns()
+                    occurrence.heal_ns = occurrence.healed_at_ns - began
                 occurrence.after = await occurrence.fault.observe()
                 reason = occurrence.fault.shows_end(occurrence.before, occurrence.after)
             except (VerbFailed, HostUnreachable) as trouble:
