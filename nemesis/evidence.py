@@ -156,11 +156,16 @@ async def seen_from_elsewhere(hosts: Mapping[str, Host], target: str, port: int)
     return found
 
 
-async def clock_facts(hosts: Mapping[str, Host], targets: Sequence[str], process: str) -> Facts:
-    """How far the process's wall clock is from true time on each target, in seconds."""
-    answers = await all_of(hosts[target].call("probe.clock", name=process) for target in targets)
+async def clock_facts(
+    hosts: Mapping[str, Host], targets: Sequence[str], process: str, watch_s: float = 0.0
+) -> Facts:
+    """How far the process's wall clock is from true time on each target, in seconds; watched for a while, also how its
+    clocks run.
+    """
+    watch = {"watch_s": watch_s} if watch_s else {}
+    answers = await all_of(hosts[target].call("probe.clock", name=process, **watch) for target in targets)
     return {
-        target: {"offset_s": answer["offset_s"], "mapped": answer.get("mapped")}
+        target: {**(answer if watch else {}), "offset_s": answer["offset_s"], "mapped": answer.get("mapped")}
         for target, answer in zip(targets, answers, strict=True)
     }
 

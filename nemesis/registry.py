@@ -25,7 +25,7 @@ FAULTS: Mapping[type[BaseModel], Kind] = {kind.options: kind for kind in KINDS}
 FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs))
 """Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
 
-HOSTS_ONLY: tuple[str, ...] = ()
+HOSTS_ONLY: tuple[str, ...] = ("clock.monotonic",)
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
@@ -34,6 +34,7 @@ ON_HOSTS = (
     "proc.kill",
     "proc.pause",
     "clock.set",
+    "clock.monotonic",
     "proc.power_loss",
     "disk.wipe",
     "disk.error",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from squall.harness.simulation.clock_watch import watch_clock
 from squall.harness.simulation.disk import Disturbance, LossMode
 from squall.harness.simulation.kernel import MICROSECONDS, Kernel, Scheduled
 from squall.harness.simulation.links import RpcRule, Shape
@@ -80,7 +81,6 @@ class SimHost:
             "rpc.cut": self._cut,
             "probe.disk": self._probe_disk,
             "probe.rpc": self._probe_rpc,
-            "probe.clock": self._probe_clock,
             "probe.heard": self._probes.heard,
             "heal": self._heal,
             "journal": self._list_journal,
@@ -105,7 +105,7 @@ class SimHost:
 
     def offers(self, verb: str) -> bool:
         """Whether this host can carry it out."""
-        return verb in self._verbs or verb == "proc.stop"
+        return verb in self._verbs or verb in ("proc.stop", "probe.clock")
 
     def effect_of(self, identity: str) -> int:
         """What a fault that is over has done here: calls, messages, stalls, bytes; 1 for what counts as it is."""
@@ -123,6 +123,8 @@ class SimHost:
             return await self._probes.taking_time[verb](arguments)
         if verb == "proc.stop":
             return await self._stop(arguments)
+        if verb == "probe.clock":
+            return await self._probe_clock(arguments)
         handler = self._verbs.get(verb)
         if handler is None:
             raise VerbFailed(self.name, verb, "unknown_verb", f"no verb {verb!r}")
@@ -374,14 +376,22 @@ class SimHost:
     # -- clocks and the rest ----------------------------------------------------------------------------------
 
     def _set_clock(self, arguments: Arguments) -> Answer:
-        offset, rate = arguments.get("offset_s", 0.0), arguments.get("rate", 1.0)
-        assert isinstance(offset, int | float) and isinstance(rate, int | float)
-        self.process.clock.skew(float(offset), float(rate))
+        offset, rate, every = (arguments.get(*one) for one in (("offset_s", 0.0), ("rate", 1.0), ("every_s", 0.0)))
+        wall = arguments.get("wall_s")
+        if isinstance(wall, int | float):
+            offset = wall - self.process.clock.true_s()
+        assert isinstance(offset, int | float) and isinstance(rate, int | float) and isinstance(every, int | float)
+        self.process.clock.skew(float(offset), float(rate), round(every * MICROSECONDS))
         self._open(arguments, "clock.set", f"{offset:+g} s", lambda: self.process.clock.skew(0.0))
         return {}
 
-    def _probe_clock(self, arguments: Arguments) -> Answer:
-        return {"offset_s": self.process.clock.offset_s()}
+    async def _probe_clock(self, arguments: Arguments) -> Answer:
+        """Where the wall clock is; with `watch_s` also how it runs meanwhile, as on hosts."""
+        clock, watch = self.process.clock, arguments.get("watch_s", 0.0)
+        if not watch:
+            return {"offset_s": clock.offset_s()}
+        assert isinstance(watch, int | float)
+        return await watch_clock(clock, float(watch), self._kernel)
 
     def _info(self, arguments: Arguments) -> Answer:
         return {

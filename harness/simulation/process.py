@@ -41,15 +41,25 @@ class SimWallClock:
         self._base_ms = float(self.ORIGIN_MS)
         self._since = 0
         self._rate = 1.0
+        self._period = 0
 
     def now_ms(self) -> int:
+        if self._period and (self._kernel.now - self._since) // self._period % 2:
+            return int(self.ORIGIN_MS + self._kernel.now / 1000)
         return int(self._base_ms + (self._kernel.now - self._since) / 1000 * self._rate)
 
-    def skew(self, offset_s: float, rate: float = 1.0) -> None:
-        """Show true time plus `offset_s` from now on, running `rate` times as fast."""
+    def skew(self, offset_s: float, rate: float = 1.0, period: int = 0) -> None:
+        """Show true time plus `offset_s` from now on, running `rate` times as fast; with a period (microseconds), that
+        time and the true one in turns.
+        """
+        self._period = period
         self._base_ms = self.ORIGIN_MS + self._kernel.now / 1000 + offset_s * 1000
         self._since = self._kernel.now
         self._rate = rate
+
+    def true_s(self) -> float:
+        """What it would show had nobody set it."""
+        return self.ORIGIN_MS / 1000 + self._kernel.now / 1_000_000
 
     def offset_s(self) -> float:
         return (self.now_ms() - self.ORIGIN_MS) / 1000 - self._kernel.now / 1_000_000

@@ -243,7 +243,8 @@ class MachineClock:
 
     def offset(self, definition: Definition, running: Identity | None, watch_s: float = 0.0) -> dict[str, object]:
         """The machine's wall clock; its monotonic clocks cannot be set by anybody."""
-        readings, end = [], self._device.raw_ns() + round(watch_s * SECOND)
+        readings: list[Reading] = []
+        end = self._device.raw_ns() + round(watch_s * SECOND)
         while not readings or readings[-1].raw < end:
             raw, wall, true = self._device.raw_ns(), self._device.wall_ns(), self.true_wall_ns()
             readings.append(Reading(raw, wall, raw, true, raw))

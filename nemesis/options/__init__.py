@@ -25,7 +25,7 @@ A fault with options may also be written in one: `fault: {isolate: {from: everyo
 from __future__ import annotations
 
 from squall.nemesis.options.base import Timed
-from squall.nemesis.options.clock import Clock, ClockFault
+from squall.nemesis.options.clock import Clock, ClockFault, ClockFreeze, ClockMonotonic, ClockStrobe
 from squall.nemesis.options.disk import DiskError, DiskFault, DiskSlow, PowerLoss, WipeDisk
 from squall.nemesis.options.entries import (
     FAULT_NAMES,
@@ -52,6 +52,9 @@ __all__ = [
     "Bridge",
     "Clock",
     "ClockFault",
+    "ClockFreeze",
+    "ClockMonotonic",
+    "ClockStrobe",
     "DiskError",
     "DiskFault",
     "DiskSlow",

@@ -1,28 +1,104 @@
-"""Wall clocks that are wrong."""
+"""Clocks that are wrong."""
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from squall.nemesis.durations import Seconds
+from squall.nemesis.durations import Duration, Seconds
 from squall.nemesis.options.base import Target, Timed
+
+LONGEST_PERIOD = 0.5
+SHORTEST_PERIOD = 0.005
+
+
+def _as_text(moment: Any) -> Any:
+    """YAML makes a datetime of what looks like one."""
+    return moment.isoformat() if isinstance(moment, datetime) else moment
+
+
+def _moment(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("is no time such as 2038-01-19T03:14:07Z") from None
+    return text
+
+
+Moment = Annotated[str, BeforeValidator(_as_text), AfterValidator(_moment)]
+
+
+def seconds_of(moment: str) -> float:
+    """A time in seconds since 1970; in UTC unless it says otherwise."""
+    parsed = datetime.fromisoformat(moment)
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+def _often_enough(seconds: float) -> float:
+    if not SHORTEST_PERIOD <= seconds <= LONGEST_PERIOD:
+        raise ValueError(f"must be from {SHORTEST_PERIOD:g} s to {LONGEST_PERIOD:g} s, or it is no strobe")
+    return seconds
 
 
 class Clock(Timed):
-    """The wall clock jumps by `offset` and then runs at `rate`; monotonic time is untouched."""
+    """The wall clock jumps by `offset`, or to `time`, and then runs at `rate`; monotonic time is untouched."""
 
     fault: Literal["clock"]
     target: Target
     offset: Seconds = 3600.0
+    time: Moment | None = None
     rate: float = Field(default=1.0, gt=0, le=100)
 
     @model_validator(mode="after")
     def _changes_something(self) -> Clock:
+        if self.time is not None and "offset" in self.model_fields_set:
+            raise ValueError("`offset` and `time` both say where the clock is set; keep one")
+        if self.time is None and self.offset == 0 and self.rate == 1.0:
+            raise ValueError("an offset of 0 s at rate 1 leaves the clock as it is; give `offset` or `rate`")
+        return self
+
+
+class ClockStrobe(Timed):
+    """The wall clock jumps by `offset` and back again, every `every`; monotonic time is untouched."""
+
+    fault: Literal["clock-strobe"]
+    target: Target
+    offset: Seconds = 3600.0
+    every: Annotated[Duration, AfterValidator(_often_enough)] = 0.1
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ClockStrobe:
+        if abs(self.offset) < 0.01:
+            raise ValueError("an offset of less than 10 ms to and fro cannot be told from none; give a larger `offset`")
+        return self
+
+
+class ClockFreeze(Timed):
+    """The wall clock stands still, at `time` if given; monotonic time goes on."""
+
+    fault: Literal["clock-freeze"]
+    target: Target
+    time: Moment | None = None
+
+
+class ClockMonotonic(Timed):
+    """The monotonic clock jumps ahead by `offset` and then runs at `rate`; the wall clock is untouched.
+
+    It never goes back: at the end it runs true again and keeps what it is ahead.
+    """
+
+    fault: Literal["clock-monotonic"]
+    target: Target
+    offset: Seconds = Field(default=0.0, ge=0)
+    rate: float = Field(default=1.5, ge=0.1, le=100)
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ClockMonotonic:
         if self.offset == 0 and self.rate == 1.0:
             raise ValueError("an offset of 0 s at rate 1 leaves the clock as it is; give `offset` or `rate`")
         return self
 
 
-ClockFault = Clock
+ClockFault = Clock | ClockStrobe | ClockFreeze | ClockMonotonic

@@ -43,6 +43,10 @@ FAULTS: list[dict[str, Any]] = [
     {"fault": "isolate", "target": "leader of events/0", "from": "all controllers"},
     {"fault": "one-way", "target": "b1", "to": "b2"},
     {"fault": "clock", "target": "b1", "offset": 0, "rate": 1.5},
+    {"fault": "clock", "target": "b1", "time": "1999-12-31T23:59:58Z"},
+    {"fault": "clock-strobe", "target": "all brokers", "offset": "-1h", "every": "50ms"},
+    {"fault": "clock-freeze", "target": "active controller", "time": "2038-01-19T03:14:07Z"},
+    {"fault": "clock-freeze", "target": "b1"},
 ]
 
 
