@@ -13,14 +13,19 @@ from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
-from squall.nemesis.options import DiskError, DiskSlow, FaultOptions
+from squall.nemesis.options import DiskError, DiskSlow, FaultOptions, KillAtCall
 from squall.nemesis.selector import Target
 
 
 def watched_calls(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
     """The disk calls that these faults are about: nodes on hosts have to be started beneath a watch over them."""
-    named = (call for options in faults if isinstance(options, DiskError | DiskSlow) for call in options.calls)
-    return tuple(dict.fromkeys(named))
+    return tuple(dict.fromkeys(call for options in faults for call in _calls_of(options)))
+
+
+def _calls_of(options: FaultOptions) -> tuple[str, ...]:
+    if isinstance(options, KillAtCall):
+        return (options.call,)
+    return options.calls if isinstance(options, DiskError | DiskSlow) else ()
 
 
 class DisturbDisk:

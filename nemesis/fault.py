@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from squall.nemesis.evidence import Facts
 from squall.nemesis.grudge import Grudge
@@ -41,6 +41,15 @@ class FaultContext:
     async def resolve(self, selector: str) -> Target:
         """Whom a selector of the suite means now. Raises NoTarget."""
         return await resolve(parse_selector(selector), self.cluster, self.rng, self.earlier)
+
+
+@runtime_checkable
+class ActsByItself(Protocol):
+    """A fault that goes on doing things between `inject` and `heal`, such as killing again and again."""
+
+    async def stand_down(self) -> None:
+        """Once this has returned, it does nothing more; asked before all hosts are healed. Raises nothing."""
+        ...
 
 
 class Fault(Protocol):

@@ -11,8 +11,10 @@ from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
-from squall.nemesis.options import Kill, LeaderKillLagging, Pause, PowerLoss, Restart, WipeDisk
+from squall.nemesis.options import Kill, KillAtCall, LeaderKillLagging, Pause, PowerLoss, Restart, WipeDisk
 from squall.nemesis.selector import NoTarget, Target, led_topic_partition, parse_topic_partition
+
+AimedAtProcess = Kill | Pause | PowerLoss | WipeDisk | Restart | KillAtCall
 
 LOOK_SECONDS = 0.05
 MARGIN_SECONDS = 5.0
@@ -51,7 +53,7 @@ class _ProcessFault:
 
     waits_to_show = False
 
-    def __init__(self, options: Kill | Pause | PowerLoss | WipeDisk | Restart, context: FaultContext) -> None:
+    def __init__(self, options: AimedAtProcess, context: FaultContext) -> None:
         self.kind: str = options.fault
         self._selector = options.target
         self._context = context

@@ -16,16 +16,34 @@ from squall.nemesis.options import FaultOptions
 from squall.nemesis.partition import PARTITIONS
 from squall.nemesis.power import POWER
 from squall.nemesis.process import PROCESSES
+from squall.nemesis.process_failpoint import FAILPOINTS
+from squall.nemesis.process_host import HOST
+from squall.nemesis.process_rounds import ROUNDS
 from squall.nemesis.rpc import RPCS
 
-KINDS: tuple[Kind, ...] = (*PARTITIONS, *PROCESSES, *CLOCKS, *POWER, *DISKS, *LINKS, *RPCS, *OPERATIONS)
+KINDS: tuple[Kind, ...] = (
+    *PARTITIONS,
+    *PROCESSES,
+    *ROUNDS,
+    *HOST,
+    *FAILPOINTS,
+    *CLOCKS,
+    *POWER,
+    *DISKS,
+    *LINKS,
+    *RPCS,
+    *OPERATIONS,
+)
 
 FAULTS: Mapping[type[BaseModel], Kind] = {kind.options: kind for kind in KINDS}
 
 FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs))
 """Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
 
-HOSTS_ONLY: tuple[str, ...] = ("clock.monotonic",)
+HOSTS_ONLY: tuple[str, ...] = (
+    "clock.monotonic",
+    "proc.kill_at_call",
+)
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
@@ -33,6 +51,7 @@ ON_HOSTS = (
     "net.shape",
     "proc.kill",
     "proc.pause",
+    "proc.kill_at_call",
     "clock.set",
     "clock.monotonic",
     "proc.power_loss",

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from squall.nemesis.evidence import Facts, FaultRecord, HealReport, heal_all
-from squall.nemesis.fault import Fault, FaultContext
+from squall.nemesis.fault import ActsByItself, Fault, FaultContext
 from squall.nemesis.grudge import Grudge, grudge_of, pairs_of
 from squall.nemesis.ports import (
     NODE_PROCESS,
@@ -289,6 +289,9 @@ class NemesisRunner:
 
     async def _heal_what_is_open(self) -> None:
         """After a cancellation: every host is healed, and the faults that were open are put on record."""
+        for occurrence in list(self._open.values()):
+            if isinstance(occurrence.fault, ActsByItself):
+                await occurrence.fault.stand_down()
         self.heal_report = await heal_all(self._hosts)
         for occurrence in list(self._open.values()):
             occurrence.healed_at_ns = occurrence.healed_at_ns or self._now_ns()

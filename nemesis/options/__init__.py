@@ -41,7 +41,17 @@ from squall.nemesis.options.entries import (
 from squall.nemesis.options.link import Bandwidth, LinkFault, SlowLink
 from squall.nemesis.options.network import Bridge, Halves, Isolate, MajoritiesRing, NetworkFault, OneWay
 from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
-from squall.nemesis.options.process import Kill, LeaderKillLagging, Pause, ProcessFault, Restart
+from squall.nemesis.options.process import (
+    Bounce,
+    HostDown,
+    Kill,
+    KillAtCall,
+    LeaderKillLagging,
+    Pause,
+    ProcessFault,
+    Restart,
+    RollingRestart,
+)
 from squall.nemesis.options.rpc import RpcCut, RpcFault, RpcHold
 
 __all__ = [
@@ -49,6 +59,7 @@ __all__ = [
     "AlterConfig",
     "AnyFault",
     "Bandwidth",
+    "Bounce",
     "Bridge",
     "Clock",
     "ClockFault",
@@ -61,8 +72,10 @@ __all__ = [
     "ElectLeaders",
     "FaultOptions",
     "Halves",
+    "HostDown",
     "Isolate",
     "Kill",
+    "KillAtCall",
     "LeaderKillLagging",
     "LinkFault",
     "MajoritiesRing",
@@ -76,6 +89,7 @@ __all__ = [
     "Reassign",
     "RemoveVoter",
     "Restart",
+    "RollingRestart",
     "RpcCut",
     "RpcFault",
     "RpcHold",

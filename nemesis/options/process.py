@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from squall.nemesis.durations import Duration
-from squall.nemesis.options.base import Target, Timed, TopicPartitionTarget
+from pydantic import Field, model_validator
+
+from squall.nemesis.durations import Duration, Seconds
+from squall.nemesis.options.base import DiskCall, Target, Timed, TopicPartitionTarget
 
 
 class Kill(Timed):
@@ -41,4 +43,56 @@ class LeaderKillLagging(Timed):
     lag: Duration = 1.0
 
 
-ProcessFault = Kill | Pause | Restart | LeaderKillLagging
+class Bounce(Timed):
+    """SIGKILL and a new start, again and again: one kill `every` so long, each time `down` for a moment."""
+
+    fault: Literal["bounce"]
+    target: Target
+    every: Duration = 1.0
+    down: Duration = 0.1
+
+    @model_validator(mode="after")
+    def _comes_up_in_between(self) -> Bounce:
+        if self.down >= self.every:
+            raise ValueError(f"`down` ({self.down:g} s) must be shorter than `every` ({self.every:g} s)")
+        return self
+
+
+class RollingRestart(Timed):
+    """One target after the other is stopped cleanly and started again; the next follows once it accepts connections.
+
+    `patience` is how long each may take to stop, `between` the rest after each. `for` must be long enough for all.
+    """
+
+    fault: Literal["rolling-restart"]
+    target: Target = "all brokers"
+    patience: Duration = 10.0
+    between: Seconds = Field(default=0.0, ge=0)
+
+
+class HostDown(Timed):
+    """As if the host lost its power: it falls silent to everyone, clients too, and its process dies; then it boots.
+
+    Its disk keeps what it has, as after a crash of the process alone; for what was not fsynced see `power-loss`.
+    """
+
+    fault: Literal["host-down"]
+    target: Target
+
+
+class KillAtCall(Timed):
+    """SIGKILL exactly `before` or `after` the `nth` disk call of one kind on a file whose name fits `path`.
+
+    It lies in wait until that call is made; then the process stays down until `for` is over. `path` is a pattern in
+    which * stands for anything: `*.log`, `events-0/*`.
+    """
+
+    fault: Literal["kill-at-call"]
+    target: Target
+    call: DiskCall = "write"
+    path: str = Field(default="*", min_length=1)
+    when: Literal["before", "after"] = "before"
+    nth: int = Field(default=1, ge=1, le=1_000_000)
+
+
+ProcessFault = Kill | Pause | Restart | LeaderKillLagging | Bounce | RollingRestart | HostDown | KillAtCall

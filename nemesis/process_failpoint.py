@@ -1,0 +1,109 @@
+"""A process that dies exactly before or exactly after one of its own disk calls.
+
+The node runs beneath a watch over its disk calls, which lies in wait for the call and kills (`nemesis/agent`). Evidence
+is the process table, and the files that the call was about: their sizes before it as the watch found them, and now as
+another looks. Before a call nothing may have changed; after one that creates, renames or removes, its effect is there.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.kind import Kind
+from squall.nemesis.options import KillAtCall
+from squall.nemesis.process import KillProcess
+
+
+class KillAtDiskCall(KillProcess):
+    """`kill-at-call`"""
+
+    waits_to_show = True
+
+    def __init__(self, options: KillAtCall, context: FaultContext) -> None:
+        super().__init__(options, context)
+        self._options = options
+
+    async def observe(self) -> Facts:
+        context = self._context
+        facts = await super().observe()
+        for host in self._targets:
+            seen = await context.hosts[host].call("probe.failpoint", id=context.id)
+            facts[host] |= {"open": seen["open"], "calls": seen["met"], "deed": seen["deed"]}
+        return facts
+
+    async def inject(self, ttl: float) -> None:
+        context, options = self._context, self._options
+        asked = {"calls": [options.call], "path": options.path, "when": options.when, "nth": options.nth}
+        await all_of(
+            context.hosts[host].call("proc.kill_at_call", id=context.id, name=context.process, ttl=ttl, **asked)
+            for host in self._targets
+        )
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        for host in self._targets:
+            seen = during[host]
+            if seen["deed"] is None:
+                made = f"{seen['calls']} of {self._options.nth}" if seen["calls"] else "none"
+                return f"{host}: it lies in wait for a {self._options.call} on {self._options.path}, {made} was made"
+            wrong = why_not_there(self._options, seen["deed"])
+            if wrong:
+                return f"{host}: {wrong}"
+        return super().shows_hold(before, during)
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        still = [host for host in self._targets if after[host]["open"]]
+        return f"{still[0]}: it still lies in wait" if still else super().shows_end(before, after)
+
+    def told(self, during: Facts) -> str:
+        options = self._options
+        deeds = {host: during[host]["deed"] for host in self._targets}
+        where = ", ".join(
+            f"{host} at {short(next(iter(deed['before'])))} ({sizes(deed)})" for host, deed in deeds.items()
+        )
+        return f"process gone {options.when} its {options.nth}. {options.call}: {where}"
+
+
+def short(path: str) -> str:
+    """The file and the directory it is in: enough to know which log it is of."""
+    return "/".join(path.split("/")[-2:])
+
+
+def sizes(deed: Facts) -> str:
+    """What became of the first file of a call."""
+    path = next(iter(deed["before"]))
+    was, now = (size if size is not None else "none" for size in (deed["before"][path], deed["now"][path]))
+    return f"{was} bytes then, {now} now"
+
+
+def why_not_there(options: KillAtCall, deed: Facts) -> str | None:
+    """Why the files do not bear out that the process died there; None if they do."""
+    if deed["error"]:
+        return f"the call itself failed: {deed['error']}"
+    paths = list(deed["before"])
+    if options.when == "before":
+        changed = [path for path in paths if deed["now"][path] != deed["before"][path]]
+        return f"{short(changed[0])} has changed, though the call was not made" if changed else None
+    created = {"create": paths[-1:], "rename": paths[-1:]}.get(options.call, [])
+    removed = {"remove": paths[:1], "rename": paths[:1]}.get(options.call, [])
+    for path in created:
+        if deed["now"][path] is None:
+            return f"{short(path)} is not there, though the call was made"
+    for path in removed:
+        if deed["now"][path] is not None:
+            return f"{short(path)} is still there, though the call was made"
+    if options.call == "write" and (deed["now"][paths[0]] or 0) < (deed["before"][paths[0]] or 0):
+        return f"{short(paths[0])} has become shorter by a write"
+    return None
+
+
+FAILPOINTS = (
+    Kind(
+        KillAtCall,
+        KillAtDiskCall,
+        ("proc.kill_at_call",),
+        on_hosts="a watch over the node's disk calls (seccomp user notification) kills in place of the call, or makes"
+        " the call in the node's place and then kills; started again when healed",
+        proof="as a kill; and the files of the call are as before it, or have its effect",
+        limits="Linux 5.6; not seen are mapped files and io_uring",
+    ),
+)

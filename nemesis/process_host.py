@@ -1,0 +1,108 @@
+"""A host that is down: silent to everyone, and its process dead; as when its power is cut or its machine is stopped.
+
+The network goes first, so that nobody is told of the death: no reset, no end of a connection, only silence. Only the
+control connection goes on, by which it is healed. Evidence is a reach matrix of datagrams, in which the host neither
+hears nor is heard, and the process table.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis import grudge as grudges
+from squall.nemesis.evidence import Facts, all_of, process_facts, reach_matrix
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge, pairs_of
+from squall.nemesis.kind import Kind
+from squall.nemesis.options import HostDown
+from squall.nemesis.ports import EVERYONE
+from squall.nemesis.process import first_reason, why_not_back, why_not_killed
+from squall.nemesis.selector import Target, members
+
+
+class TakeHostDown:
+    """`host-down`"""
+
+    kind = "host-down"
+    waits_to_show = False
+
+    def __init__(self, options: HostDown, context: FaultContext) -> None:
+        self._selector = options.target
+        self._context = context
+        self._nodes = members("nodes", context.cluster)
+        self._targets: tuple[str, ...] = ()
+        self._open = False
+        self._observations = 0
+
+    @property
+    def _network_id(self) -> str:
+        """Of the half that cuts: a host has one open fault for each id."""
+        return f"{self._context.id}/network"
+
+    async def aim(self) -> Target:
+        target = await self._context.resolve(self._selector)
+        self._targets = target.hosts
+        return target
+
+    async def observe(self) -> Facts:
+        context = self._context
+        self._observations += 1
+        nonce = f"{context.id}/{self._observations}/{context.now_ns()}"
+        # A dead process refuses only those who reach it: while cut off, its port says nothing.
+        processes = await process_facts(
+            context.hosts, self._targets, context.process, {} if self._open else context.ports
+        )
+        heard = await reach_matrix(context.hosts, self._nodes, nonce, expect_all=not self._open)
+        return {"processes": processes, "reach": heard}
+
+    async def inject(self, ttl: float) -> None:
+        self._open = True
+        context = self._context
+        await all_of(
+            context.hosts[host].call("net.drop", id=self._network_id, sources=[EVERYONE], ttl=ttl)
+            for host in self._targets
+        )
+        await all_of(
+            context.hosts[host].call("proc.kill", id=context.id, name=context.process, ttl=ttl)
+            for host in self._targets
+        )
+
+    async def heal(self) -> None:
+        """The process comes back to a host that is connected."""
+        self._open = False
+        for id in (self._network_id, self._context.id):
+            await all_of(self._context.hosts[host].call("heal", id=id) for host in self._targets)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        elsewhere = set(pairs_of(self._context.cuts_by_others()))
+        for listener, source in pairs_of(self.cuts()):
+            if source in during["reach"][listener]:
+                return f"{listener} still heard {source}"
+            if source not in before["reach"][listener] and (listener, source) not in elsewhere:
+                return f"{listener} did not hear {source} before it either (are UDP probes blocked?)"
+        return first_reason(
+            [why_not_killed(host, before["processes"][host], during["processes"][host]) for host in self._targets]
+        )
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        elsewhere = set(pairs_of(self._context.cuts_by_others()))
+        for listener, source in pairs_of(self.cuts()):
+            if source not in after["reach"][listener] and (listener, source) not in elsewhere:
+                return f"{listener} does not hear {source} again"
+        return first_reason([why_not_back(host, after["processes"][host]) for host in self._targets])
+
+    def told(self, during: Facts) -> str:
+        return f"process gone, and silent to {len(self._nodes) - 1} of {len(self._nodes) - 1}"
+
+    def cuts(self) -> Grudge:
+        return grudges.isolated(self._targets, self._nodes)
+
+
+HOST = (
+    Kind(
+        HostDown,
+        TakeHostDown,
+        ("net.drop", "proc.kill"),
+        on_hosts="receivers drop everything both ways but the control connection, then SIGKILL; undone in that order",
+        proof="a reach matrix of datagrams in which the host neither hears nor is heard, and the process table",
+        limits="the machine itself goes on, so its memory and page cache are not lost",
+    ),
+)
