@@ -59,8 +59,9 @@ def in_words(facts: Facts) -> str:
     if "clocks" in facts:
         offsets = {host: round(clock["offset_s"], 1) + 0.0 for host, clock in sorted(facts["clocks"].items())}
         return ", ".join(f"{host} {offset:+.1f} s" for host, offset in offsets.items())
-    if "asked" in facts:
-        return str(facts["asked"])
+    for already_in_words in ("said", "asked"):
+        if already_in_words in facts:
+            return str(facts[already_in_words])
     if "messages" in facts:
         return ", ".join(f"{host} {seen['met']} messages" for host, seen in sorted(facts["messages"].items()))
     if "round_trips" in facts:

@@ -63,6 +63,12 @@ def halves(nodes: Sequence[str], rng: random.Random) -> Grudge:
     return components(shuffled[:middle], shuffled[middle:])
 
 
+def thirds(nodes: Sequence[str], rng: random.Random) -> Grudge:
+    """Three groups by lot, of equal size or one apart; of three nodes each stands alone."""
+    shuffled = rng.sample(sorted(nodes), len(nodes))
+    return components(*(shuffled[first::3] for first in range(3)))
+
+
 def bridge(nodes: Sequence[str], rng: random.Random) -> Grudge:
     """Two halves that do not hear each other, and one node between them that hears and is heard by all."""
     shuffled = rng.sample(sorted(nodes), len(nodes))

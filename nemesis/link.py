@@ -16,6 +16,7 @@ from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bandwidth, SlowLink
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Target, members
+from squall.nemesis.spoil import SPOILT_LINKS
 
 LEAST_DIFFERENCE_SECONDS = 0.0005
 LOSS_SHOWS_SECONDS = 0.1
@@ -86,6 +87,8 @@ class ShapeLink:
             shape: dict[str, object] = {"rate": options.rate}
         else:
             shape = {"delay_s": options.latency, "jitter_s": options.jitter, "loss": options.loss}
+            if options.distribution != "uniform":
+                shape["distribution"] = options.distribution
         await all_of(
             context.hosts[name].call(
                 "net.shape", id=context.id, peers=self._sources, direction=options.direction, ttl=ttl, **shape
@@ -151,4 +154,5 @@ LINKS = (
         on_hosts="packets are queued for a program, the link emulator (NFQUEUE)",
         proof="a datagram of many bytes that takes longer than before",
     ),
+    *SPOILT_LINKS,
 )

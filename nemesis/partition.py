@@ -12,12 +12,12 @@ from squall.nemesis.evidence import Facts, all_of, reach_matrix
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
 from squall.nemesis.kind import Kind
-from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay
+from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay, Thirds
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Group, Target, members
 
 EVERYBODY = ("peers", "everyone")
-PartitionOptions = Isolate | Halves | OneWay | MajoritiesRing | Bridge
+PartitionOptions = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge
 
 
 class NetworkPartition:
@@ -58,9 +58,14 @@ class NetworkPartition:
 
     def _drawn(self, options: PartitionOptions) -> Target:
         """The kinds that need no target but a lot."""
-        assert isinstance(options, Halves | MajoritiesRing | Bridge)
+        assert isinstance(options, Halves | Thirds | MajoritiesRing | Bridge)
         group = self._group(options.among)
-        makers = {"halves": grudges.halves, "bridge": grudges.bridge, "majorities-ring": grudges.majorities_ring}
+        makers = {
+            "halves": grudges.halves,
+            "thirds": grudges.thirds,
+            "bridge": grudges.bridge,
+            "majorities-ring": grudges.majorities_ring,
+        }
         self._grudge = makers[options.fault](group, self._context.rng)
         return Target(tuple(group), f"all {options.among}")
 
@@ -149,6 +154,13 @@ PARTITIONS = (
     ),
     Kind(
         Halves,
+        NetworkPartition,
+        ("net.drop",),
+        on_hosts="receivers drop what comes from some addresses, at raw prerouting",
+        proof="datagrams thrown by every node at every other, counted where they arrive",
+    ),
+    Kind(
+        Thirds,
         NetworkPartition,
         ("net.drop",),
         on_hosts="receivers drop what comes from some addresses, at raw prerouting",

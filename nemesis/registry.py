@@ -43,12 +43,14 @@ FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs)
 HOSTS_ONLY: tuple[str, ...] = (
     "clock.monotonic",
     "proc.kill_at_call",
+    "net.spoil",
 )
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
     "net.drop",
     "net.shape",
+    "net.spoil",
     "proc.kill",
     "proc.pause",
     "proc.kill_at_call",

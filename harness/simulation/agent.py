@@ -280,7 +280,9 @@ class SimHost:
         delay, jitter, loss, rate = (arguments.get(key, 0) for key in ("delay_s", "jitter_s", "loss", "rate"))
         assert isinstance(delay, int | float) and isinstance(jitter, int | float) and isinstance(loss, int | float)
         assert isinstance(rate, int)
-        shape = Shape(round(delay * MICROSECONDS), round(jitter * MICROSECONDS), float(loss), rate or None)
+        distribution = str(arguments.get("distribution", "uniform"))
+        times = round(delay * MICROSECONDS), round(jitter * MICROSECONDS)
+        shape = Shape(*times, float(loss), rate or None, distribution)
         cause = f"{self.name}/{arguments['id']}"
         direction = arguments.get("direction", "both")
         for peer in self._addresses_of(arguments["peers"]):

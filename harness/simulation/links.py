@@ -8,7 +8,7 @@ connection. Both count what they did, so that a fault without any effect shows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from random import Random
 
@@ -17,6 +17,8 @@ LONGEST_SPIKE = 50
 RETRANSMISSION_TIMEOUT = 200_000
 LONGEST_RETRANSMISSION_TIMEOUT = 3_200_000
 SEGMENT = 1_448
+LONGEST_TAIL = 20.0
+"""Of a heavy-tailed jitter, in multiples of what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,23 @@ class Shape:
     jitter: int = 0
     loss: float = 0.0
     rate: int | None = None
+    distribution: str = field(default="uniform", repr=False)
+    """Of the jitter. Not printed: what is printed of a shape is folded into digests that are kept."""
+
+
+def jitter_of(distribution: str, width: int, rng: Random) -> int:
+    """What a message is late by chance, as on hosts (nemesis/agent/link_shapes.py): half of `width` in the mean."""
+    if distribution == "normal":
+        return max(0, int(rng.gauss(width / 2, width / 4)))
+    if distribution == "pareto":
+        return int(min(LONGEST_TAIL, rng.paretovariate(2.0) - 1.0) * width / 2)
+    return int(rng.random() * width)
 
 
 class ShapedLink:
     """All shapes of one direction of a link together, and how far its queue reaches."""
 
-    __slots__ = ("_shapes", "delay", "free_at", "jitter", "loss", "messages", "rate", "retransmissions")
+    __slots__ = ("_shapes", "delay", "free_at", "jitter", "loss", "messages", "rate", "retransmissions", "tails")
 
     def __init__(self) -> None:
         self._shapes: dict[str, Shape] = {}
@@ -81,7 +94,8 @@ class ShapedLink:
     def _sum_up(self) -> None:
         shapes = self._shapes.values()
         self.delay = sum(shape.delay for shape in shapes)
-        self.jitter = sum(shape.jitter for shape in shapes)
+        self.jitter = sum(shape.jitter for shape in shapes if shape.distribution == "uniform")
+        self.tails = [(shape.distribution, shape.jitter) for shape in shapes if shape.distribution != "uniform"]
         kept = 1.0
         for shape in shapes:
             kept *= 1.0 - shape.loss
@@ -93,7 +107,9 @@ class ShapedLink:
         self.messages += 1
         extra = self.delay
         if self.jitter:
-            extra += int(rng.random() * self.jitter)
+            extra += jitter_of("uniform", self.jitter, rng)
+        for distribution, width in self.tails:
+            extra += jitter_of(distribution, width, rng)
         if self.loss:
             extra += self._retransmitted(size, rng)
         if self.rate is not None:

@@ -38,8 +38,8 @@ from squall.nemesis.options.entries import (
     nearest_fault,
     targets_of,
 )
-from squall.nemesis.options.link import Bandwidth, LinkFault, SlowLink
-from squall.nemesis.options.network import Bridge, Halves, Isolate, MajoritiesRing, NetworkFault, OneWay
+from squall.nemesis.options.link import BadLink, Bandwidth, Burst, LinkFault, SlowLink
+from squall.nemesis.options.network import Bridge, Halves, Isolate, MajoritiesRing, NetworkFault, OneWay, Thirds
 from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
 from squall.nemesis.options.process import (
     Bounce,
@@ -58,9 +58,11 @@ __all__ = [
     "FAULT_NAMES",
     "AlterConfig",
     "AnyFault",
+    "BadLink",
     "Bandwidth",
     "Bounce",
     "Bridge",
+    "Burst",
     "Clock",
     "ClockFault",
     "ClockFreeze",
@@ -96,6 +98,7 @@ __all__ = [
     "Sequence",
     "SlowLink",
     "Step",
+    "Thirds",
     "Timed",
     "WipeDisk",
     "name_of",

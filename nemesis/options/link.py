@@ -1,4 +1,4 @@
-"""Links that are slow, lossy or narrow."""
+"""Links that are slow, lossy or narrow, or spoil packets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Seconds
-from squall.nemesis.options.base import Target, Timed
+from squall.nemesis.options.base import Options, Target, Timed
 from squall.nemesis.rates import ByteRate
 
 
@@ -20,11 +20,15 @@ class _Link(Timed):
 
 
 class SlowLink(_Link):
-    """Messages take longer by `latency`, give or take up to `jitter`; `loss` of them only after retransmission."""
+    """Messages take longer by `latency`, and up to `jitter` more; `loss` of them only after retransmission.
+
+    The jitter's mean is half of it, whatever its `distribution`; that of `normal` and `pareto` may exceed it.
+    """
 
     fault: Literal["slow-link"]
     latency: Seconds = Field(default=0.1, ge=0)
     jitter: Seconds = Field(default=0.0, ge=0)
+    distribution: Literal["uniform", "normal", "pareto"] = "uniform"
     loss: float = Field(default=0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
@@ -41,4 +45,31 @@ class Bandwidth(_Link):
     rate: ByteRate = 65_536
 
 
-LinkFault = SlowLink | Bandwidth
+class Burst(Options):
+    """A good link turns bad at a packet with the chance `enter`, and good again with `leave`; bad, it loses all."""
+
+    enter: float = Field(default=0.02, gt=0, le=1)
+    leave: float = Field(default=0.25, gt=0, lt=1)
+
+
+class BadLink(_Link):
+    """Shares of the packets come twice (`duplicate`), damaged (`corrupt`), out of order, or are lost in a `burst`.
+
+    `reorder` of them are held back by `late`, so that others overtake them.
+    """
+
+    fault: Literal["bad-link"]
+    duplicate: float = Field(default=0.0, ge=0, le=1)
+    corrupt: float = Field(default=0.0, ge=0, lt=1)
+    reorder: float = Field(default=0.0, ge=0, lt=1)
+    late: Seconds = Field(default=0.01, gt=0)
+    burst: Burst | None = None
+
+    @model_validator(mode="after")
+    def _spoils_something(self) -> BadLink:
+        if not (self.duplicate or self.corrupt or self.reorder or self.burst):
+            raise ValueError("without duplicate, corrupt, reorder and burst the link stays as it is; give one of them")
+        return self
+
+
+LinkFault = SlowLink | Bandwidth | BadLink

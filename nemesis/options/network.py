@@ -28,6 +28,13 @@ class Halves(Timed):
     among: Group = "nodes"
 
 
+class Thirds(Timed):
+    """Splits a group in three, by lot, that do not hear each other; none of them has a majority."""
+
+    fault: Literal["thirds"]
+    among: Group = "nodes"
+
+
 class OneWay(Timed):
     """One direction only: the target is deaf to its peers (`deaf`), or they to it (`mute`); to `to` only, if given."""
 
@@ -51,4 +58,4 @@ class Bridge(Timed):
     among: Group = "nodes"
 
 
-NetworkFault = Isolate | Halves | OneWay | MajoritiesRing | Bridge
+NetworkFault = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge

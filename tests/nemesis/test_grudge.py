@@ -69,3 +69,12 @@ def test_on_a_majorities_ring_all_hear_a_majority_and_no_two_the_same(nodes: lis
 def test_the_same_seed_gives_the_same_grudge(nodes: list[str], seed: int) -> None:
     for make in (grudge.halves, grudge.bridge, grudge.majorities_ring):
         assert make(nodes, random.Random(seed)) == make(list(reversed(nodes)), random.Random(seed))
+
+
+@given(NODES, SEEDS)
+def test_thirds_differ_by_one_at_most_and_none_is_a_majority(nodes: list[str], seed: int) -> None:
+    cut = grudge.thirds(nodes, random.Random(seed))
+    sides = {hears(cut, nodes, node) for node in nodes}
+    assert len(sides) == min(3, len(nodes)) and sum(map(len, sides)) == len(nodes)
+    assert max(map(len, sides)) - min(map(len, sides)) <= 1 and mutual(cut)
+    assert len(nodes) < 3 or max(map(len, sides)) <= len(nodes) / 2
