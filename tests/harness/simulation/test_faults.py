@@ -47,6 +47,8 @@ FAULTS: list[dict[str, Any]] = [
     {"fault": "clock-strobe", "target": "all brokers", "offset": "-1h", "every": "50ms"},
     {"fault": "clock-freeze", "target": "active controller", "time": "2038-01-19T03:14:07Z"},
     {"fault": "clock-freeze", "target": "b1"},
+    {"fault": "bounce", "target": "one controller", "every": "1500ms"},
+    {"fault": "host-down", "target": "leader of events/0"},
 ]
 
 
@@ -96,6 +98,13 @@ def test_every_fault_is_proven_and_seen_to_end(entry: dict[str, Any]) -> None:
 def test_a_fault_that_is_only_claimed_is_not_proven(entry: dict[str, Any]) -> None:
     (record,) = Cluster().suffer({**entry, "at": 1, "for": 3}, idle=True)
     assert not record.proven, record.detail
+
+
+def test_a_rolling_restart_goes_round_all_brokers() -> None:
+    """Its verbs are those of any clean stop, which an idle nemesis carries out, so it is not among the claims above."""
+    (record,) = Cluster().suffer({"fault": "rolling-restart", "at": 1, "for": 10})
+    assert record.proven and record.healed, record.detail
+    assert sorted(record.evidence_during["rolled"]) == ["b1", "b2", "b3"]
 
 
 def test_a_message_that_never_comes_proves_no_hold() -> None:
