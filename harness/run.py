@@ -383,6 +383,7 @@ class ScenarioRun:
         """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""
         assert self.workers is not None
         end = began + int(self.scenario.time.load * 1e9)
+            knock=self.testbed.knock,
         while (now := self.testbed.now_ns()) < end:
             self._show_progress(began)
             await asyncio.wait({self.workers.failure}, timeout=min(LOOK_SECONDS, (end - now) / 1e9))

@@ -45,6 +45,8 @@ from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Admin
 from squall.workloads.clients.operator import NativeOperator
 
+KNOCK_SECONDS = 0.5
+
 
 class Testbed:
     """Hosts with nodes on them; fulfils `World`."""
@@ -96,6 +98,20 @@ class Testbed:
     def ports(self) -> dict[str, int]:
         """A port each node listens on, by host: where its life can be seen from outside."""
         return {name: BROKER_PORT if plan.is_broker else CONTROLLER_PORT for name, plan in self.plans.items()}
+
+    async def knock(self, address: str, port: int) -> str:
+        """What a connection from here finds: `open`, `refused`, or `silent` when nothing comes back in time."""
+        one = self.network.socket()
+        one.setblocking(False)
+        try:
+            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(one, (address, port)), KNOCK_SECONDS)
+        except TimeoutError:
+            return "silent"
+        except OSError:
+            return "refused"
+        finally:
+            one.close()
+        return "open"
 
     # --- its life ----------------------------------------------------------------------------------------------
 

@@ -43,8 +43,12 @@ ROWS: tuple[Row, ...] = (
     Row(12, "halves, majority against minority, thirds", {"fault": "halves"}),
     Row(13, "majorities ring, bridge", {"fault": "majorities-ring"}),
     Row(14, "one-way partition", {"fault": "one-way", "target": "b1"}),
-    Row(15, "clients from brokers only", why_not="not built yet"),
-    Row(16, "one port only: replication or controllers", why_not="not built yet"),
+    Row(15, "clients from brokers only", {"fault": "cut-port", "target": "b1", "connections": "clients"}),
+    Row(
+        16,
+        "one port only: replication or controllers",
+        {"fault": "cut-port", "target": "b1", "connections": "replication"},
+    ),
     Row(
         17,
         "delay with jitter and a distribution",

@@ -13,6 +13,7 @@ from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay, Thirds
+from squall.nemesis.port_cut import PORT_CUTS
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Group, Target, members
 
@@ -187,4 +188,5 @@ PARTITIONS = (
         on_hosts="receivers drop what comes from some addresses, at raw prerouting",
         proof="datagrams thrown by every node at every other, counted where they arrive",
     ),
+    *PORT_CUTS,
 )

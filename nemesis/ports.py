@@ -114,6 +114,9 @@ class ClusterOperator(Protocol):
         ...
 
 
+Knock = Callable[[str, int], Awaitable[str]]
+"""What a TCP connection to an address and port finds from where clients are: `open`, `refused` or `silent`."""
+
 NowNs = Callable[[], int]
 """The history's clock: monotonic nanoseconds."""
 

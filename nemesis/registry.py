@@ -44,6 +44,7 @@ HOSTS_ONLY: tuple[str, ...] = (
     "clock.monotonic",
     "proc.kill_at_call",
     "net.spoil",
+    "net.drop_port",
 )
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
@@ -51,6 +52,7 @@ ON_HOSTS = (
     "net.drop",
     "net.shape",
     "net.spoil",
+    "net.drop_port",
     "proc.kill",
     "proc.pause",
     "proc.kill_at_call",

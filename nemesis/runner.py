@@ -27,6 +27,7 @@ from squall.nemesis.ports import (
     ClusterView,
     Host,
     HostUnreachable,
+    Knock,
     NowNs,
     Sleep,
     VerbFailed,
@@ -118,6 +119,7 @@ class NemesisRunner:
         operator: ClusterOperator | None = None,
     ) -> None:
         self._schedule = schedule
+        knock: Knock | None = None,
         self._hosts = hosts
         self._cluster = cluster
         self._now_ns = now_ns
@@ -129,6 +131,7 @@ class NemesisRunner:
         self._operator = operator
         self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
         self._open: dict[str, _Occurrence] = {}
+        self._knock = knock
         self._aimed_at: dict[str, tuple[str, ...]] = {}
         self.records: list[FaultRecord] = []
         self.heal_report: HealReport | None = None
@@ -180,6 +183,7 @@ class NemesisRunner:
             operator=self._operator,
         )
 
+            knock=self._knock,
     def _cuts_except(self, id: str) -> Grudge:
         return grudge_of(
             pair

@@ -12,6 +12,8 @@ from typing import Any
 from faults import FaultVerb
 from link_rules import QueueRules
 from link_shaping import Emulators, ShapeLinks
+from network import Network
+from port_cuts import DropPort
 from train_probe import TrainProbe
 
 Arguments = dict[str, Any]
@@ -20,14 +22,16 @@ Arguments = dict[str, Any]
 class NetworkVerbs:
     """One host's."""
 
-    def __init__(self, state: Path, control_port: int, listen: str) -> None:
+    def __init__(self, state: Path, network: Network, listen: str) -> None:
         address, _, port = listen.rpartition(":")
-        self.queue_rules = QueueRules(control_port)
+        self.queue_rules = QueueRules(network.control_port)
         shaping = ShapeLinks(self.queue_rules, Emulators(state))
+        self._port_cuts = DropPort(network)
         trains = TrainProbe(address, int(port))
         self.faults: dict[str, FaultVerb] = {
             "net.shape": shaping,
             "net.spoil": shaping,
+            "net.drop_port": self._port_cuts,
         }
         self.probes: dict[str, Callable[[Arguments], Arguments]] = {
             "probe.throw": trains.throw,
@@ -37,4 +41,6 @@ class NetworkVerbs:
     def unable(self) -> dict[str, str]:
         """Verbs that this host cannot carry out, and why."""
         driver, cannot_queue = self.queue_rules.driver()
-        return {} if driver else dict.fromkeys(("net.shape", "net.spoil"), cannot_queue)
+        unable = {} if driver else dict.fromkeys(("net.shape", "net.spoil"), cannot_queue)
+        cannot_cut = self._port_cuts.trouble_with_host()
+        return {**unable, "net.drop_port": cannot_cut} if cannot_cut else unable

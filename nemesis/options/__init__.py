@@ -39,7 +39,16 @@ from squall.nemesis.options.entries import (
     targets_of,
 )
 from squall.nemesis.options.link import BadLink, Bandwidth, Burst, LinkFault, SlowLink
-from squall.nemesis.options.network import Bridge, Halves, Isolate, MajoritiesRing, NetworkFault, OneWay, Thirds
+from squall.nemesis.options.network import (
+    Bridge,
+    CutPort,
+    Halves,
+    Isolate,
+    MajoritiesRing,
+    NetworkFault,
+    OneWay,
+    Thirds,
+)
 from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
 from squall.nemesis.options.process import (
     Bounce,
@@ -68,6 +77,7 @@ __all__ = [
     "ClockFreeze",
     "ClockMonotonic",
     "ClockStrobe",
+    "CutPort",
     "DiskError",
     "DiskFault",
     "DiskSlow",

@@ -58,4 +58,17 @@ class Bridge(Timed):
     among: Group = "nodes"
 
 
-NetworkFault = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge
+class CutPort(Timed):
+    """Cuts one kind of connections of the target, and nothing else: with `controllers`' listeners, the `replication`
+    between brokers, or those of `clients`.
+
+    `deaf`: what comes in is lost; `mute`: what goes out.
+    """
+
+    fault: Literal["cut-port"]
+    target: Target
+    connections: Literal["controllers", "replication", "clients"]
+    direction: Literal["both", "deaf", "mute"] = "both"
+
+
+NetworkFault = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge | CutPort
