@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 
@@ -55,7 +56,7 @@ from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
 from squall.nemesis.options import targets_of
 from squall.nemesis.registry import needed_verbs
-from squall.nemesis.runner import NemesisEvent, NemesisRunner
+from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
 from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
@@ -364,7 +365,11 @@ class ScenarioRun:
             await operator.close()
 
     def _runner(
-        self, schedule: Schedule, operator: ClusterHands, report: Callable[[NemesisEvent], None]
+        self,
+        schedule: Schedule,
+        operator: ClusterHands,
+        report: Callable[[NemesisEvent], None],
+        patience: Patience | None = None,
     ) -> NemesisRunner:
         """Who carries out a schedule on this run's hosts, or, in a control, only says so."""
         hosts = self.testbed.hosts
@@ -534,7 +539,7 @@ def point_latest_at(directory: Path) -> None:
     draft.replace(link)
 
 
-async def cancelled(task: asyncio.Task[None]) -> None:
+async def cancelled(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait for its end; what it raises then was already told."""
     if not task.done():
         task.cancel()

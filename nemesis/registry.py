@@ -80,7 +80,12 @@ def needed_verbs(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
 
 def only_on_hosts(options: FaultOptions) -> tuple[str, ...]:
     """The verbs this fault needs and simulated hosts do not offer."""
-    return tuple(verb for verb in FAULTS[type(options)].verbs if verb in HOSTS_ONLY)
+    return only_on_hosts_kind(FAULTS[type(options)])
+
+
+def only_on_hosts_kind(kind: Kind) -> tuple[str, ...]:
+    """The same of a kind of fault."""
+    return tuple(verb for verb in kind.verbs if verb in HOSTS_ONLY)
 
 
 def missing_verbs(options: FaultOptions, offered: tuple[str, ...] = ON_HOSTS) -> tuple[str, ...]:

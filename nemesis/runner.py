@@ -61,6 +61,8 @@ class Patience:
     hold: float = 2.0
     end: float = 15.0
     between_looks: float = 0.1
+    shown: float | None = None
+    """For how long a fault goes on that has shown itself, if its window is longer: trials need no more."""
     ttl_margin: float = 5.0
 
 
@@ -205,8 +207,15 @@ class NemesisRunner:
         holds_since = self._now_ns()
         occurrence.inject_ns = holds_since - occurrence.injected_at_ns
         await self._prove(occurrence)
-        await self._sleep(max(0.0, scheduled.for_s - (self._now_ns() - holds_since) / 1e9))
+        await self._sleep(self._left(occurrence, holds_since))
         await self._end(occurrence)
+
+    def _left(self, occurrence: _Occurrence, holds_since: int) -> float:
+        """The rest of the window, in seconds, or of as much of it as is needed."""
+        left = occurrence.scheduled.for_s - (self._now_ns() - holds_since) / 1e9
+        if occurrence.proven and self._patience.shown is not None:
+            left = min(left, self._patience.shown)
+        return max(0.0, left)
 
     async def _aim(self, occurrence: _Occurrence) -> bool:
         """Whether somebody answers to the selector before patience ends."""

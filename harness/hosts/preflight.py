@@ -125,7 +125,7 @@ def refuse_unfit(
 
 def refuse_unwatchable_disks(remotes: Sequence[Remote]) -> None:
     """Raise one UsageError for all hosts on which a node's disk calls cannot be watched."""
-    _refuse_bad(on_all(remotes, lambda remote: [_disk_calls(remote)]), remotes)
+    _refuse_bad(on_all(remotes, lambda remote: [disk_calls_finding(remote)]), remotes)
 
 
 def refuse_unable(found: Mapping[str, Mapping[str, object]], verbs: Iterable[str]) -> None:
@@ -163,7 +163,7 @@ def check_host(remote: Remote, *, least_free: int = LEAST_FREE_BYTES) -> HostRep
         findings += _python_findings(remote, least_free)
         findings += _root_findings(remote)
         findings.append(_links(remote))
-        findings.append(replace(_disk_calls(remote), ok=True))  # a host may lack it: few runs need it
+        findings.append(replace(disk_calls_finding(remote), ok=True))  # a host may lack it: few runs need it
         findings.append(_ports(remote))
     except SshError as trouble:
         missing = next(column for column in COLUMNS if column not in {one.what for one in findings})
@@ -219,7 +219,7 @@ def _links(remote: Remote) -> Finding:
     return Finding("links", True, f"NFQUEUE by {driver}" if driver else f"as they are: {cannot}")
 
 
-def _disk_calls(remote: Remote) -> Finding:
+def disk_calls_finding(remote: Remote) -> Finding:
     """Whether a node's disk calls can be watched, so that they can be made to fail; found out by trying."""
     trial = (Path(agent.__file__).parent / "seccomp.py").read_bytes()
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
