@@ -23,6 +23,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from squall.harness.catalogue.command import OptionalValues, faults
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
 from squall.harness.operator.commands import cluster_app
 
@@ -390,6 +391,14 @@ def mutants(
     for name, about in sorted(MUTANTS.items()):
         console().print(f"{name:<36}{about}", markup=False)
     return 0
+
+
+app.command(
+    "faults",
+    cls=OptionalValues,
+    epilog="Examples: squall faults · squall faults pause · squall faults --json · squall faults --verify --lab · "
+    "squall faults --verify --lab --only 14 --only kill --json verified.json",
+)(faults)
 
 
 def main() -> None:

@@ -1,0 +1,129 @@
+"""`squall faults`: the catalogue of faults, one kind in full, or every one of them proven on hosts.
+
+`--lab` and `--json` stand alone or with a value, which typer's options cannot: `OptionalValues` gives them one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperCommand
+
+from squall.harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+OWN_LAB = "(its own)"
+STANDARD_OUTPUT = "-"
+WITHOUT_VALUE = {"--lab": OWN_LAB, "--json": STANDARD_OUTPUT}
+
+
+class OptionalValues(TyperCommand):
+    """A command whose `--lab` and `--json` may be given without a value."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        return super().parse_args(ctx, with_values(args))
+
+
+def with_values(arguments: list[str]) -> list[str]:
+    """The arguments with a value behind every option of `WITHOUT_VALUE` that stands alone."""
+    filled: list[str] = []
+    for place, word in enumerate(arguments):
+        filled.append(word)
+        following = arguments[place + 1] if place + 1 < len(arguments) else None
+        if word in WITHOUT_VALUE and (following is None or (following.startswith("-") and following != "-")):
+            filled.append(WITHOUT_VALUE[word])
+    return filled
+
+
+def faults(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one kind of fault in full")] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="inject, see and heal every row of the catalogue that has a trial")
+    ] = False,
+    lab: Annotated[
+        str | None,
+        typer.Option(metavar="[NAME]", help="on a lab: the one of this name, or without a name one of its own"),
+    ] = None,
+    inventory: Annotated[
+        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="on these hosts instead of a lab")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROW", help="verify only this: a row's number or name, or a fault; may be given again"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="of choices by lot in trials")] = 1,
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="[FILE]", help="JSON, to a file or without one to the screen")
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="bring this file's tables up to date: docs/faults.md"),
+    ] = None,
+) -> int:
+    """The catalogue of faults: what there is, by which driver these hosts would do it, or why not.
+
+    With --verify each row's trial is carried out on a cluster under light load, with evidence before, during and
+    after. Exit status: 0 if all that the hosts can do was verified, 1 if something was not, 130 if interrupted.
+    """
+    from squall.harness.catalogue.listing import show_catalogue, show_kind
+    from squall.harness.cli import console
+
+    out = console()
+    if markdown is not None:
+        from squall.harness.catalogue.markdown import update
+
+        out.print(
+            f"{'tables':<11}{markdown}: {'brought up to date' if update(markdown) else 'up to date'}", markup=False
+        )
+        return 0
+    if verify:
+        _refuse_name(name)
+        return _verify(only or [], lab, inventory, seed, runs_dir, json_file, out)
+    if only:
+        raise UsageError("--only chooses what to verify", remedy="squall faults --verify --only ROW")
+    if name is not None:
+        show_kind(out, name, as_json=json_file is not None)
+        return 0
+    show_catalogue(out, _own(lab), inventory, json_file)
+    return 0
+
+
+def _verify(
+    only: list[str],
+    lab: str | None,
+    inventory: Path | None,
+    seed: int,
+    runs_dir: Path,
+    json_file: str | None,
+    out: Console,
+) -> int:
+    from squall.harness.catalogue.verification_command import VerifyFaults
+    from squall.harness.inventory import load_inventory, refuse_two_places
+
+    refuse_two_places(inventory, _own(lab))
+    if json_file == STANDARD_OUTPUT:
+        raise UsageError("--json: a verification tells how far it is on the screen", remedy="--json FILE")
+    verification = VerifyFaults(
+        only,
+        inventory=load_inventory(inventory) if inventory is not None else None,
+        lab=_own(lab),
+        seed=seed,
+        runs_directory=runs_dir,
+        json_file=Path(json_file) if json_file is not None else None,
+        console=out,
+    )
+    return verification.run()
+
+
+def _own(lab: str | None) -> str | None:
+    return None if lab == OWN_LAB else lab
+
+
+def _refuse_name(name: str | None) -> None:
+    if name is not None:
+        raise UsageError(f"{name}: --verify takes no NAME", remedy=f"squall faults --verify --only {name}")

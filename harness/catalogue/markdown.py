@@ -1,0 +1,96 @@
+"""The tables of docs/faults.md, made of the registry and the catalogue, so that they cannot say otherwise.
+
+A file has markers, `<!-- faults: kinds -->` … `<!-- end -->`; what stands between them is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from squall.harness.catalogue.describing import in_simulation, options_of, rows_of
+from squall.harness.catalogue.trials import flat
+from squall.harness.errors import UsageError
+from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.registry import KINDS
+
+MARKED = re.compile(r"(<!-- faults: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def tables() -> dict[str, str]:
+    """Every table by the name it has in its marker."""
+    made: Mapping[str, Callable[[], str]] = {"kinds": _kinds, "options": _options, "rows": _rows}
+    return {name: make() for name, make in made.items()}
+
+
+def updated(text: str) -> str:
+    """The text with the tables as they should be. Raises UsageError for a marker that names none."""
+    known = tables()
+
+    def filled(match: re.Match[str]) -> str:
+        if match["name"] not in known:
+            raise UsageError(f"there is no table {match['name']!r}; known are {', '.join(known)}")
+        return f"{match[1]}{known[match['name']]}{match[3]}"
+
+    return MARKED.sub(filled, text)
+
+
+def update(path: Path) -> bool:
+    """Bring a file up to date; whether it was not. Raises UsageError for a file without markers."""
+    before = path.read_text(encoding="utf-8")
+    if not MARKED.search(before):
+        raise UsageError(f"{path}: there is no marker, such as <!-- faults: kinds --> and <!-- end -->")
+    after = updated(before)
+    path.write_text(after, encoding="utf-8")
+    return after != before
+
+
+def _kinds() -> str:
+    return _table(
+        ("fault", "what it does", "on hosts", "proven by", "limits"),
+        (
+            (
+                f"`{kind.name}`",
+                kind.what,
+                kind.on_hosts + (f" (`{'`, `'.join(kind.verbs)}`)" if kind.verbs else ""),
+                kind.proof,
+                "; ".join(filter(None, (kind.limits, "" if in_simulation(kind) else "not in simulation"))),
+            )
+            for kind in KINDS
+        ),
+    )
+
+
+def _options() -> str:
+    return _table(
+        ("fault", "options (defaults)", "rows"),
+        (
+            (
+                f"`{kind.name}`",
+                "; ".join(f"`{option}`: {option.values}" for option in options_of(kind.options)) or "none",
+                ", ".join(str(row.number) for row in rows_of(kind)),
+            )
+            for kind in KINDS
+        ),
+    )
+
+
+def _rows() -> str:
+    return _table(
+        ("row", "what the field knows", "what stands for it here"),
+        ((str(row.number), row.name, _stands_for(row)) for row in ROWS),
+    )
+
+
+def _stands_for(row: Row) -> str:
+    if not row.trial:
+        return f"nothing: {row.why_not}"
+    faults = dict.fromkeys(f"`{fault['fault']}`" for fault in flat(row.trial))
+    return ", ".join(faults) or f"`{json.dumps(dict(row.trial))}`"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|").strip() for cell in line) + " |\n" for line in lines)

@@ -1,0 +1,132 @@
+"""`squall faults --verify`, from hosts to an exit status: 0 if all that these hosts can do was verified, 1 if not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from squall.harness.catalogue.abilities import Abilities, ask_hosts
+from squall.harness.catalogue.showing import print_results, result_line, save_results
+from squall.harness.catalogue.trials import Result, Trial, chosen_rows, skipped, trial_of, why_not
+from squall.harness.catalogue.verifying import Verification, VerificationDisplay, plan_of
+from squall.harness.errors import UsageError
+from squall.harness.inventory import Inventory
+from squall.harness.judging import shown_path
+from squall.harness.run import hosts_of
+from squall.nemesis.catalogue import Row
+
+RESULTS_FILE = "verification.json"
+
+
+class VerifyFaults:
+    """One verification, and what came of it so far."""
+
+    def __init__(
+        self,
+        only: Sequence[str],
+        *,
+        inventory: Inventory | None,
+        lab: str | None,
+        seed: int,
+        runs_directory: Path,
+        json_file: Path | None,
+        console: Console,
+    ) -> None:
+        self.rows = chosen_rows(only)
+        self.inventory = inventory
+        self.lab = lab
+        self.seed = seed
+        self.runs_directory = runs_directory
+        self.json_file = json_file
+        self.console = console
+        self.results: list[Result] = []
+        self.total = sum(bool(row.trial) for row in self.rows)
+        self.began = time.monotonic()
+        self.source = ""
+        self.directory: Path | None = None
+
+    def run(self) -> int:
+        """Carry it out, print and keep the results; the exit status."""
+        try:
+            asyncio.run(self._run())
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            self.console.print("interrupted: all hosts were healed; what had been done by then:", markup=False)
+            self._conclude()
+            raise KeyboardInterrupt from None
+        self._conclude()
+        return 0 if all(one.outcome != "failed" for one in self.results) and self._complete() else 1
+
+    def _complete(self) -> bool:
+        return len(self.results) == len(self.rows)
+
+    async def _run(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(NotImplementedError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        clients = any(row.clients for row in self.rows)
+        display = VerificationDisplay(self.console)
+        shape = plan_of((), self.seed, self.runs_directory.resolve(), clients=clients)
+        async with hosts_of(shape, self.inventory, display, self.lab) as hosts:
+            abilities = await ask_hosts(hosts.inventory, hosts.network)
+            self.source = abilities.source
+            trials = self._doable(hosts.inventory, abilities)
+            if not trials:
+                return
+            plan = plan_of(trials, self.seed, self.runs_directory.resolve(), clients=clients)
+            self.directory = plan.directory
+            run = Verification(
+                plan, hosts, display, trials, command="squall faults --verify", begin=self._begin, tell=self._tell
+            )
+            try:
+                await run.run()
+            except UsageError:
+                run.discard_if_empty()
+                raise
+            for trouble in run.facts.trouble:
+                self.console.print(f"trouble    {trouble}", markup=False)
+
+    def _doable(self, inventory: Inventory, abilities: Abilities) -> list[Trial]:
+        """The trials that these hosts can do; all other rows are results already."""
+        trials = []
+        for row in self.rows:
+            if not row.trial:
+                self.results.append(skipped(row, row.why_not))
+                continue
+            trial = trial_of(row, inventory, self.seed)
+            if reason := why_not(trial, abilities):
+                self._tell(skipped(row, reason, trial.what))
+            else:
+                trials.append(trial)
+        return trials
+
+    def _begin(self, trial: Trial) -> None:
+        if self.console.is_terminal:
+            self.console.print(f"trial  {'':7} {_told(trial.row)}: {trial.what} …", end="\r", markup=False)
+
+    def _tell(self, result: Result) -> None:
+        self.results.append(result)
+        done = len(self.results) - sum(not row.trial for row in self.rows)
+        self.console.print(result_line(result, done, self.total), soft_wrap=True)
+
+    def _conclude(self) -> None:
+        self.results.sort(key=lambda one: one.number)
+        self.console.print()
+        print_results(self.console, self.results)
+        took = time.monotonic() - self.began
+        self.console.print(f"{'took':<7}{took:.0f} s", markup=False)
+        files = [self.json_file] if self.json_file is not None else []
+        files += [self.directory / RESULTS_FILE] if self.directory is not None and self.directory.exists() else []
+        for path in files:
+            save_results(path, self.results, self.source, self.seed, took)
+            self.console.print(f"{'kept':<7}{shown_path(path)}", markup=False)
+
+
+def _told(row: Row) -> str:
+    return f"row {row.number}  {row.name}"

@@ -1,0 +1,181 @@
+"""`squall faults --verify`: every trial of the catalogue, one after the other, on a cluster under light load.
+
+It is a run like any other (`harness/run.py`), with history and manifest, but for its course: a trial has a nemesis of
+its own, and the next begins when the cluster is whole again. A trial that fails stops nothing. Ctrl-C heals all hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from squall.harness.catalogue.trials import LONGEST_TRIAL_SECONDS, WINDOW_SECONDS, Result, Trial, judged
+from squall.harness.cluster import ClusterNotReady, await_whole
+from squall.harness.display import Display
+from squall.harness.faults import FaultLog
+from squall.harness.operating import ClusterHands
+from squall.harness.plan import RunPlan
+from squall.harness.run import Hosts, ScenarioRun, cancelled
+from squall.harness.suite import Scenario
+from squall.nemesis.evidence import heal_all
+from squall.nemesis.ports import NODE_PROCESS, HostUnreachable, OperationRefused, VerbFailed
+from squall.nemesis.runner import Patience
+from squall.nemesis.schedule import Schedule
+from squall.results.segments import EventWriter
+
+NAME = "verify-faults"
+WHOLE_SECONDS = 30.0
+AGAIN_SECONDS = 0.2
+PATIENCE = Patience(hold=WINDOW_SECONDS, shown=0.5)
+"""A trial waits for its fault to show for all of its window, and lets it go on but a moment then."""
+
+SCENARIO: dict[str, Any] = {
+    "scenario": NAME,
+    "description": "every fault of the catalogue, one after the other",
+    "cluster": {
+        "topics": {"events": {"partitions": 3, "replication_factor": 3, "min_insync_replicas": 2}},
+        "config": {
+            "broker.session.timeout.ms": 2000,
+            "broker.heartbeat.interval.ms": 300,
+            "replica.lag.time.max.ms": 1500,
+            "log.flush.interval.messages": 20,  # for disk faults that strike fsync
+        },
+        "dynamic_voters": True,
+    },
+    "workload": {"name": "log", "producers": 1, "consumers": 1, "rate": "50/s", "acks": "all"},
+    "min_acknowledged": 1,
+}
+
+
+def scenario_of(clients: bool) -> Scenario:
+    """The cluster and the load that trials are made on; with a client host if one of them needs it."""
+    cluster = {**SCENARIO["cluster"], "clients": 1 if clients else 0}
+    scenario = Scenario.model_validate({**SCENARIO, "cluster": cluster, "fault_free": True})
+    return scenario.model_copy(update={"fault_free": False})  # none of its own: the trials are in the plan
+
+
+def plan_of(trials: Sequence[Trial], seed: int, runs_directory: Path, *, clients: bool) -> RunPlan:
+    """One run with the faults of all trials."""
+    started = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    faults = tuple(fault for trial in trials for fault in trial.schedule.faults)
+    return RunPlan(
+        suite=Path("the catalogue of faults"),
+        scenario=scenario_of(clients),
+        seed=seed,
+        schedule=Schedule(seed, faults),
+        run_id=str(uuid.uuid4()),
+        directory=runs_directory / NAME / started,
+    )
+
+
+class VerificationDisplay(Display):
+    """The stages of a run; what moves meanwhile is told by whoever counts the trials."""
+
+    def begin_load(self) -> None:
+        self.blank()
+
+
+class Verification(ScenarioRun):
+    """Carries out trials on a cluster of its own. `tell` hears of each result."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        hosts: Hosts,
+        display: Display,
+        trials: Sequence[Trial],
+        *,
+        command: str,
+        begin: Callable[[Trial], None],
+        tell: Callable[[Result], None],
+    ) -> None:
+        super().__init__(plan, hosts, display, command=command)
+        self.trials = trials
+        self.begin = begin
+        self.tell = tell
+        self.operator: ClusterHands | None = None
+
+    async def _load_under_faults(self) -> None:
+        await self._begin_load()
+        self.fault_log = FaultLog(EventWriter.faults(self.directory), lambda window: None)
+        self.operator = self.testbed.operator()
+        try:
+            for trial in self.trials:
+                self.begin(trial)
+                self.tell(await self._tried(trial))
+        finally:
+            await self.operator.close()
+        self.facts.load_ended = self.testbed.now_ns()
+        assert self.workers is not None
+        await self.workers.stop()
+
+    async def _tried(self, trial: Trial) -> Result:
+        """One trial, and the cluster whole again. Cancelled, it heals all hosts first, as the runner does."""
+        assert self.fault_log is not None
+        assert self.operator is not None
+        runner = self._runner(trial.schedule, self.operator, self.fault_log.note, PATIENCE)
+        running = asyncio.create_task(runner.run())
+        trouble = ""
+        try:
+            await asyncio.wait({running}, timeout=LONGEST_TRIAL_SECONDS)
+            if not running.done():
+                trouble = f"it did not end within {LONGEST_TRIAL_SECONDS:g} s"
+        finally:
+            await cancelled(running)
+        if not trouble and running.exception() is not None:
+            trouble = repr(running.exception())
+        began = time.monotonic()
+        not_whole = await self._until_whole()
+        whole_s = None if not_whole else time.monotonic() - began
+        return judged(trial, runner.records, whole_s, "; ".join(filter(None, (trouble, not_whole))))
+
+    async def _until_whole(self) -> str:
+        """Wait for every node to run, every replica to be in sync and every voter to vote; what is missing if not.
+
+        Nodes that stay away are started, so that one trial does not spoil the next.
+        """
+        if not (missing := await self._missing_within(WHOLE_SECONDS)):
+            return ""
+        await heal_all(self.testbed.hosts)
+        for name, state in (await self.testbed.statuses()).items():
+            if state != "running":
+                try:
+                    await self.testbed.agents[name].call("proc.start", name=NODE_PROCESS)
+                except (VerbFailed, HostUnreachable) as trouble:
+                    missing += f"; {trouble}"
+        await self._missing_within(WHOLE_SECONDS)
+        return f"the cluster was not whole {WHOLE_SECONDS:g} s later: {missing}"
+
+    async def _missing_within(self, seconds: float) -> str:
+        deadline = time.monotonic() + seconds
+        while missing := await self._missing():
+            if time.monotonic() >= deadline:
+                return missing
+            await asyncio.sleep(AGAIN_SECONDS)
+        return ""
+
+    async def _missing(self) -> str:
+        statuses = await self.testbed.statuses()
+        if down := ", ".join(f"{name} {state}" for name, state in statuses.items() if state != "running"):
+            return down
+        try:
+            await await_whole(
+                self.testbed.admin, len(self.testbed.bootstrap()), self.scenario.topics, AGAIN_SECONDS, between=0.05
+            )
+        except ClusterNotReady as trouble:
+            return str(trouble)
+        return await self._missing_voters()
+
+    async def _missing_voters(self) -> str:
+        assert self.operator is not None
+        try:
+            voters = await self.operator.voters()
+        except OperationRefused as refused:
+            return str(refused)
+        missing = [name for name in self.testbed.cluster.controllers if name not in voters]
+        return f"{', '.join(missing)} do not vote" if missing else ""
