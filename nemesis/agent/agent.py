@@ -37,6 +37,7 @@ from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevic
 from disk_faults import FailDisk, Revival, SlowDisk, checked_calls, refuse_what_cannot_be_watched
 from disk_launch import Watches
 from disk_rules import DiskState
+from disk_verbs import DiskVerbs
 from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
@@ -97,6 +98,7 @@ class Agent:
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
         process_verbs = ProcessVerbs(state, self.journal, self.processes, self.disk, self.revival)
+        disk_verbs = DiskVerbs(state, self.journal, self.processes, self.disk, self.revival)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
             **self.network_verbs.faults,
@@ -107,6 +109,7 @@ class Agent:
             "disk.error": FailDisk(self.processes, self.disk, self.revival),
             "disk.slow": SlowDisk(self.processes, self.disk, self.revival),
             **process_verbs.faults,
+            **disk_verbs.faults,
             **clock_verbs(self.processes, self.clocks),
             "rpc.hold": Hold(self.messages),
             "rpc.cut": Cut(self.messages),
@@ -131,6 +134,7 @@ class Agent:
             "probe.disk": self.probe_disk,
             "probe.rpc": self.probe_rpc,
             **process_verbs.probes,
+            **disk_verbs.probes,
             **self.network_verbs.probes,
             "probe.latency": LatencyProbe(int(port)).answer,
         }

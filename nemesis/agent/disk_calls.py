@@ -104,13 +104,13 @@ class Watched:
 
     def __init__(self, directory: str, calls: dict[int, Call]) -> None:
         self._directory = os.path.realpath(directory)
-        self._calls = calls
+        self.calls = calls
 
     def kind_of(self, notice: Notice) -> str | None:
         """Which named call this is; None if it is about other files. What is answered may be about a stranger if the
         call has become void meanwhile.
         """
-        call = self._calls.get(notice.number)
+        call = self.calls.get(notice.number)
         if call is None:
             return None
         try:

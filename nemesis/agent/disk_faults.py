@@ -10,6 +10,8 @@ process whose watch was killed, and which died of that, is started again too.
 from __future__ import annotations
 
 import errno
+import glob
+import os
 import subprocess
 import sys
 import time
@@ -21,12 +23,13 @@ import seccomp
 from disk_calls import KINDS
 from disk_launch import Watches
 from disk_rules import STRUCK, DiskState, Rule
-from faults import ERROR, KILL_AT_CALL, KILLS, number, required, text
+from faults import DISK_FULL, ERROR, KILL_AT_CALL, KILLS, number, required, text
 from journal import Entry, Journal
 from processes import STEP, Definition, Processes
 from trouble import Trouble
 
-ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC}
+ERROR_NAMES = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EFBIG")
+ERRORS = {name: getattr(errno, name) for name in ERROR_NAMES}
 USUAL_CALLS = ("write", "fsync")
 LAST_WORDS_WITHIN = 2.0
 
@@ -52,6 +55,13 @@ def refuse_what_cannot_be_watched(definition: Definition) -> None:
         raise Trouble("unsupported", f"disk calls of {definition.name} cannot be watched: {reason}")
 
 
+def where_in(directory: str, pattern: object) -> str:
+    """What the whole path of a file has to look like whose name below the directory looks like this. Raises Trouble."""
+    if not isinstance(pattern, str) or not pattern or pattern.startswith("/"):
+        raise Trouble("bad_argument", f"path: {pattern!r} must be like *.log or events-0/*, below the log directory")
+    return "*" if pattern == "*" else f"{glob.escape(os.path.realpath(directory))}/{pattern}"
+
+
 class Revival:
     """Starts what ended for a reason of ours that is over."""
 
@@ -66,7 +76,7 @@ class Revival:
             return None
         if not self._processes.definition(name).disk_calls:  # what remains is of an earlier definition
             return None
-        against = KILLS if remains != STRUCK else (*KILLS, ERROR, KILL_AT_CALL)
+        against = KILLS if remains != STRUCK else (*KILLS, ERROR, DISK_FULL, KILL_AT_CALL)
         if any(entry.verb in against and entry.arguments["name"] == name for entry in open_entries):
             return None
         identity = self._processes.start(name)
@@ -106,7 +116,8 @@ class DisturbDisk:
             asked = ", ".join(unwatched) or "no"
             raise Trouble("unsupported", f"{name} was defined without `disk_calls` for {asked} calls: none is watched")
         self._files.forget_count(text(arguments, "id"))
-        return {"name": name, "calls": calls, **self._particulars(arguments)}
+        path = where_in(definition.data, arguments.get("path", "*"))
+        return {"name": name, "calls": calls, "path": path, **self._particulars(arguments)}
 
     def _particulars(self, arguments: dict[str, Any]) -> dict[str, Any]:
         raise NotImplementedError
@@ -154,5 +165,5 @@ class SlowDisk(DisturbDisk):
 def rule_in(entry: Entry) -> Rule:
     """What the watch is to do about an open fault."""
     told = entry.arguments
-    how = {key: told[key] for key in ("error", "probability", "delay", "kill", "nth", "path") if key in told}
+    how = {key: told[key] for key in ("error", "probability", "delay", "kill", "nth", "path", "lie") if key in told}
     return Rule(entry.id, tuple(told["calls"]), entry.deadline, **how)

@@ -43,6 +43,8 @@ class Rule:
     """`before` or `after`: the process is killed there, at the `nth` such call on a file of this name."""
     nth: int = 1
     path: str = "*"
+    lie: bool = False
+    """Such calls answer that all went well, and nothing is done."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Rule:

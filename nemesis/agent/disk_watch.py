@@ -24,6 +24,7 @@ import argparse
 import contextlib
 import ctypes
 import fcntl
+import fnmatch
 import heapq
 import os
 import platform
@@ -42,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import seccomp
 from disk_calls import Watched, chosen, traps
 from disk_rules import STRUCK, Counts, DiskState, Rule, RuleReader
-from failpoint_strike import Deeds, Executioner
+from failpoint_strike import Deeds, Executioner, places
 from processes import Definition, Processes
 from seccomp import Notice, Trap, Unsupported
 
@@ -61,6 +62,7 @@ class Waiting:
     id: int
     error: int = field(compare=False)
     causes: frozenset[str] = field(compare=False)
+    lie: bool = field(default=False, compare=False)
 
 
 class Watch:
@@ -119,33 +121,47 @@ class Watch:
             seccomp.proceed(self._listener, notice.id)
             return
         kind = self._watched.kind_of(notice)
+        struck = [rule for rule in rules if kind in rule.calls and self._is_about(rule, notice)]
         if not seccomp.is_valid(self._listener, notice.id):
             return
-        struck = [rule for rule in rules if kind in rule.calls]
         if kind and any(self._executioner.strikes(one, kind, notice, self._counts) for one in struck if one.kill):
             return
         self._suffer(notice.id, [rule for rule in struck if not rule.kill], now)
 
+    def _is_about(self, rule: Rule, notice: Notice) -> bool:
+        """Whether the call's file is among those that the rule names; who kills at a call looks for himself."""
+        if rule.kill or rule.path == "*":
+            return True
+        try:
+            return any(fnmatch.fnmatch(path, rule.path) for path in places(self._watched.calls[notice.number], notice))
+        except OSError:  # the thread has gone
+            return False
+
     def _suffer(self, id: int, rules: Sequence[Rule], now: float) -> None:
-        """Delays add up; then the first error that strikes is the call's result."""
-        due, error, causes = now, 0, set()
+        """Delays add up; then the first error that strikes is the call's result, or else a lie."""
+        due, error, lie, causes = now, 0, False, set()
         for rule in rules:
             if rule.delay:
                 due += min(rule.delay, rule.deadline - now)
                 causes.add(rule.id)
                 self._counts.add(rule.id)
+            elif rule.lie:
+                lie = True
+                self._counts.add(rule.id)
             elif not error and self._rng.random() < rule.probability:
                 error = rule.error
                 self._counts.add(rule.id)
         if causes:
-            heapq.heappush(self._waiting, Waiting(due, id, error, frozenset(causes)))
+            heapq.heappush(self._waiting, Waiting(due, id, error, frozenset(causes), lie))
         else:
-            self._answer(id, error)
+            self._answer(id, error, lie)
 
-    def _answer(self, id: int, error: int) -> None:
+    def _answer(self, id: int, error: int, lie: bool) -> None:
         if error:
             self.failed_last = self._monotonic()
             seccomp.refuse(self._listener, id, error)
+        elif lie:
+            seccomp.pretend(self._listener, id)
         else:
             seccomp.proceed(self._listener, id)
 
@@ -158,7 +174,7 @@ class Watch:
             self._waiting = [one for one in self._waiting if one not in over]
             heapq.heapify(self._waiting)
         for one in over:
-            self._answer(one.id, one.error)
+            self._answer(one.id, one.error, one.lie)
 
 
 # --- The process beneath -----------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
-* `disk.error`, `disk.slow` (`disk_faults.py`): the rules of the process's disk are written anew from the open entries;
+* `disk.error`, `disk.slow`, `disk.lie`, `disk.fill` (`disk_faults.py`, `disk_lies.py`, `disk_fill.py`): the rules of
+  the process's disk are written anew from the open entries;
 * `proc.kill_at_call` (`failpoint.py`): so are they; once it has struck, the process is down until it is undone;
 * `rpc.hold`, `rpc.cut` (`rpc.py`): one proxy carries out the open ones; should it die, they end before their time;
 * `clock.set`, `clock.monotonic` (`clock_faults.py`): the latest open fault of the process rules, or true time.
@@ -42,7 +43,8 @@ LINK_FAULTS = ("net.shape", "net.spoil")
 
 ERROR = "disk.error"
 KILL_AT_CALL = "proc.kill_at_call"
-DISK_FAULTS = (ERROR, "disk.slow", KILL_AT_CALL)
+DISK_FULL = "disk.fill"
+DISK_FAULTS = (ERROR, "disk.slow", DISK_FULL, "disk.lie", KILL_AT_CALL)
 """Verbs that together make the rules of a disk."""
 
 

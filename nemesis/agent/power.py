@@ -5,7 +5,8 @@ created, `t` truncated, `m` moved, `d` removed, `y` directory synced. After the 
 last fsync (`all`), or to a random length between that and what was written (`torn`, where the last sector may be
 zeroes, as on a disk that was writing), or left alone (`none`). A file whose name was never made durable is gone. The
 ledger stays as the dead node wrote it, so that `probe.disk` can hold the files against it; when the fault ends it is
-begun anew, before the start: what is there then is durable.
+begun anew, before the start: what is there then is durable. What it says of fsyncs while the disk lied (`disk_lies.py`)
+is not believed.
 
 The draw is seeded by the fault's id, so a repeated run tears alike where the files are alike. What was lost, file by
 file and in offsets of logs, is kept in the agent's state by fault id: `probe.disk` tells it, and it makes the verb safe
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from batches import Offsets, joined, log_of, offsets_beyond
+from disk_lies import believable, go_on_lying
 from faults import Hit, Kill, text
 from journal import Entry, write_durably
 from processes import Processes
@@ -101,7 +103,7 @@ class NodeFiles:
         return sorted(path.relative_to(self.directory).as_posix() for path in found)
 
     def durable(self) -> dict[str, int]:
-        return replay(self.ledger.read_text(encoding="utf-8", errors="replace").splitlines())
+        return replay(believable(self.ledger))
 
     def lose(self, mode: str, seed: str) -> Loss:
         """Take away what was not durable."""
@@ -143,6 +145,7 @@ class NodeFiles:
         """What is there now is durable."""
         sizes = {name: (self.directory / name).stat().st_size for name in self.files()}
         write_durably(self.ledger, "".join(f"s {size} {name}\n" for name, size in sizes.items()))
+        go_on_lying(self.ledger)
 
     def unsynced_bytes(self) -> int:
         """What a power failure would take now."""

@@ -180,6 +180,11 @@ def refuse(listener: int, identity: int, number: int) -> None:
     _answer(listener, ANSWER.pack(identity, 0, -number, 0))
 
 
+def pretend(listener: int, identity: int) -> None:
+    """Let the call return 0, undone."""
+    _answer(listener, ANSWER.pack(identity, 0, 0, 0))
+
+
 def _answer(listener: int, answer: bytes) -> None:
     try:
         fcntl.ioctl(listener, SEND, answer)

@@ -176,6 +176,22 @@ def test_the_error_is_the_one_that_was_asked_for_and_every_one_is_counted(start:
     assert node.met() == errors.count(errno.ENOSPC)
 
 
+@pytest.mark.parametrize("error", ["EROFS", "EDQUOT", "EMFILE", "EACCES"])
+def test_errors_of_many_kinds_can_be_had(start: Callable[..., Node], error: str) -> None:
+    node = start()
+    node.fails(calls=["create"], errno=error)
+    assert node.rounds_from_now()[0]["create"][0] == getattr(errno, error)
+
+
+def test_only_files_of_the_pattern_fail(start: Callable[..., Node]) -> None:
+    node = start()
+    node.fails(id="other", calls=["write", "rename"], path="*.log")
+    node.fails(id="f1", calls=["fsync"], path="a")
+    (went,) = node.rounds_from_now()
+    assert failed(went) == {"fsync": errno.EIO}
+    assert node.met("other") == 0 < node.met("f1")
+
+
 def test_with_a_probability_some_calls_fail_and_some_do_not(start: Callable[..., Node]) -> None:
     node = start()
     node.fails(calls=["fsync"], probability=0.5)
@@ -371,8 +387,9 @@ def test_only_a_process_that_asks_for_it_has_a_filter(start: Callable[..., Node]
     [
         ({"calls": ["write"]}, "node was defined without `disk_calls` for write calls"),
         ({"calls": ["fsnyc"]}, "must be a list of read, write"),
-        ({"calls": ["fsync"], "errno": "EPERM"}, "must be one of EIO, ENOSPC"),
+        ({"calls": ["fsync"], "errno": "EBADFD"}, "must be one of EIO, ENOSPC"),
         ({"calls": ["fsync"], "probability": 0}, "must be more than 0"),
+        ({"calls": ["fsync"], "path": "/etc/*"}, "below the log directory"),
     ],
 )
 def test_what_cannot_be_done_is_refused(

@@ -1,0 +1,29 @@
+"""The verbs about disks beyond errors, delays and power losses, put together for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from disk_faults import Revival
+from disk_fill import FillDisk, probe_fill
+from disk_lies import LieDisk
+from disk_rules import DiskState
+from faults import DISK_FULL, FaultVerb
+from journal import Journal
+from processes import Processes
+
+
+class DiskVerbs:
+    """Faults, and the looks that prove them."""
+
+    def __init__(self, state: Path, journal: Journal, processes: Processes, disk: DiskState, revival: Revival) -> None:
+        self.faults: dict[str, FaultVerb] = {
+            DISK_FULL: FillDisk(processes, disk, revival, state),
+            "disk.lie": LieDisk(processes, disk, revival),
+        }
+        self.probes: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "probe.fill": partial(probe_fill, journal, processes, disk),
+        }
