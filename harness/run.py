@@ -381,14 +381,15 @@ class ScenarioRun:
             sleep=self.testbed.sleep,
             report=report,
             ports=self.testbed.ports(),
+            patience=patience,
             operator=None if self.plan.idle_nemesis else operator,
+            knock=self.testbed.knock,
         )
 
     async def _show_load(self, began: int, nemesis: asyncio.Task[None]) -> None:
         """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""
         assert self.workers is not None
         end = began + int(self.scenario.time.load * 1e9)
-            knock=self.testbed.knock,
         while (now := self.testbed.now_ns()) < end:
             self._show_progress(began)
             await asyncio.wait({self.workers.failure}, timeout=min(LOOK_SECONDS, (end - now) / 1e9))

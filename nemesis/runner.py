@@ -119,9 +119,9 @@ class NemesisRunner:
         ports: Mapping[str, int] | None = None,
         patience: Patience | None = None,
         operator: ClusterOperator | None = None,
+        knock: Knock | None = None,
     ) -> None:
         self._schedule = schedule
-        knock: Knock | None = None,
         self._hosts = hosts
         self._cluster = cluster
         self._now_ns = now_ns
@@ -131,9 +131,9 @@ class NemesisRunner:
         self._ports = dict(ports or {})
         self._patience = patience or Patience()
         self._operator = operator
+        self._knock = knock
         self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
         self._open: dict[str, _Occurrence] = {}
-        self._knock = knock
         self._aimed_at: dict[str, tuple[str, ...]] = {}
         self.records: list[FaultRecord] = []
         self.heal_report: HealReport | None = None
@@ -183,9 +183,9 @@ class NemesisRunner:
             cuts_by_others=lambda: self._cuts_except(scheduled.id),
             earlier=self._aimed_at.get,
             operator=self._operator,
+            knock=self._knock,
         )
 
-            knock=self._knock,
     def _cuts_except(self, id: str) -> Grudge:
         return grudge_of(
             pair
