@@ -133,9 +133,14 @@ class Cluster:
         trace: bool = False,
         start: bool = True,
         initial_controllers: int | None = None,
+        controller_logs: Path | None = None,
     ) -> None:
-        """`initial_controllers`: the voters are kept in the log, to begin with the first so many controllers."""
+        """`initial_controllers`: the voters are kept in the log, to begin with the first so many controllers.
+
+        `controller_logs`: a directory, of whoever gives it, on another disk than the one for temporary files.
+        """
         self.directory = Path(tempfile.mkdtemp(prefix="squall-cluster-"))
+        self._controller_logs = controller_logs
         self.nodes: dict[int, NodeProcess] = {}
         self.ports: dict[int, int] = {}
         self.controller_ports: dict[int, int] = {}
@@ -190,9 +195,14 @@ class Cluster:
             "node.id": str(node),
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners),
-            "log.dirs": str(self.directory / f"node-{node}" / "data"),
+            "log.dirs": str(self._data_of(node)),
             "metrics.listener": f"127.0.0.1:{self.metrics_ports[node]}",
         }
+
+    def _data_of(self, node: int) -> Path:
+        if self._controller_logs is not None and node not in self.ports:
+            return self._controller_logs / f"node-{node}"
+        return self.directory / f"node-{node}" / "data"
 
     # -- life -----------------------------------------------------------------------------------------------------
 
