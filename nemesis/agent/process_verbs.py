@@ -7,22 +7,34 @@ from pathlib import Path
 from typing import Any
 
 import failpoint
+import limits
+import throttle
 from disk_faults import Revival
 from disk_rules import DiskState
 from failpoint_strike import Deeds
 from faults import KILL_AT_CALL, FaultVerb
 from journal import Journal
+from limits import Limit
 from processes import Processes
+from resource_probe import ResourceProbe
+from stress import Stress
+from throttle import Throttle
 
 
 class ProcessVerbs:
     """Faults, and the looks that prove them."""
 
-    def __init__(self, state: Path, journal: Journal, processes: Processes, disk: DiskState, revival: Revival) -> None:
+    def __init__(
+        self, state: Path, journal: Journal, processes: Processes, disk: DiskState, revival: Revival, *, lab: bool
+    ) -> None:
         deeds = Deeds(state)
         self.faults: dict[str, FaultVerb] = {
             KILL_AT_CALL: failpoint.KillAtCall(processes, disk, revival, deeds),
+            throttle.VERB: Throttle(processes, journal, state, lab=lab),
+            limits.VERB: Limit(processes, journal),
+            "host.stress": Stress(state),
         }
         self.probes: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "probe.failpoint": failpoint.probe(journal, disk, deeds),
+            "probe.resources": ResourceProbe(state, journal, processes).answer,
         }

@@ -1,0 +1,75 @@
+"""Helper processes that carry a fault out for as long as it is open, such as one that keeps the processors busy.
+
+Each is known by what it wrote down itself (`STATE/helpers/NAME.json`), with its start time, so that nobody else is
+ended in its place. It reads the journal and ends with its fault, though agent and keeper be dead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import urllib.parse
+from pathlib import Path
+
+from detached import start_detached
+from journal import write_durably
+from processes import Identity, identity_of, state_of, wait_until_absent
+from trouble import Trouble
+
+START_TIMEOUT = 10.0
+END_TIMEOUT = 5.0
+
+
+class Helpers:
+    """Starts and ends the helpers of one program."""
+
+    def __init__(self, state: Path, program: str) -> None:
+        self._state = state
+        self._program = Path(__file__).resolve().parent / program
+        self._log = state / f"{Path(program).stem}.log"
+
+    def start(self, name: str, *options: str) -> Identity:
+        """Unless it lives. Raises Trouble."""
+        alive = self.alive(name)
+        if alive:
+            return alive
+        command = [sys.executable, "-u", str(self._program), "--state", str(self._state), "--helper", name, *options]
+        if not start_detached("helper", command, "--ready", self._log, START_TIMEOUT):
+            raise Trouble("failed", f"{self._program.name} did not start: {self._log.read_text()[-300:].strip()}")
+        alive = self.alive(name)
+        if alive is None:
+            raise Trouble("failed", f"{self._program.name} ended as soon as it had started")
+        return alive
+
+    def alive(self, name: str) -> Identity | None:
+        try:
+            record = json.loads(record_file(self._state, name).read_text())
+        except FileNotFoundError:
+            return None
+        identity = Identity(record["pid"], record["started"])
+        return identity if state_of(identity) != "absent" else None
+
+    def end(self, name: str) -> None:
+        """Harmless if it has ended."""
+        identity = self.alive(name)
+        if identity is not None:
+            os.kill(identity.pid, signal.SIGKILL)
+            if not wait_until_absent(identity, END_TIMEOUT):
+                raise Trouble("failed", f"{self._program.name}, pid {identity.pid}, does not end on SIGKILL")
+        record_file(self._state, name).unlink(missing_ok=True)
+
+
+def record_file(state: Path, name: str) -> Path:
+    return state / "helpers" / f"{urllib.parse.quote(name, safe='')}.json"
+
+
+def announce(state: Path, name: str, ready: int) -> None:
+    """In the helper, once it is at work: who it is, durably, and then that it is ready."""
+    path = record_file(state, name)
+    path.parent.mkdir(exist_ok=True)
+    identity = identity_of(os.getpid())
+    write_durably(path, json.dumps({"pid": identity.pid, "started": identity.started}))
+    os.write(ready, b"+")
+    os.close(ready)
