@@ -85,7 +85,7 @@ ROWS: tuple[Row, ...] = (
     Row(38, "slow disk", {"fault": "disk-slow", "target": "b1", "calls": ["fsync"]}),
     Row(39, "bit flip, filling with zeros or noise", why_not="not built yet"),
     Row(40, "file truncated; chunks copied and restored", why_not="not built yet"),
-    Row(41, "disk full", why_not="not built yet"),
+    Row(41, "disk full", {"fault": "disk-full", "target": "b1"}),
     Row(42, "load on the disk", why_not="not built yet"),
     Row(43, "read-only directory; file deleted or renamed", why_not="not built yet"),
     Row(

@@ -1,20 +1,38 @@
-"""Disks that fail and disks that are slow: named calls of the node's own disk answer with an error, or late.
+"""Disks that fail, are slow, stall, are full, cannot be written or lie: what becomes of the node's own disk calls.
 
 A node with one log directory stops when that directory fails, as Kafka does: healing starts it again. Evidence is the
-count of calls that failed or were slowed, kept where the calls are made (`probe.disk`), and after healing a look at
-the process table.
+count of calls that were struck, kept where the calls are made (`probe.disk`), and after healing a look at the process
+table. A stall is also seen in the kernel, by a thread of the process that waits in such a call; a full disk by its free
+bytes and a write beside the log directory, where it was really filled (`probe.fill`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
-from squall.nemesis.options import DiskError, DiskSlow, FaultOptions, KillAtCall
+from squall.nemesis.options import (
+    DiskError,
+    DiskFull,
+    DiskSlow,
+    DiskStall,
+    FaultOptions,
+    KillAtCall,
+    LyingFsync,
+    ReadOnlyDisk,
+)
 from squall.nemesis.selector import Target
+
+CHANGES = ("write", "truncate", "create", "rename", "remove")
+"""What a file system that is mounted read-only refuses."""
+TAKES_SPACE = ("write", "create", "rename")
+FOR_EVER = 86_400.0
+"""Seconds by which a call is slowed that is to end with the fault."""
+
+WatchedDisk = DiskError | DiskSlow | DiskStall | ReadOnlyDisk | LyingFsync
 
 
 def watched_calls(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
@@ -25,17 +43,38 @@ def watched_calls(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
 def _calls_of(options: FaultOptions) -> tuple[str, ...]:
     if isinstance(options, KillAtCall):
         return (options.call,)
-    return options.calls if isinstance(options, DiskError | DiskSlow) else ()
+    if isinstance(options, DiskFull):
+        return TAKES_SPACE
+    if isinstance(options, ReadOnlyDisk):
+        return CHANGES
+    return options.calls if isinstance(options, WatchedDisk) else ()
+
+
+def _verb_and_more(options: WatchedDisk) -> tuple[str, Mapping[str, object]]:
+    """The verb, and what it is told beyond which calls of which files."""
+    match options:
+        case DiskError():
+            return "disk.error", {"errno": options.errno, "probability": options.probability}
+        case ReadOnlyDisk():
+            return "disk.error", {"errno": "EROFS"}
+        case DiskSlow():
+            return "disk.slow", {"latency_s": options.latency}
+        case DiskStall():
+            return "disk.slow", {"latency_s": FOR_EVER}
+        case LyingFsync():
+            return "disk.lie", {}
 
 
 class DisturbDisk:
-    """`disk-error` and `disk-slow`."""
+    """What is had by answering the node's disk calls in the kernel's place."""
 
     waits_to_show = True
+    probe = "probe.disk"
 
-    def __init__(self, options: DiskError | DiskSlow, context: FaultContext) -> None:
+    def __init__(self, options: WatchedDisk | DiskFull, context: FaultContext) -> None:
         self.kind: str = options.fault
         self._options = options
+        self._calls = _calls_of(options)
         self._context = context
         self._targets: tuple[str, ...] = ()
 
@@ -47,31 +86,42 @@ class DisturbDisk:
     async def observe(self) -> Facts:
         context = self._context
         answers = await all_of(
-            context.hosts[name].call("probe.disk", id=context.id, name=context.process) for name in self._targets
+            context.hosts[name].call(self.probe, id=context.id, name=context.process) for name in self._targets
         )
         processes = await process_facts(context.hosts, self._targets, context.process, {})
         disks = {
-            name: {"open": bool(answer["open"]), "met": answer["met"]}
+            name: {"open": bool(answer["open"]), "met": answer["met"], **self._seen(answer)}
             for name, answer in zip(self._targets, answers, strict=True)
         }
         return {"disks": disks, "processes": processes}
 
+    def _seen(self, answer: Mapping[str, object]) -> Facts:
+        """What else of a look is evidence."""
+        if isinstance(self._options, DiskStall):
+            return {"under_way": answer.get("under_way")}
+        return {"unsynced_bytes": answer.get("unsynced_bytes")} if isinstance(self._options, LyingFsync) else {}
+
     async def inject(self, ttl: float) -> None:
-        context, options = self._context, self._options
-        common = {"id": context.id, "name": context.process, "calls": list(options.calls), "ttl": ttl}
-        if isinstance(options, DiskError):
-            verb, more = "disk.error", {"errno": options.errno, "probability": options.probability}
-        else:
-            verb, more = "disk.slow", {"latency_s": options.latency}
-        await all_of(context.hosts[name].call(verb, **common, **more) for name in self._targets)
+        context = self._context
+        assert not isinstance(self._options, DiskFull)
+        verb, more = _verb_and_more(self._options)
+        path = {} if isinstance(self._options, ReadOnlyDisk) else {"path": self._options.path}
+        told = {"id": context.id, "name": context.process, "calls": list(self._calls), "ttl": ttl, **path, **more}
+        await all_of(context.hosts[name].call(verb, **told) for name in self._targets)
 
     async def heal(self) -> None:
         context = self._context
         await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
-        idle = [name for name in self._targets if not during["disks"][name]["met"]]
-        return f"{idle[0]}: no {' or '.join(self._options.calls)} was made" if idle else None
+        for name in self._targets:
+            seen = during["disks"][name]
+            if not seen["met"]:
+                return f"{name}: no {' or '.join(self._calls)} was made"
+            waiting = seen.get("under_way")
+            if waiting is not None and not set(waiting) & {call.partition("-")[0] for call in self._calls}:
+                return f"{name}: a call was held, and none of the process's threads waits in one"
+        return None
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         for name in self._targets:
@@ -83,13 +133,67 @@ class DisturbDisk:
 
     def told(self, during: Facts) -> str:
         met = sum(int(seen["met"]) for seen in during["disks"].values())
-        if isinstance(self._options, DiskError):
-            return f"{met} calls failed with {self._options.errno}"
-        return f"{met} calls slower by {self._options.latency * 1000:g} ms"
+        match self._options:
+            case DiskError():
+                return f"{met} calls failed with {self._options.errno}"
+            case ReadOnlyDisk():
+                return f"{met} calls failed with EROFS"
+            case DiskSlow():
+                return f"{met} calls slower by {self._options.latency * 1000:g} ms"
+            case DiskStall():
+                return f"{met} calls do not return"
+            case LyingFsync():
+                behind = sum(int(seen["unsynced_bytes"] or 0) for seen in during["disks"].values())
+                return f"{met} fsyncs answered and not done, {behind} bytes not on the disk"
+            case DiskFull():
+                return f"{met} calls failed with ENOSPC"
 
     def cuts(self) -> Grudge:
         return {}
 
+
+class FillDisk(DisturbDisk):
+    """`disk-full`: really filled where the node has a file system of its own."""
+
+    probe = "probe.fill"
+
+    def __init__(self, options: DiskFull, context: FaultContext) -> None:
+        super().__init__(options, context)
+        self._leave = options.leave
+
+    def _seen(self, answer: Mapping[str, object]) -> Facts:
+        return {key: answer.get(key) for key in ("driver", "free_bytes", "refused")}
+
+    async def inject(self, ttl: float) -> None:
+        context = self._context
+        told = {"id": context.id, "name": context.process, "leave": self._leave, "ttl": ttl}
+        await all_of(context.hosts[name].call("disk.fill", **told) for name in self._targets)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        filled = [name for name in self._targets if during["disks"][name]["driver"] == "filler"]
+        for name in filled:
+            free, refused = during["disks"][name]["free_bytes"], during["disks"][name]["refused"]
+            if free > self._leave:
+                return f"{name}: {free} bytes are still free"
+            if refused != "ENOSPC" and not self._leave:
+                return f"{name}: a write beside the log directory ended in {refused or 'success'}"
+        reasons = super().shows_hold(before, during)
+        return None if set(filled) == set(self._targets) else reasons
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        for name in self._targets:
+            if after["disks"][name]["refused"] is not None:
+                return f"{name}: a write beside the log directory still ends in {after['disks'][name]['refused']}"
+        return super().shows_end(before, after)
+
+    def told(self, during: Facts) -> str:
+        filled = [seen for seen in during["disks"].values() if seen["driver"] == "filler"]
+        if filled:
+            return f"{max(seen['free_bytes'] for seen in filled)} bytes free, a write ends in ENOSPC"
+        return super().told(during)
+
+
+NOT_SEEN = "not seen are mapped files and io_uring"
 
 DISKS = (
     Kind(
@@ -98,7 +202,7 @@ DISKS = (
         ("disk.error",),
         on_hosts="a watch answers the calls in place of the kernel (seccomp user notification)",
         proof="the number of calls that failed",
-        limits="part of a write is never left behind; not seen are mapped files and io_uring",
+        limits=f"part of a write is never left behind; {NOT_SEEN}",
     ),
     Kind(
         DiskSlow,
@@ -106,6 +210,40 @@ DISKS = (
         ("disk.slow",),
         on_hosts="a watch answers the calls later (seccomp user notification)",
         proof="the number of calls that were slowed",
-        limits="not seen are mapped files and io_uring",
+        limits=NOT_SEEN,
+    ),
+    Kind(
+        DiskStall,
+        DisturbDisk,
+        ("disk.slow",),
+        on_hosts="a watch answers the calls when the fault ends (seccomp user notification)",
+        proof="the number of calls that were held, and a thread that waits in one by the kernel's account",
+        limits=NOT_SEEN,
+    ),
+    Kind(
+        DiskFull,
+        FillDisk,
+        ("disk.fill",),
+        on_hosts="a file takes all that is free, where the log directory has a file system of its own; elsewhere, as "
+        "in the lab, a watch answers writes and new names with ENOSPC",
+        proof="free bytes, and a write beside the log directory that is refused; elsewhere the number of refused calls",
+        limits="the machine's own disk is never filled; there `leave` must be 0",
+    ),
+    Kind(
+        ReadOnlyDisk,
+        DisturbDisk,
+        ("disk.error",),
+        on_hosts="a watch answers whatever changes something with EROFS (seccomp user notification)",
+        proof="the number of calls that failed",
+        limits=f"only the node finds it read-only, as permissions and mounts would not bind root; {NOT_SEEN}",
+    ),
+    Kind(
+        LyingFsync,
+        DisturbDisk,
+        ("disk.lie",),
+        on_hosts="a watch answers fsyncs with 0 and nothing is done (seccomp user notification)",
+        proof="the number of such answers, and how many bytes a power loss would take that the node believes in",
+        limits="of consequence only with a `power-loss`, which then takes what was lied about too; the first honest "
+        "fsync of a file makes all of it durable",
     ),
 )

@@ -1,4 +1,4 @@
-"""Rates of data as people write them: `64KiB/s`, `1MB/s`, or plain bytes per second."""
+"""Rates and amounts of data as people write them: `64KiB/s`, `1MB/s`, or plain bytes per second; `4KiB`, `0B`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(B|kB|KiB|MB|MiB|GB|GiB)(?:/s)?")
+_SIZE = re.compile(_RATE.pattern.removesuffix("(?:/s)?"))
 _BYTES_PER = {"B": 1, "kB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 _LARGEST_FIRST = ("GiB", "MiB", "KiB")
 
@@ -34,6 +35,26 @@ def write_rate(rate: int) -> str:
             return f"{rate // _BYTES_PER[unit]}{unit}/s"
     return f"{rate}B/s"
 
+
+def parse_size(value: object) -> object:
+    """Bytes of a number or a text with unit, 0 among them; raises ValueError in words that follow the value."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if not match:
+            raise ValueError("is not a size; write 64KiB, 1MB, or bytes")
+        value = float(match[1]) * _BYTES_PER[match[2]]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (value >= 0 and math.isfinite(value)):
+        raise ValueError("is not a size; write 64KiB, 1MB, or bytes")
+    return int(value)
+
+
+def write_size(size: int) -> str:
+    """The shortest way to write a size: 65536 → 64KiB."""
+    return write_rate(size).removesuffix("/s")
+
+
+ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int), PlainSerializer(write_size)]
+"""Bytes, or none."""
 
 ByteRate = Annotated[int, BeforeValidator(parse_rate, json_schema_input_type=str | int), PlainSerializer(write_rate)]
 """A rate of at least one byte per second."""

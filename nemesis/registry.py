@@ -62,6 +62,8 @@ ON_HOSTS = (
     "disk.wipe",
     "disk.error",
     "disk.slow",
+    "disk.fill",
+    "disk.lie",
     "rpc.hold",
     "rpc.cut",
 )

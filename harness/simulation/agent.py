@@ -76,10 +76,13 @@ class SimHost:
             "disk.wipe": self._wipe_disk,
             "disk.error": self._let_disk_fail,
             "disk.slow": self._slow_disk_down,
+            "disk.fill": self._fill_disk,
+            "disk.lie": self._let_disk_lie,
             "net.shape": self._shape,
             "rpc.hold": self._hold,
             "rpc.cut": self._cut,
             "probe.disk": self._probe_disk,
+            "probe.fill": self._probe_disk,
             "probe.rpc": self._probe_rpc,
             "probe.heard": self._probes.heard,
             "heal": self._heal,
@@ -339,15 +342,27 @@ class SimHost:
     def _let_disk_fail(self, arguments: Arguments) -> Answer:
         probability = arguments.get("probability", 1.0)
         assert isinstance(probability, int | float)
-        number = errno.ENOSPC if arguments.get("errno") == "ENOSPC" else errno.EIO
-        disturbance = Disturbance(_calls(arguments), error=number, probability=float(probability))
+        number: int = getattr(errno, str(arguments.get("errno", "EIO")))
+        path = str(arguments.get("path", "*"))
+        disturbance = Disturbance(_calls(arguments), error=number, probability=float(probability), path=path)
         return self._disturb_disk(arguments, "disk.error", disturbance, self.start_if_it_may)
 
     def _slow_disk_down(self, arguments: Arguments) -> Answer:
         latency = arguments["latency_s"]
         assert isinstance(latency, int | float)
-        disturbance = Disturbance(_calls(arguments), delay=round(latency * MICROSECONDS))
+        path = str(arguments.get("path", "*"))
+        disturbance = Disturbance(_calls(arguments), delay=round(latency * MICROSECONDS), path=path)
         return self._disturb_disk(arguments, "disk.slow", disturbance, self.process.disk_is_fast_again)
+
+    def _fill_disk(self, arguments: Arguments) -> Answer:
+        if arguments.get("leave", 0):
+            raise VerbFailed(self.name, "disk.fill", "unsupported", "a simulated disk has no size; `leave` must be 0")
+        disturbance = Disturbance(frozenset({"write", "create", "rename"}), error=errno.ENOSPC)
+        return self._disturb_disk(arguments, "disk.fill", disturbance, self.start_if_it_may)
+
+    def _let_disk_lie(self, arguments: Arguments) -> Answer:
+        disturbance = Disturbance(_calls(arguments), lie=True, path=str(arguments.get("path", "*")))
+        return self._disturb_disk(arguments, "disk.lie", disturbance, lambda: None)
 
     def _disturb_disk(
         self, arguments: Arguments, verb: str, disturbance: Disturbance, afterwards: Callable[[], None]

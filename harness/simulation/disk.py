@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from random import Random
 from typing import Literal
 
@@ -53,6 +54,10 @@ class Disturbance:
     probability: float = 1.0
     delay: int = 0
     met: int = 0
+    path: str = "*"
+    """Only files with such names."""
+    lie: bool = False
+    """Fsyncs that answer well and do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +140,12 @@ class SimFile:
         return len(self._content.data)
 
     def read(self, offset: int, length: int) -> bytes:
-        self._disk.charge("read", length)
+        self._disk.charge("read", length, self._content)
         return bytes(memoryview(self._content.data)[offset : offset + length])
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
         try:
-            self._disk.charge("write", sum(len(chunk) for chunk in chunks))
+            self._disk.charge("write", sum(len(chunk) for chunk in chunks), self._content)
         except InjectedError:
             self._content.data += self._disk.part_of(chunks)
             raise
@@ -148,12 +153,12 @@ class SimFile:
             self._content.data += chunk
 
     def truncate(self, size: int) -> None:
-        self._disk.charge("truncate", 0)
+        self._disk.charge("truncate", 0, self._content)
         self._content.truncate(size)
 
     def sync(self) -> None:
-        self._disk.charge_sync("fsync")
-        self._content.sync()
+        if self._disk.charge_sync("fsync", self._content):
+            self._content.sync()
 
     def close(self) -> None:
         return None
@@ -195,24 +200,24 @@ class SimDisk:
     def is_slow(self) -> bool:
         return any(disturbance.delay for disturbance in self._disturbances.values())
 
-    def charge(self, kind: CallKind, size: int) -> None:
-        """Account for one call. Raises CrashNow and InjectedError."""
+    def charge(self, kind: CallKind, size: int, where: _Content | str) -> None:
+        """Account for one call about this file. Raises CrashNow and InjectedError."""
         if self.crash_after is not None:
             self._count_down(kind)
         if self._disturbances and self.in_use:
-            self._suffer(kind)
+            self._suffer(kind, where)
         self._cost += self.speed.call + size * self.speed.megabyte // 1_000_000
 
-    def charge_sync(self, kind: CallKind) -> None:
-        """Account for one call that waits for the medium."""
+    def charge_sync(self, kind: CallKind, where: _Content | str) -> bool:
+        """Account for one call that waits for the medium; whether the medium has it, which a disk may lie about."""
         if self.crash_after is not None:
             self._count_down(kind)
-        if self._disturbances and self.in_use:
-            self._suffer(kind)
+        honest = not (self._disturbances and self.in_use and self._suffer(kind, where))
         self.syncs += 1
         self._cost += round(self._rng.expovariate(1) * self.speed.sync)
         if self._rng.random() < self.speed.stall_probability:
             self._cost += self.speed.stall
+        return honest
 
     def _count_down(self, kind: CallKind) -> None:
         if kind == "read" or self.crash_after is None or self.crash_kind not in (None, kind):
@@ -227,17 +232,30 @@ class SimDisk:
         self.crash_after = None
         self.crash_kind = None
 
-    def _suffer(self, kind: CallKind) -> None:
+    def _suffer(self, kind: CallKind, where: _Content | str) -> bool:
+        """Whether the call is only pretended to be made."""
+        lied = False
         for disturbance in self._disturbances.values():
-            if kind not in disturbance.calls:
+            if kind not in disturbance.calls or not self._is_about(disturbance.path, where):
                 continue
-            if disturbance.error is None:
+            if disturbance.lie:
+                disturbance.met += 1
+                lied = True
+            elif disturbance.error is None:
                 disturbance.met += 1
                 self._slowness += disturbance.delay
             elif self._rng.random() < disturbance.probability:
                 disturbance.met += 1
                 self.errors += 1
                 raise InjectedError(disturbance.error)
+        return lied
+
+    def _is_about(self, pattern: str, where: _Content | str) -> bool:
+        """Whether a file, by its name or by what it is, has such a name."""
+        if pattern == "*":
+            return True
+        names = [where] if isinstance(where, str) else [name for name, one in self._names.items() if one is where]
+        return any(fnmatch(name, pattern) for name in names)
 
     def part_of(self, chunks: tuple[bytes | bytearray | memoryview, ...]) -> bytes:
         """What a failing write leaves behind."""
@@ -317,20 +335,20 @@ class SimDisk:
         return path in self._names or any(name.startswith(f"{path}/") for name in self._names)
 
     def make_directory(self, path: str) -> None:
-        self.charge("create", 0)
+        self.charge("create", 0, path)
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         content = self._names.get(path)
         if content is None:
             if not create:
                 raise FileNotFoundError(path)
-            self.charge("create", 0)
+            self.charge("create", 0, path)
             content = _Content()
             self._change(_parent(path), [(path, content)])
         return SimFile(self, content)
 
     def rename(self, old: str, new: str) -> None:
-        self.charge("rename", 0)
+        self.charge("rename", 0, old)
         moved = [old] if old in self._names else [name for name in self._names if name.startswith(f"{old}/")]
         if not moved:
             raise FileNotFoundError(old)
@@ -341,7 +359,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         if path not in self._names:
             raise FileNotFoundError(path)
-        self.charge("remove", 0)
+        self.charge("remove", 0, path)
         self._change(_parent(path), [(path, None)])
 
     def remove_tree(self, path: str) -> None:
@@ -349,7 +367,8 @@ class SimDisk:
             self.remove(name)
 
     def sync_directory(self, path: str) -> None:
-        self.charge_sync("fsync-directory")
+        if not self.charge_sync("fsync-directory", path):
+            return
         waiting = []
         for directory, changes in self._pending:
             if directory == path or directory.startswith(f"{path}/") or not path:

@@ -34,7 +34,7 @@ from clock_driver import DriverProcess
 from clock_faults import clock_verbs, why_no_monotonic
 from clock_look import LONGEST_WATCH
 from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
-from disk_faults import FailDisk, Revival, SlowDisk, checked_calls, refuse_what_cannot_be_watched
+from disk_faults import FailDisk, Revival, SlowDisk, calls_under_way, checked_calls, refuse_what_cannot_be_watched
 from disk_launch import Watches
 from disk_rules import DiskState
 from disk_verbs import DiskVerbs
@@ -308,7 +308,9 @@ class Agent:
         the last].
         """
         id, definition = text(arguments, "id"), self.processes.definition(text(arguments, "name"))
-        struck = {"open": self.journal.find(id) is not None, "met": self.disk.met(id)}
+        struck: Arguments = {"open": self.journal.find(id) is not None, "met": self.disk.met(id)}
+        if definition.disk_calls:
+            struck["under_way"] = calls_under_way(self.processes.alive(definition.name))
         if not definition.data or not Path(definition.ledger).is_file():
             if definition.disk_calls:
                 return struck

@@ -9,9 +9,11 @@ process whose watch was killed, and which died of that, is started again too.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -20,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import seccomp
-from disk_calls import KINDS
+from disk_calls import KINDS, chosen
 from disk_launch import Watches
 from disk_rules import STRUCK, DiskState, Rule
 from faults import DISK_FULL, ERROR, KILL_AT_CALL, KILLS, number, required, text
 from journal import Entry, Journal
-from processes import STEP, Definition, Processes
+from processes import STEP, Definition, Identity, Processes
 from trouble import Trouble
 
 ERROR_NAMES = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EFBIG")
@@ -60,6 +62,18 @@ def where_in(directory: str, pattern: object) -> str:
     if not isinstance(pattern, str) or not pattern or pattern.startswith("/"):
         raise Trouble("bad_argument", f"path: {pattern!r} must be like *.log or events-0/*, below the log directory")
     return "*" if pattern == "*" else f"{glob.escape(os.path.realpath(directory))}/{pattern}"
+
+
+def calls_under_way(identity: Identity | None) -> list[str]:
+    """In which kinds of disk call the threads of a process are waiting right now, by the kernel's own account."""
+    if identity is None:
+        return []
+    known, found = chosen(KINDS, platform.machine()), set()
+    for file in Path(f"/proc/{identity.pid}/task").glob("*/syscall"):
+        with contextlib.suppress(OSError, ValueError):
+            number = int(file.read_text().split()[0])  # or `running`
+            found |= {known[number].kind} if number in known else set()
+    return sorted(found)
 
 
 class Revival:

@@ -26,7 +26,17 @@ from __future__ import annotations
 
 from squall.nemesis.options.base import Timed
 from squall.nemesis.options.clock import Clock, ClockFault, ClockFreeze, ClockMonotonic, ClockStrobe
-from squall.nemesis.options.disk import DiskError, DiskFault, DiskSlow, PowerLoss, WipeDisk
+from squall.nemesis.options.disk import (
+    DiskError,
+    DiskFault,
+    DiskFull,
+    DiskSlow,
+    DiskStall,
+    LyingFsync,
+    PowerLoss,
+    ReadOnlyDisk,
+    WipeDisk,
+)
 from squall.nemesis.options.entries import (
     FAULT_NAMES,
     AnyFault,
@@ -80,7 +90,9 @@ __all__ = [
     "CutPort",
     "DiskError",
     "DiskFault",
+    "DiskFull",
     "DiskSlow",
+    "DiskStall",
     "ElectLeaders",
     "FaultOptions",
     "Halves",
@@ -90,6 +102,7 @@ __all__ = [
     "KillAtCall",
     "LeaderKillLagging",
     "LinkFault",
+    "LyingFsync",
     "MajoritiesRing",
     "NemesisEntry",
     "NetworkFault",
@@ -98,6 +111,7 @@ __all__ = [
     "Pause",
     "PowerLoss",
     "ProcessFault",
+    "ReadOnlyDisk",
     "Reassign",
     "RemoveVoter",
     "Restart",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from squall.nemesis.durations import Duration
 from squall.nemesis.options.base import DiskCall, Probability, Target, Timed
+from squall.nemesis.rates import ByteSize
 
 
 class PowerLoss(Timed):
@@ -25,13 +26,25 @@ class WipeDisk(Timed):
     target: Target
 
 
+def _below_the_log_directory(pattern: str) -> str:
+    if not pattern or pattern.startswith("/"):
+        raise ValueError("must be like *.log or events-0/*, which is below the log directory")
+    return pattern
+
+
+FilePattern = Annotated[str, AfterValidator(_below_the_log_directory)]
+ErrorName = Literal["EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EFBIG"]
+Fsync = Literal["fsync", "fsync-directory"]
+
+
 class DiskError(Timed):
     """The named disk calls of the target's node fail, each with this probability."""
 
     fault: Literal["disk-error"]
     target: Target
-    errno: Literal["EIO", "ENOSPC"] = "EIO"
+    errno: ErrorName = "EIO"
     calls: tuple[DiskCall, ...] = Field(default=("write", "fsync"), min_length=1)
+    path: FilePattern = "*"
     probability: Probability = 1.0
 
 
@@ -42,6 +55,40 @@ class DiskSlow(Timed):
     target: Target
     latency: Duration = 0.05
     calls: tuple[DiskCall, ...] = Field(default=("write", "fsync"), min_length=1)
+    path: FilePattern = "*"
 
 
-DiskFault = PowerLoss | WipeDisk | DiskError | DiskSlow
+class DiskStall(Timed):
+    """The named disk calls of the target's node do not return before the fault ends."""
+
+    fault: Literal["disk-stall"]
+    target: Target
+    calls: tuple[DiskCall, ...] = Field(default=("fsync",), min_length=1)
+    path: FilePattern = "*"
+
+
+class DiskFull(Timed):
+    """The disk of the target's node is full but for `leave` bytes."""
+
+    fault: Literal["disk-full"]
+    target: Target
+    leave: ByteSize = 0
+
+
+class ReadOnlyDisk(Timed):
+    """Whatever would change the log directory of the target's node fails with EROFS."""
+
+    fault: Literal["read-only-disk"]
+    target: Target
+
+
+class LyingFsync(Timed):
+    """Fsyncs of the target's node answer that all went well and do nothing, which a power loss brings to light."""
+
+    fault: Literal["lying-fsync"]
+    target: Target
+    calls: tuple[Fsync, ...] = Field(default=("fsync",), min_length=1)
+    path: FilePattern = "*"
+
+
+DiskFault = PowerLoss | WipeDisk | DiskError | DiskSlow | DiskStall | DiskFull | ReadOnlyDisk | LyingFsync

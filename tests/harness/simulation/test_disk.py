@@ -152,6 +152,36 @@ def test_a_failed_fsync_makes_nothing_durable() -> None:
     assert content(disk, "f") == b"1234"
 
 
+def test_an_fsync_that_is_a_lie_makes_nothing_durable_and_the_next_honest_one_does() -> None:
+    disk = SimDisk(Random(1))
+    synced(disk, "f", b"1234")
+    lie = Disturbance(frozenset(["fsync", "fsync-directory"]), lie=True)
+    disk.disturb("lie", lie)
+    disk.open("f").append(b"5")
+    disk.open("f").sync()
+    disk.open("new", create=True).sync()
+    disk.sync_directory("")
+    assert lie.met == 3 and disk.unsynced_bytes == 1
+    disk.lose_power("all")
+    assert content(disk, "f") == b"1234" and not disk.exists("new")
+    disk.undisturb("lie")
+    disk.open("f").append(b"5")
+    disk.open("f").sync()
+    disk.lose_power("all")
+    assert content(disk, "f") == b"12345"
+
+
+@pytest.mark.parametrize(("pattern", "hit"), [("a/*", True), ("*.log", True), ("b/*", False)])
+def test_a_fault_may_be_about_files_of_some_names_only(pattern: str, hit: bool) -> None:
+    disk = SimDisk(Random(1))
+    file = disk.open("a/1.log", create=True)
+    fault = Disturbance(frozenset(["write", "create"]), delay=1, path=pattern)
+    disk.disturb("fault", fault)
+    file.append(b"x")
+    disk.open("a/2.log", create=True)
+    assert fault.met == (2 if hit else 0)
+
+
 def test_a_slow_disk_costs_its_process_the_time_of_each_call() -> None:
     disk = SimDisk(Random(1))
     file = disk.open("f", create=True)
