@@ -157,9 +157,7 @@ async def seen_from_elsewhere(hosts: Mapping[str, Host], target: str, port: int)
     return found
 
 
-async def clock_facts(
-    hosts: Mapping[str, Host], targets: Sequence[str], process: str, watch_s: float = 0.0
-) -> Facts:
+async def clock_facts(hosts: Mapping[str, Host], targets: Sequence[str], process: str, watch_s: float = 0.0) -> Facts:
     """How far the process's wall clock is from true time on each target, in seconds; watched for a while, also how its
     clocks run.
     """
