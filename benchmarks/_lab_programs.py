@@ -1,0 +1,59 @@
+"""Small programs that the benchmark of the lab runs on hosts, as processes of the agent.
+
+`CLOCK_WATCH` lives in an event loop, looks at its wall clock every millisecond and writes down when it jumps (on the
+monotonic clock, which all hosts of a machine share) and how long its loop ever stood still. `WRITER` appends and
+fsyncs, keeps the ledger that a power loss goes by, and tells in another file, outside what the power loss touches, how
+much it knew to be safe, and with which content.
+"""
+
+from __future__ import annotations
+
+CLOCK_WATCH = """
+import asyncio, json, sys, time
+
+async def watch(path):
+    offset = time.time() - time.monotonic()
+    last = time.monotonic()
+    stall = 0.0
+    while True:
+        await asyncio.sleep(0.001)
+        now = time.monotonic()
+        stall = max(stall, now - last)
+        last = now
+        moved = time.time() - now - offset
+        if abs(moved) > 1.0:
+            offset += moved
+            with open(path, "a") as told:
+                told.write(json.dumps({"at": now, "stall": stall, "moved": moved}) + "\\n")
+            stall, last = 0.0, time.monotonic()
+
+asyncio.run(watch(sys.argv[1]))
+"""
+
+WRITER = """
+import os, sys
+
+data, ledger_path, told_path = sys.argv[1:]
+file = os.open(os.path.join(data, "records"), os.O_RDWR | os.O_CREAT)
+size = os.lseek(file, 0, os.SEEK_END)
+ledger = os.open(ledger_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+told = os.open(told_path, os.O_RDWR | os.O_CREAT)
+os.fsync(os.open(data, os.O_RDONLY))
+os.write(ledger, b"u %d records\\n" % size)
+while True:
+    for piece in range(4):
+        if piece == 3:
+            os.fsync(file)
+            os.write(ledger, b"s %d records\\n" % size)
+            os.pwrite(told, b"%020d" % size, 0)
+        content = b"%019d\\n" % size * 50
+        os.write(file, content)
+        size += len(content)
+"""
+
+WRITTEN_AT_ONCE = 20 * 50
+
+
+def as_written(position: int) -> bytes:
+    """What `WRITER` put at a position, as far as the next one."""
+    return b"%019d\n" % position * 50
