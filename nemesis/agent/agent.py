@@ -89,7 +89,7 @@ class Agent:
         self.journal = Journal(state)
         self.processes = Processes(state)
         self.network = Network(control_port(options))
-        self.network_verbs = NetworkVerbs(state, self.network, options.listen)
+        self.network_verbs = NetworkVerbs(state, self.journal, self.network, options.listen)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))

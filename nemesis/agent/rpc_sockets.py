@@ -19,6 +19,8 @@ from rpc_rules import Address, address_of
 MARK = 0x53515C
 """Of the proxy's sockets."""
 
+ANY_PORT = 0
+
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY, _SOCK_DESTROY = 20, 21
 _REQUEST, _ACKNOWLEDGE, _DUMP = 0x1, 0x4, 0x300
@@ -46,6 +48,8 @@ class Connection:
     local: Address
     peer: Address
     mark: int
+    local_port: int
+    peer_port: int
 
 
 def mark(one: socket.socket) -> None:
@@ -56,6 +60,11 @@ def mark(one: socket.socket) -> None:
 def listens(port: int) -> bool:
     """Whether somebody who is not the proxy accepts connections there."""
     return any(found.mark != MARK for found in _find(port, 1 << _LISTEN))
+
+
+def connected() -> Iterator[Connection]:
+    """All connections of this host."""
+    return _find(ANY_PORT, _CONNECTED)
 
 
 def passing_by(port: int) -> list[Connection]:
@@ -104,13 +113,15 @@ def _find(port: int, states: int) -> Iterator[Connection]:
 
 def _connection(answer: bytes, size: int) -> Connection:
     family, _, _, _, key = _ANSWER.unpack_from(answer)
-    _, _, local, peer, _ = _SOCKET_ID.unpack(key)
+    local_port, peer_port, local, peer, _ = _SOCKET_ID.unpack(key)
     return Connection(
         family=family,
         key=key,
         local=address_of(socket.inet_ntop(family, local[:size])),
         peer=address_of(socket.inet_ntop(family, peer[:size])),
         mark=_mark_in(answer[_ANSWER.size :]),
+        local_port=local_port,
+        peer_port=peer_port,
     )
 
 
