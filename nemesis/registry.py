@@ -18,6 +18,7 @@ from squall.nemesis.power import POWER
 from squall.nemesis.process import PROCESSES
 from squall.nemesis.process_failpoint import FAILPOINTS
 from squall.nemesis.process_host import HOST
+from squall.nemesis.process_resources import RESOURCES
 from squall.nemesis.process_rounds import ROUNDS
 from squall.nemesis.rpc import RPCS
 
@@ -27,6 +28,7 @@ KINDS: tuple[Kind, ...] = (
     *ROUNDS,
     *HOST,
     *FAILPOINTS,
+    *RESOURCES,
     *CLOCKS,
     *POWER,
     *DISKS,
@@ -41,6 +43,9 @@ FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs)
 """Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
 
 HOSTS_ONLY: tuple[str, ...] = (
+    "cpu.throttle",
+    "host.stress",
+    "proc.limit",
     "clock.monotonic",
     "proc.kill_at_call",
     "net.spoil",
@@ -49,6 +54,9 @@ HOSTS_ONLY: tuple[str, ...] = (
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
+    "cpu.throttle",
+    "host.stress",
+    "proc.limit",
     "net.drop",
     "net.shape",
     "net.spoil",

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Duration, Seconds
 from squall.nemesis.options.base import DiskCall, Target, Timed, TopicPartitionTarget
+from squall.nemesis.rates import ByteSize
 
 
 class Kill(Timed):
@@ -95,4 +96,60 @@ class KillAtCall(Timed):
     nth: int = Field(default=1, ge=1, le=1_000_000)
 
 
-ProcessFault = Kill | Pause | Restart | LeaderKillLagging | Bounce | RollingRestart | HostDown | KillAtCall
+class CpuThrottle(Timed):
+    """The process gets no more than `share` of one processor."""
+
+    fault: Literal["cpu-throttle"]
+    target: Target
+    share: float = Field(default=0.05, gt=0, lt=1)
+
+
+class CpuStress(Timed):
+    """So many busy processes beside the node; one for each processor of the host, unless given."""
+
+    fault: Literal["cpu-stress"]
+    target: Target
+    processes: int | None = Field(default=None, ge=1, le=1024)
+
+
+class MemoryStress(Timed):
+    """A process beside the node that holds `size` bytes of memory."""
+
+    fault: Literal["memory-stress"]
+    target: Target
+    size: ByteSize = Field(default=67_108_864, ge=4096)
+
+
+class ProcessLimit(Timed):
+    """The process may have little more than it has: so many bytes of address space (`memory`), so many `descriptors`.
+
+    Both are headroom above what it has when the fault begins. A process that ends for want of either is started again
+    when the fault is over.
+    """
+
+    fault: Literal["process-limit"]
+    target: Target
+    memory: ByteSize | None = None
+    descriptors: int | None = Field(default=None, ge=0, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> ProcessLimit:
+        if self.memory is None and self.descriptors is None:
+            raise ValueError("limits nothing; give `memory` (bytes of headroom) or `descriptors`, or both")
+        return self
+
+
+ProcessFault = (
+    Kill
+    | Pause
+    | Restart
+    | LeaderKillLagging
+    | Bounce
+    | RollingRestart
+    | HostDown
+    | KillAtCall
+    | CpuThrottle
+    | CpuStress
+    | MemoryStress
+    | ProcessLimit
+)
