@@ -60,7 +60,7 @@ ROWS: tuple[Row, ...] = (
     Row(21, "packets corrupted", {"fault": "bad-link", "target": "b1", "corrupt": 0.2}),
     Row(22, "packets reordered", {"fault": "bad-link", "target": "b1", "reorder": 0.3}),
     Row(23, "bandwidth", {"fault": "bandwidth", "target": "b1"}),
-    Row(24, "TCP reset", why_not="not built yet"),
+    Row(24, "TCP reset", {"fault": "reset", "target": "b1"}),
     Row(25, "black hole then close, slow close", why_not="not built yet"),
     Row(26, "slicing into small segments, cut after so many bytes", why_not="not built yet"),
     Row(27, "jam, network interface down, flood", why_not="not built yet"),
@@ -111,7 +111,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(53, "transactional ids taken over", why_not="our nodes have no transactions yet"),
     Row(54, "admin operations at random", why_not="not built yet"),
-    Row(55, "connection storm, topics filled, quotas squeezed", why_not="not built yet"),
+    Row(55, "connection storm, topics filled, quotas squeezed", {"fault": "connection-storm", "target": "b1"}),
     Row(56, "upgrade and downgrade under load", why_not="there is one version of our nodes"),
     Row(
         57,

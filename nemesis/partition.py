@@ -8,6 +8,7 @@ another open fault cuts are left out of the judgement.
 from __future__ import annotations
 
 from squall.nemesis import grudge as grudges
+from squall.nemesis.connection import CONNECTIONS
 from squall.nemesis.evidence import Facts, all_of, reach_matrix
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
@@ -189,4 +190,5 @@ PARTITIONS = (
         proof="datagrams thrown by every node at every other, counted where they arrive",
     ),
     *PORT_CUTS,
+    *CONNECTIONS,
 )

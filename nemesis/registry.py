@@ -50,6 +50,8 @@ HOSTS_ONLY: tuple[str, ...] = (
     "proc.kill_at_call",
     "net.spoil",
     "net.drop_port",
+    "net.reset",
+    "net.storm",
 )
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
@@ -60,6 +62,8 @@ ON_HOSTS = (
     "net.drop",
     "net.shape",
     "net.spoil",
+    "net.storm",
+    "net.reset",
     "net.drop_port",
     "proc.kill",
     "proc.pause",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from squall.nemesis.durations import Seconds
 from squall.nemesis.options.base import CutFrom, Group, Target, Timed
 
 
@@ -71,4 +72,22 @@ class CutPort(Timed):
     direction: Literal["both", "deaf", "mute"] = "both"
 
 
-NetworkFault = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge | CutPort
+class Reset(Timed):
+    """Resets all connections at the target's and its peers' ports each `every` seconds; to `to` only, if given."""
+
+    fault: Literal["reset"]
+    target: Target
+    peers: Target | None = Field(default=None, alias="to")
+    every: Seconds = Field(default=1.0, ge=0.05)
+
+
+class ConnectionStorm(Timed):
+    """So many more `connections` to the target's port, held open; from `from`, or from another node by lot."""
+
+    fault: Literal["connection-storm"]
+    target: Target
+    senders: Target | None = Field(default=None, alias="from")
+    connections: int = Field(default=500, ge=1, le=20_000)
+
+
+NetworkFault = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge | CutPort | Reset | ConnectionStorm

@@ -1,0 +1,93 @@
+"""What shows that connections are reset, or that a storm of them is there; judged on looks at the target's tables."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from squall.nemesis.connection import ResetConnections, StormOfConnections
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.options import NemesisEntry
+from squall.nemesis.selector import NoTarget
+from tests.nemesis.conftest import FakeWorld
+
+ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
+
+
+def context(world: FakeWorld) -> FaultContext:
+    ports = dict.fromkeys(world.brokers, 9092) | dict.fromkeys(world.controllers, 9093)
+    return FaultContext(*("f1", world.hosts, world, world.time.now_ns, world.time.sleep, random.Random(1)), ports=ports)
+
+
+def aimed(world: FakeWorld, kind: type[Any], **options: Any) -> Any:
+    fault = kind(ENTRY.validate_python({"at": 1, **options}), context(world))
+    asyncio.run(fault.aim())
+    return fault
+
+
+@pytest.fixture
+def reset(world: FakeWorld) -> ResetConnections:
+    fault: ResetConnections = aimed(world, ResetConnections, fault="reset", target="b1")
+    return fault
+
+
+@pytest.fixture
+def storm(world: FakeWorld) -> StormOfConnections:
+    wanted = {"fault": "connection-storm", "target": "b1", "from": "b2, b3", "connections": 100}
+    fault: StormOfConnections = aimed(world, StormOfConnections, **wanted)
+    return fault
+
+
+def look(there: list[str], lasting: list[str], cut_short: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"connections": {"b1": there}, "lasting": {"b1": lasting}, "cut_short": list(cut_short), "said": ""}
+
+
+def test_a_reset_is_proven_by_all_lasting_connections_being_gone(reset: ResetConnections) -> None:
+    before = look(["1", "2", "3"], ["1", "2"])
+    assert reset.shows_hold(before, look(["4", "5"], [])) is None
+    assert reset.shows_hold(before, look(["2", "4"], [])) == "b1: 1 of 2 connections are still the same"
+    assert reset.shows_hold(look(["1"], []), look(["4"], [])) == "b1: no connection lasted before it either"
+
+
+def test_a_reset_is_over_when_connections_last_again(reset: ResetConnections) -> None:
+    before = look(["1", "2"], ["1", "2"])
+    assert reset.shows_end(before, look(["7", "8"], ["7"])) is None
+    assert reset.shows_end(before, look(["7", "8"], [])) == "b1: no connection lasts yet"
+    assert "before its time" in str(reset.shows_end(before, look(["7"], ["7"], ("b1",))))
+
+
+def counted(b2: int, b3: int, cut_short: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"from": {"b2": b2, "b3": b3}, "cut_short": list(cut_short), "said": ""}
+
+
+def test_a_storm_is_proven_by_connections_from_every_source(storm: StormOfConnections) -> None:
+    assert storm.shows_hold(counted(2, 2), counted(52, 50)) is None
+    assert storm.shows_hold(counted(2, 2), counted(52, 2)) == "b1 has 0 more connections from b3, not 50"
+    assert storm.shows_hold(counted(52, 52), counted(52, 52)) is not None
+
+
+def test_a_storm_is_over_when_its_connections_are_gone(storm: StormOfConnections) -> None:
+    assert storm.shows_end(counted(2, 2), counted(3, 2)) is None
+    assert storm.shows_end(counted(2, 2), counted(52, 2)) == "b1 still has 52 connections from b2"
+    assert "before its time" in str(storm.shows_end(counted(2, 2), counted(2, 2, ("b3",))))
+
+
+def test_a_storm_comes_from_another_node_by_lot(world: FakeWorld) -> None:
+    storm = aimed(world, StormOfConnections, fault="connection-storm", target="b1")
+    assert len(storm._sources) == 1 and storm._sources[0] != "b1"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "all brokers"}, "a storm goes to one node"),
+        ({"target": "b1", "from": "b1"}, "is nobody but b1"),
+    ],
+)
+def test_a_storm_that_has_no_way_has_no_target(world: FakeWorld, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(NoTarget, match=said):
+        aimed(world, StormOfConnections, fault="connection-storm", **options)
