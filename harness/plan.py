@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
 from squall.harness.errors import UsageError
 from squall.harness.suite import Scenario, Suite, faults_of
@@ -67,7 +66,7 @@ def choose_seed(given: int | None) -> int:
 def schedule_of(suite: Path, scenario: Scenario, seed: int) -> Schedule:
     """The faults of a scenario, to the millisecond. Raises UsageError for one that does not fit the load."""
     try:
-        return build_schedule(scenario.nemesis, scenario.time.load, seed)
+        return build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
     except ValueError as wrong:
         raise UsageError(f"{suite}: scenario {scenario.scenario}: {wrong}") from None
 
@@ -108,9 +107,9 @@ def _messages(options: FaultOptions) -> str:
 def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None:
     """Raise UsageError for a fault of what the simulation does not have."""
     for path, entry in faults_of(scenario):
-        if missing := only_on_hosts(cast(FaultOptions, entry)):
+        if missing := only_on_hosts(entry):
             raise UsageError(
-                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {getattr(entry, 'fault', '')} needs"
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
                 f" {missing[0]}, which simulated hosts do not offer; only hosts of a lab or an inventory do",
                 remedy=f"squall run {suite}, or leave that fault out",
             )
@@ -119,9 +118,9 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
 def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
     """Raise UsageError for a fault that needs a verb no agent on a host offers yet."""
     for path, entry in faults_of(scenario):
-        if missing := missing_verbs(cast(FaultOptions, entry)):
+        if missing := missing_verbs(entry):
             raise UsageError(
-                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {getattr(entry, 'fault', '')} needs"
+                f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
                 f" {missing[0]}, which hosts of a lab or an inventory do not offer yet; only the simulation does",
                 remedy=f"squall simulate {scenario.scenario}, or leave that fault out",
             )

@@ -33,7 +33,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.durations import Duration, Seconds
-from squall.nemesis.options import NemesisEntry, Sequence, Timed, targets_of
+from squall.nemesis.options import FaultOptions, NemesisEntry, steps_in, targets_of
 from squall.nemesis.selector import TopicPartitionPattern, topic_partitions_in
 from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
@@ -119,7 +119,21 @@ class TimeOptions(_Part):
     """How long things take."""
 
     load: Duration = Field(default=60.0, description="seconds of load under faults")
+    quiet: Annotated[Seconds, Field(ge=0)] = Field(
+        default=0.0, description="the last seconds of the load, in which no fault may be open"
+    )
     settle: Duration = Field(default=10.0, description="the longest the cluster may take to recover after healing")
+
+    @model_validator(mode="after")
+    def _some_of_it_not_quiet(self) -> TimeOptions:
+        if self.quiet >= self.load:
+            raise ValueError(f"quiet: {self.quiet:g} s leave no time for faults in a load of {self.load:g} s")
+        return self
+
+    @property
+    def faults(self) -> float:
+        """The seconds of load in which faults may be open."""
+        return self.load - self.quiet
 
 
 def _expectation(value: Any) -> Any:
@@ -358,13 +372,10 @@ def _missing(scenario: Scenario, pattern: TopicPartitionPattern) -> str:
     return ""
 
 
-def faults_of(scenario: Scenario) -> Iterator[tuple[KeyPath, Timed]]:
-    """Every fault that is listed, with its place in the file; steps of sequences are spelt out."""
+def faults_of(scenario: Scenario) -> Iterator[tuple[KeyPath, FaultOptions]]:
+    """Every fault that is listed, with its place in the file; what puts several together is spelt out."""
     for index, entry in enumerate(scenario.nemesis):
-        if isinstance(entry, Sequence):
-            yield from ((("nemesis", index, "sequence", number), step) for number, step in enumerate(entry.steps))
-        else:
-            yield ("nemesis", index), entry
+        yield from ((("nemesis", index, *place), fault) for place, fault in steps_in(entry))
 
 
 def text(value: str | int | float | bool) -> str:

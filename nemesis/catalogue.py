@@ -18,8 +18,10 @@ class Row:
     number: int
     name: str
     trial: Mapping[str, Any] = field(default_factory=dict)
-    """Empty if there is none, and then there is a reason."""
+    """Empty if there is none, and then there is a reason, or it is in every run."""
     why_not: str = ""
+    in_every_run: str = ""
+    """What stands for it where that is no fault but part of every run."""
     clients: bool = False
     """Whether the trial needs a client host, beside brokers and controllers."""
 
@@ -116,7 +118,28 @@ ROWS: tuple[Row, ...] = (
     Row(
         57,
         "combinators: repeat, mix, in series and side by side",
-        {"sequence": [{"fault": "pause", "target": "b1"}, {"fault": "kill", "target": "b2"}]},
+        {
+            "mix": [
+                {
+                    "sequence": [
+                        {"fault": "pause", "target": "b1", "for": "1s"},
+                        {"fault": "kill", "target": "b2", "for": "1s"},
+                    ]
+                },
+                {
+                    "parallel": [
+                        {"fault": "pause", "target": "b1", "for": "1s"},
+                        {"fault": "kill", "target": "b3", "for": "1s"},
+                    ]
+                },
+            ],
+            "stable": {"from": "500ms", "to": "1s"},
+            "for": "10s",
+        },
     ),
-    Row(58, "quiet period, then final checks", why_not="not built yet"),
+    Row(
+        58,
+        "quiet period, then final checks",
+        in_every_run="the last `time.quiet` of the load is kept free of faults; then hosts are healed and all is read",
+    ),
 )

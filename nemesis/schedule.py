@@ -94,24 +94,50 @@ def occupied(options: suite.FaultOptions, for_s: float) -> float:
     return options.lag + for_s if isinstance(options, suite.LeaderKillLagging) else for_s
 
 
-def build_schedule(entries: Sequence[suite.NemesisEntry], load_s: float, seed: int) -> Schedule:
-    """The schedule of these entries. Raises ValueError, naming the entry, for one that does not fit the load."""
+def build_schedule(
+    entries: Sequence[suite.NemesisEntry], load_s: float, seed: int, *, quiet_s: float = 0.0
+) -> Schedule:
+    """The schedule of these entries, which keeps the last `quiet_s` of the load free of faults.
+
+    Raises ValueError, naming the entry, for one that does not fit.
+    """
     faults: list[ScheduledFault] = []
     _refuse_unknown_labels(entries)
+    span = _Span(load_s - quiet_s, quiet_s)
     for index, entry in enumerate(entries):
-        starts = list(_starts(entry, index, load_s))
+        if isinstance(entry, suite.Mix):
+            faults += _mixed(entry, index, span, seed)
+            continue
+        starts = list(_starts(entry, index, span))
         for turn, start in enumerate(starts):
             name = f"{index + 1}-{entry.fault}" if len(starts) == 1 else f"{index + 1}.{turn + 1}-{entry.fault}"
             faults += _occurrence(entry, name, start, seed)
     return Schedule(seed, tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.id))))
 
 
+@dataclass(frozen=True)
+class _Span:
+    """Until when faults may be open, in seconds of load, and how long the load goes on after that."""
+
+    faults_s: float
+    quiet_s: float
+
+    def __str__(self) -> str:
+        load = f"the load, which lasts {write_seconds(round(self.faults_s + self.quiet_s, 3))}"
+        if not self.quiet_s:
+            return load
+        return f"the quiet period of {write_seconds(self.quiet_s)} begins, the last of {load}"
+
+    @property
+    def remedy(self) -> str:
+        return "lengthen `time.load`" if not self.quiet_s else "lengthen `time.load`, or shorten `time.quiet`"
+
+
 def _refuse_unknown_labels(entries: Sequence[suite.NemesisEntry]) -> None:
     """`same as NAME` needs a fault of that name."""
-    steps = [step for entry in entries for step in (entry.steps if isinstance(entry, suite.Sequence) else (entry,))]
-    known = [step.label for step in steps if step.label is not None]
+    known = [step.label for entry in entries for _, step in suite.steps_in(entry) if step.label is not None]
     for index, entry in enumerate(entries):
-        for step in entry.steps if isinstance(entry, suite.Sequence) else (entry,):
+        for _, step in suite.steps_in(entry):
             for name, text in suite.targets_of(step).items():
                 strange = [label for label in labels_in(text) if label not in known]
                 if strange:
@@ -119,16 +145,15 @@ def _refuse_unknown_labels(entries: Sequence[suite.NemesisEntry]) -> None:
                     raise ValueError(f"nemesis[{index}].{name}: {text!r}: no fault is called {strange[0]}; {remedy}")
 
 
-def _starts(entry: suite.Timed, index: int, load_s: float) -> Iterator[float]:
+def _starts(entry: suite.Timed, index: int, span: _Span) -> Iterator[float]:
     """The times at which an entry happens, given the longest that each may take."""
     longest = _longest(entry)
     if entry.repeat is None:
         at = entry.at or 0.0
-        if at + longest > load_s:
+        if at + longest > span.faults_s:
             lasts = f"at {write_seconds(at)} for up to {write_seconds(longest)}"
             raise ValueError(
-                f"nemesis[{index}]: {lasts} ends after the load, which lasts {write_seconds(load_s)}; "
-                "start it earlier, shorten it, or lengthen `time.load`"
+                f"nemesis[{index}]: {lasts} ends after {span}; start it earlier, shorten it, or {span.remedy}"
             )
         yield at
         return
@@ -140,22 +165,57 @@ def _starts(entry: suite.Timed, index: int, load_s: float) -> Iterator[float]:
         )
     first = entry.at if entry.at is not None else every - longest
     turn = 0
-    while first + turn * every + longest <= load_s and turn != entry.repeat.times:
+    while first + turn * every + longest <= span.faults_s and turn != entry.repeat.times:
         yield first + turn * every
         turn += 1
     if turn == 0:
-        raise ValueError(f"nemesis[{index}]: not even one turn fits the load of {write_seconds(load_s)}")
+        raise ValueError(f"nemesis[{index}]: not even one turn fits the load of {write_seconds(span.faults_s)}")
 
 
 def _longest(entry: suite.Timed) -> float:
     if isinstance(entry, suite.Sequence):
         return sum(step.after + _longest(step) for step in entry.steps)
-    assert not isinstance(entry, suite.Sequence)
+    if isinstance(entry, suite.Parallel):
+        return max(step.after + _longest(step) for step in entry.steps)
     length = longest_of(entry.length())
     return entry.lag + length if isinstance(entry, suite.LeaderKillLagging) else length
 
 
-def _occurrence(entry: suite.NemesisEntry, name: str, start: float, seed: int) -> Iterator[ScheduledFault]:
+def _mixed(entry: suite.Mix, index: int, span: _Span, seed: int) -> Iterator[ScheduledFault]:
+    """Steps by lot, each after a stable period, while they fit. What is drawn depends on the seed and the place."""
+    at = entry.at or 0.0
+    end = at + float(entry.duration) if isinstance(entry.duration, float | int) else span.faults_s
+    if end > span.faults_s:
+        raise ValueError(
+            f"nemesis[{index}]: from {write_seconds(at)} for {write_seconds(end - at)} ends after {span}; "
+            f"shorten it, or {span.remedy}"
+        )
+    rng = random.Random(entry.lot or f"{seed}/nemesis/{index + 1}-mix")
+    turn = 0
+    while True:
+        at += drawn(entry.stable, rng)
+        step = rng.choice(entry.steps)
+        turn += 1
+        faults = list(_occurrence(step, f"{index + 1}.{turn}-{step.fault}", at, seed))
+        ends = max(fault.ends_at_s for fault in faults)
+        if ends > end:
+            break
+        yield from faults
+        at = ends
+    if turn == 1:
+        raise ValueError(
+            f"nemesis[{index}]: the first of the mix, a {step.fault}, would end at {write_seconds(ends)}, and the mix"
+            f" at {write_seconds(end)}; lengthen it, or shorten `stable`"
+        )
+
+
+def _occurrence(
+    entry: suite.FaultOptions | suite.Sequence | suite.Parallel, name: str, start: float, seed: int
+) -> Iterator[ScheduledFault]:
+    if isinstance(entry, suite.Parallel):
+        for number, step in enumerate(entry.steps, start=1):
+            yield _scheduled(step, f"{name}-{number}-{step.fault}", start + step.after, seed, follows=None)
+        return
     if not isinstance(entry, suite.Sequence):
         yield _scheduled(entry, name, start, seed, follows=None)
         return

@@ -18,11 +18,12 @@ from typing import Literal
 from squall.nemesis.ports import ClusterView
 
 Group = Literal["brokers", "controllers", "nodes"]
-Amount = Literal["one", "minority", "majority", "all"]
+Amount = Literal["one", "minority third", "minority", "majority", "all"]
 
 FORMS = (
     "leader of TOPIC/PARTITION, leader of TOPIC/*, followers of TOPIC/PARTITION, one follower of TOPIC/PARTITION, "
     "replicas of TOPIC/PARTITION out of sync, active controller, one broker, minority of brokers, "
+    "minority third of nodes, "
     "majority of controllers, all nodes, same as NAME (another fault's `as`), host names, "
     "and any of these `but` another"
 )
@@ -32,7 +33,7 @@ _OUT_OF_SYNC = re.compile(r"(one )?replicas? of (\S+)/(\d+|\*) out of sync")
 _SAME_AS = re.compile(r"same as ([A-Za-z][A-Za-z0-9_-]*)")
 _BUT = " but "
 _TOPIC_PARTITION = re.compile(r"(\S+)/(\d+|\*)")
-_GROUP = re.compile(r"(?:(one)|(?:a )?(minority|majority) of|(all))(?: the)? (broker|controller|node)s?")
+_GROUP = re.compile(r"(?:(one)|(?:a )?(minority third|minority|majority) of|(all))(?: the)? (broker|controller|node)s?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -199,7 +200,8 @@ def _amount(match: re.Match[str]) -> Amount:
         return "one"
     if match[3]:
         return "all"
-    return "minority" if match[2] == "minority" else "majority"
+    amounts: dict[str, Amount] = {"minority third": "minority third", "minority": "minority", "majority": "majority"}
+    return amounts[match[2]]
 
 
 def _group(word: str) -> Group:
@@ -219,8 +221,16 @@ def members(group: Group, cluster: ClusterView) -> list[str]:
 
 
 def how_many(amount: Amount, size: int) -> int:
-    """A minority is the largest number that is less than half; a majority the smallest that is more."""
-    counts = {"one": min(1, size), "minority": (size - 1) // 2, "majority": size // 2 + 1, "all": size}
+    """A minority is the largest number that is less than half, a minority third the largest that is less than a third;
+    a majority is the smallest that is more than half.
+    """
+    counts = {
+        "one": min(1, size),
+        "minority third": (size - 1) // 3,
+        "minority": (size - 1) // 2,
+        "majority": size // 2 + 1,
+        "all": size,
+    }
     return counts[amount] if size else 0
 
 

@@ -80,6 +80,7 @@ def catalogue_as_json(abilities: Abilities | None, inventory: Inventory | None) 
 
 def _row_as_json(row: Row, abilities: Abilities | None, inventory: Inventory | None) -> dict[str, Any]:
     shown: dict[str, Any] = {"row": row.number, "name": row.name, "trial": dict(row.trial), "why_not": row.why_not}
+    shown["in_every_run"] = row.in_every_run
     if row.trial and abilities is not None and inventory is not None:
         shown["why_not"] = why_not(trial_of(row, inventory, seed=1), abilities)
     return shown
@@ -107,7 +108,7 @@ def _print_rows(out: Console, listed: dict[str, Any]) -> None:
     table.add_column("trouble")
     table.add_column("trial")
     for row in listed["rows"]:
-        table.add_row(str(row["row"]), row["name"], _mark(row["why_not"], _entry(row["trial"])))
+        table.add_row(str(row["row"]), row["name"], _mark(row["why_not"], row["in_every_run"] or _entry(row["trial"])))
     out.print(table)
     able = sum(not row["why_not"] for row in listed["rows"])
     out.print(f"{able} of {len(listed['rows'])} rows can be shown here: squall faults --verify --lab", markup=False)

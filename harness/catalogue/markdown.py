@@ -86,7 +86,7 @@ def _rows() -> str:
 
 def _stands_for(row: Row) -> str:
     if not row.trial:
-        return f"nothing: {row.why_not}"
+        return row.in_every_run or f"nothing: {row.why_not}"
     faults = dict.fromkeys(f"`{fault['fault']}`" for fault in flat(row.trial))
     return ", ".join(faults) or f"`{json.dumps(dict(row.trial))}`"
 

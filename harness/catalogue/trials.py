@@ -27,7 +27,7 @@ WINDOW_SECONDS = 5.0
 """In which a fault must show itself; it ends soon after that."""
 LONGEST_TRIAL_SECONDS = 60.0
 STANDS_FOR = re.compile(r"\b([bc])(\d)\b")
-GROUPED = ("sequence", "parallel")
+GROUPED = ("sequence", "parallel", "mix")
 
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 

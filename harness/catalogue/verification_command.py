@@ -46,7 +46,7 @@ class VerifyFaults:
         self.json_file = json_file
         self.console = console
         self.results: list[Result] = []
-        self.total = sum(bool(row.trial) for row in self.rows)
+        self.total = sum(not row.why_not for row in self.rows)
         self.began = time.monotonic()
         self.source = ""
         self.directory: Path | None = None
@@ -77,7 +77,8 @@ class VerifyFaults:
             abilities = await ask_hosts(hosts.inventory, hosts.network)
             self.source = abilities.source
             trials = self._doable(hosts.inventory, abilities)
-            if not trials:
+            at_the_end = [row for row in self.rows if row.in_every_run]
+            if not trials and not at_the_end:
                 return
             plan = plan_of(trials, self.seed, self.runs_directory.resolve(), clients=clients)
             self.directory = plan.directory
@@ -89,6 +90,8 @@ class VerifyFaults:
             except UsageError:
                 run.discard_if_empty()
                 raise
+            for row in at_the_end:
+                self._tell(run.result_of_quiet(row))
             for trouble in run.facts.trouble:
                 self.console.print(f"trouble    {trouble}", markup=False)
 
@@ -96,8 +99,9 @@ class VerifyFaults:
         """The trials that these hosts can do; all other rows are results already."""
         trials = []
         for row in self.rows:
-            if not row.trial:
+            if row.why_not:
                 self.results.append(skipped(row, row.why_not))
+            if not row.trial:
                 continue
             trial = trial_of(row, inventory, self.seed)
             if reason := why_not(trial, abilities):
@@ -112,7 +116,7 @@ class VerifyFaults:
 
     def _tell(self, result: Result) -> None:
         self.results.append(result)
-        done = len(self.results) - sum(not row.trial for row in self.rows)
+        done = len(self.results) - sum(bool(row.why_not) for row in self.rows)
         self.console.print(result_line(result, done, self.total), soft_wrap=True)
 
     def _conclude(self) -> None:

@@ -22,6 +22,7 @@ from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.run import Hosts, ScenarioRun, cancelled
 from squall.harness.suite import Scenario
+from squall.nemesis.catalogue import Row
 from squall.nemesis.evidence import heal_all
 from squall.nemesis.ports import NODE_PROCESS, HostUnreachable, OperationRefused, VerbFailed
 from squall.nemesis.runner import Patience
@@ -31,6 +32,7 @@ from squall.results.segments import EventWriter
 NAME = "verify-faults"
 WHOLE_SECONDS = 30.0
 AGAIN_SECONDS = 0.2
+QUIET_SECONDS = 2.0
 PATIENCE = Patience(hold=WINDOW_SECONDS, shown=0.5)
 """A trial waits for its fault to show for all of its window, and lets it go on but a moment then."""
 
@@ -99,6 +101,8 @@ class Verification(ScenarioRun):
         self.begin = begin
         self.tell = tell
         self.operator: ClusterHands | None = None
+        self.quiet: str | None = None
+        """What disturbed the quiet period; None if it was not come to."""
 
     async def _load_under_faults(self) -> None:
         await self._begin_load()
@@ -110,9 +114,46 @@ class Verification(ScenarioRun):
                 self.tell(await self._tried(trial))
         finally:
             await self.operator.close()
+        self.quiet = await self._quiet()
         self.facts.load_ended = self.testbed.now_ns()
         assert self.workers is not None
         await self.workers.stop()
+
+    async def _quiet(self) -> str:
+        """The quiet period; what disturbed it: a fault open on some host, or a cluster that is not whole."""
+        disturbed = await self._disturbances()
+        await asyncio.sleep(QUIET_SECONDS)
+        return disturbed or await self._disturbances()
+
+    async def _disturbances(self) -> str:
+        agents = self.testbed.agents
+        answers = await asyncio.gather(*(agent.call("journal") for agent in agents.values()), return_exceptions=True)
+        for name, answer in zip(agents, answers, strict=True):
+            if isinstance(answer, BaseException):
+                return str(answer)
+            if answer["entries"]:
+                return f"{name} has open faults: {answer['entries']}"
+        return await self._missing()
+
+    def result_of_quiet(self, row: Row) -> Result:
+        """The row that a run's own end stands for: nothing is disturbed any more, and all can be read."""
+        reasons = [
+            self.quiet or "",
+            "" if self.facts.final_read == "complete" else f"final reads {self.facts.final_read}",
+        ]
+        if self.quiet is None:
+            reasons = ["the run did not come to it"]
+        reason = "; ".join(filter(None, reasons))
+        return Result(
+            number=row.number,
+            row=row.name,
+            faults="none",
+            outcome="failed" if reason else "verified",
+            reason=reason,
+            targets="all",
+            during=f"{QUIET_SECONDS:g} s without an open fault on {len(self.testbed.agents)} hosts, the cluster whole",
+            after=f"final reads {self.facts.final_read}",
+        )
 
     async def _tried(self, trial: Trial) -> Result:
         """One trial, and the cluster whole again. Cancelled, it heals all hosts first, as the runner does."""

@@ -104,7 +104,7 @@ class Simulation:
         self.options = options
         self.directory = directory
         self.witness = witness or Witness()
-        self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed)
+        self.schedule = build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
         self.shape = ClusterShape(
             controllers=cluster.controllers,
             brokers=cluster.brokers,
@@ -266,7 +266,7 @@ class Simulation:
             view = self.world.cluster
             topics = self.scenario.cluster.topics
             operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
-            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.load, operated)
+            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated)
             self.faults = [str(fault) for fault in faults]
             lowest = min(topic.min_insync_replicas for topic in topics.values())
             operator = self.world.operator()

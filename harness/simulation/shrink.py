@@ -91,7 +91,7 @@ class Spending(Witness):
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.exceeded = False
-        schedule = build_schedule(scenario.nemesis, scenario.time.load, seed)
+        schedule = build_schedule(scenario.nemesis, scenario.time.load, seed, quiet_s=scenario.time.quiet)
         self._lengths = {fault.id: fault.for_s for fault in schedule.faults}
         self._min_isr = min(topic.min_insync_replicas for topic in scenario.cluster.topics.values())
         self._budget: FaultBudget

@@ -14,6 +14,16 @@
           - {fault: kill, target: leader of events/0, for: 12s, after: 500ms}
       - {fault: kill, target: one follower of events/0, as: outsider, at: 60s, for: 5s}
       - {fault: wipe-disk, target: same as outsider, at: 70s, for: 1s}
+      - at: 80s
+        parallel:                             # side by side, each `after` that long since 80 s
+          - {fault: pause, target: b1, for: 2s}
+          - {fault: kill, target: c1, for: 1s, after: 500ms}
+      - at: 90s
+        mix:                                  # one by lot, again and again, with quiet before each
+          - {fault: kill, target: one broker, for: {from: 1s, to: 5s}}
+          - {fault: isolate, target: active controller, for: 3s}
+        stable: {from: 1s, to: 5s}
+        for: 60s
 
 Each fault has a model of its own, told apart by `fault`; unknown keys are errors, and a misspelt fault name ends
 in pydantic's `union_tag_invalid`, which lists the known ones (`nearest_fault` serves those who want a suggestion).
@@ -41,22 +51,27 @@ from squall.nemesis.options.entries import (
     FAULT_NAMES,
     AnyFault,
     FaultOptions,
+    Mix,
     NemesisEntry,
+    Parallel,
     Sequence,
     Step,
     name_of,
     nearest_fault,
+    steps_in,
     targets_of,
 )
 from squall.nemesis.options.link import BadLink, Bandwidth, Burst, LinkFault, SlowLink
 from squall.nemesis.options.network import (
     Bridge,
+    ConnectionStorm,
     CutPort,
     Halves,
     Isolate,
     MajoritiesRing,
     NetworkFault,
     OneWay,
+    Reset,
     Thirds,
 )
 from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
@@ -64,14 +79,12 @@ from squall.nemesis.options.process import (
     Bounce,
     CpuStress,
     CpuThrottle,
-    ConnectionStorm,
     HostDown,
     Kill,
     KillAtCall,
     LeaderKillLagging,
     MemoryStress,
     Pause,
-    Reset,
     ProcessFault,
     ProcessLimit,
     Restart,
@@ -93,6 +106,7 @@ __all__ = [
     "ClockFreeze",
     "ClockMonotonic",
     "ClockStrobe",
+    "ConnectionStorm",
     "CpuStress",
     "CpuThrottle",
     "CutPort",
@@ -106,7 +120,6 @@ __all__ = [
     "Halves",
     "HostDown",
     "Isolate",
-    "ConnectionStorm",
     "Kill",
     "KillAtCall",
     "LeaderKillLagging",
@@ -114,10 +127,12 @@ __all__ = [
     "LyingFsync",
     "MajoritiesRing",
     "MemoryStress",
+    "Mix",
     "NemesisEntry",
     "NetworkFault",
     "OneWay",
     "OperationFault",
+    "Parallel",
     "Pause",
     "PowerLoss",
     "ProcessFault",
@@ -125,6 +140,7 @@ __all__ = [
     "ReadOnlyDisk",
     "Reassign",
     "RemoveVoter",
+    "Reset",
     "Restart",
     "RollingRestart",
     "RpcCut",
@@ -138,6 +154,6 @@ __all__ = [
     "WipeDisk",
     "name_of",
     "nearest_fault",
+    "steps_in",
     "targets_of",
 ]
-    "Reset",

@@ -1,14 +1,15 @@
-"""The entries of a suite's `nemesis:` list: any fault, or a sequence of them."""
+"""The entries of a suite's `nemesis:` list: any fault, or some together: in sequence, in parallel, or mixed by lot."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from squall.nemesis.options.base import Timed
+from squall.nemesis.durations import DurationRange
+from squall.nemesis.options.base import Length, Timed
 from squall.nemesis.options.clock import ClockFault
 from squall.nemesis.options.disk import DiskFault
 from squall.nemesis.options.link import LinkFault
@@ -42,14 +43,16 @@ def targets_of(options: BaseModel) -> dict[str, str]:
 
 
 def _written_flat(entry: Any) -> Any:
-    """`fault: {isolate: {from: everyone}}` as `fault: isolate, from: everyone`; `sequence` as a kind of its own."""
+    """`fault: {isolate: {from: everyone}}` as `fault: isolate, from: everyone`; combinators as kinds of their own."""
     if not isinstance(entry, Mapping):
         return entry
-    if "sequence" in entry and "fault" not in entry:
-        return {"fault": "sequence", **entry}
+    for combinator in COMBINATORS:
+        if combinator in entry and "fault" not in entry:
+            return {"fault": combinator, **entry}
     fault = entry.get("fault")
     if fault is None:
-        raise ValueError(f"names no `fault`; known are {', '.join(FAULT_NAMES)}, and `sequence`")
+        together = ", ".join(f"`{one}`" for one in COMBINATORS)
+        raise ValueError(f"names no `fault`; known are {', '.join(FAULT_NAMES)}, and {together}")
     if isinstance(fault, Mapping) and len(fault) == 1:
         name, options = next(iter(fault.items()))
         if isinstance(options, Mapping):
@@ -59,36 +62,91 @@ def _written_flat(entry: Any) -> Any:
 
 def _is_step(entry: Timed) -> Timed:
     if entry.at is not None or entry.repeat is not None:
-        raise ValueError("a step of a sequence has no `at` or `repeat` of its own; give them to the sequence")
+        raise ValueError("a step has no `at` or `repeat` of its own; give them to what it is a step of")
     return entry
 
 
 Step = Annotated[Annotated[AnyFault, BeforeValidator(_written_flat)], AfterValidator(_is_step)]
 
 
-class Sequence(Timed):
+class _Together(Timed):
+    """Several faults as one entry, each with a length of its own."""
+
+    @model_validator(mode="after")
+    def _no_duration(self) -> _Together:
+        if self.duration is not None or (self.repeat and self.repeat.duration is not None):
+            raise ValueError(f"a {getattr(self, 'fault', '')} lasts as long as its steps; give `for` to them")
+        return self
+
+
+class Sequence(_Together):
     """Faults one after the other: each starts `after` that long once the one before has healed."""
 
     fault: Literal["sequence"] = "sequence"
     steps: tuple[Step, ...] = Field(alias="sequence", min_length=1)
 
+
+class Parallel(_Together):
+    """Faults side by side: each starts `after` that long once all of it has begun."""
+
+    fault: Literal["parallel"] = "parallel"
+    steps: tuple[Step, ...] = Field(alias="parallel", min_length=2)
+
+
+MixStep = Annotated[
+    Annotated[FaultOptions | Sequence | Parallel, Field(discriminator="fault")],
+    BeforeValidator(_written_flat),
+    AfterValidator(_is_step),
+]
+
+
+def _is_unhurried(step: Timed) -> Timed:
+    if step.after:
+        raise ValueError("a step of a mix has no `after`; `stable` says how long it is quiet before it")
+    return step
+
+
+class Mix(Timed):
+    """One of its steps by lot, again and again, each after a `stable` period in which nothing happens.
+
+    It goes on `for` so long, or until the load's faults must have ended.
+    """
+
+    fault: Literal["mix"] = "mix"
+    steps: tuple[Annotated[MixStep, AfterValidator(_is_unhurried)], ...] = Field(alias="mix", min_length=1)
+    stable: Length = DurationRange.model_validate({"from": 1.0, "to": 5.0})
+
     @model_validator(mode="after")
-    def _no_duration(self) -> Sequence:
-        if self.duration is not None or (self.repeat and self.repeat.duration is not None):
-            raise ValueError("a sequence lasts as long as its steps; give `for` to them")
+    def _one_stretch(self) -> Mix:
+        if self.repeat is not None:
+            raise ValueError("a mix goes on by itself; leave out `repeat`")
+        if isinstance(self.duration, DurationRange):
+            raise ValueError("a mix goes on for one length of time, such as `for: 60s`")
         return self
 
 
+COMBINATORS = tuple(name_of(combinator) for combinator in (Sequence, Parallel, Mix))
+
+
+def steps_in(entry: Timed) -> Iterator[tuple[tuple[str | int, ...], FaultOptions]]:
+    """Every single fault of an entry, with its place in it: itself, or the steps of what puts several together."""
+    if isinstance(entry, Sequence | Parallel | Mix):
+        for number, step in enumerate(entry.steps):
+            yield from (((entry.fault, number, *place), fault) for place, fault in steps_in(step))
+    else:
+        yield (), cast(FaultOptions, entry)
+
+
 def _is_timed(entry: Timed) -> Timed:
-    if entry.at is None and entry.repeat is None:
+    if entry.at is None and entry.repeat is None and not isinstance(entry, Mix):
         raise ValueError("says not when: give `at: 35s` or `repeat: {every: 20s, for: 10s}`")
     if entry.after:
-        raise ValueError("has `after`, which only steps of a sequence have; use `at`")
+        raise ValueError("has `after`, which only steps of a sequence or in parallel have; use `at`")
     return entry
 
 
 NemesisEntry = Annotated[
-    Annotated[FaultOptions | Sequence, Field(discriminator="fault")],
+    Annotated[FaultOptions | Sequence | Parallel | Mix, Field(discriminator="fault")],
     BeforeValidator(_written_flat),
     AfterValidator(_is_timed),
 ]

@@ -36,6 +36,7 @@ def resolved(world: Any, drive: Any, text: str, seed: int = 1) -> Target:
         ("b4", ("b4",), "by name"),
         ("b4, c1", ("b4", "c1"), "by name"),
         ("replicas of events/1 out of sync", ("b4", "b5"), "replicas of events/1 out of sync"),
+        ("leader of events/0 but active controller", ("b2",), "leader of events/0 but c2"),
         ("all brokers but b2", ("b1", "b3", "b4", "b5"), "all brokers but b2"),
         ("all brokers but followers of events/1", ("b3", "b4", "b5"), "all brokers but b1, b2"),
         ("all brokers but leader of events/1 but b1, b4", ("b2", "b5"), "all brokers but b3 but b1, b4"),
@@ -54,6 +55,7 @@ def test_it_says_who_that_is_now(world: Any, drive: Any, text: str, hosts: tuple
         ("a majority of the brokers", 3, "b"),
         ("minority of controllers", 1, "c"),
         ("majority of controllers", 2, "c"),
+        ("a minority third of the brokers", 1, "b"),
     ],
 )
 def test_some_of_a_group_are_drawn_from_the_seed(world: Any, drive: Any, text: str, count: int, prefix: str) -> None:
