@@ -98,7 +98,7 @@ class Agent:
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
         process_verbs = ProcessVerbs(state, self.journal, self.processes, self.disk, self.revival, lab=self.lab)
-        disk_verbs = DiskVerbs(state, self.journal, self.processes, self.disk, self.revival)
+        disk_verbs = DiskVerbs(state, self.journal, self.processes, self.disk, self.revival, self.losses)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),
             **self.network_verbs.faults,

@@ -8,7 +8,9 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
   open entries;
 * `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
 * `proc.pause`: the very process that was paused goes on once no pause of it is open;
-* `proc.power_loss`, `disk.wipe` (`power.py`): as a kill, and the files of the process are damaged once;
+* `proc.power_loss`, `disk.wipe` (`power.py`), `disk.rewind` (`disk_copy.py`): as a kill, and the files of the process
+  are damaged once;
+* `disk.damage` (`file_damage.py`): what was there is kept, and put back if that was asked for;
 * `disk.error`, `disk.slow`, `disk.lie`, `disk.fill` (`disk_faults.py`, `disk_lies.py`, `disk_fill.py`): the rules of
   the process's disk are written anew from the open entries;
 * `proc.kill_at_call` (`failpoint.py`): so are they; once it has struck, the process is down until it is undone;
@@ -32,7 +34,7 @@ from network import Network, checked_sources
 from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
 from trouble import Trouble
 
-KILLS = ("proc.kill", "proc.power_loss", "disk.wipe")
+KILLS = ("proc.kill", "proc.power_loss", "disk.wipe", "disk.rewind")
 """Verbs after which the process is down until the last of them is undone."""
 
 MESSAGE_FAULTS = ("rpc.hold", "rpc.cut")
@@ -46,6 +48,11 @@ KILL_AT_CALL = "proc.kill_at_call"
 DISK_FULL = "disk.fill"
 DISK_FAULTS = (ERROR, "disk.slow", DISK_FULL, "disk.lie", KILL_AT_CALL)
 """Verbs that together make the rules of a disk."""
+
+
+PAUSE = "proc.pause"
+WITH_OTHERS = {"disk.damage": KILLS, "disk.copy": (PAUSE,)}
+"""Verbs whose undoing depends on what others are open."""
 
 
 def required(arguments: dict[str, Any], name: str, kind: type | tuple[type, ...], what: str) -> Any:
@@ -269,4 +276,6 @@ def alike(verb: str) -> tuple[str, ...]:
     """The verbs whose open entries decide together what happens."""
     if verb in DISK_FAULTS:
         return (*DISK_FAULTS, *KILLS)
+    if verb in WITH_OTHERS:
+        return (verb, *WITH_OTHERS[verb])
     return next((family for family in (KILLS, MESSAGE_FAULTS, LINK_FAULTS) if verb in family), (verb,))

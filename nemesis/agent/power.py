@@ -134,12 +134,15 @@ class NodeFiles:
         loss = Loss()
         for name in self.files():
             loss.note(name, self.directory / name, NOT_DURABLE, 0)
+        self.empty()
+        return loss
+
+    def empty(self) -> None:
         for path in self.directory.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
             elif path.name != ".lock":
                 path.unlink()
-        return loss
 
     def begin_ledger_anew(self) -> None:
         """What is there now is durable."""
@@ -175,7 +178,7 @@ class Losses:
         return self._directory / f"{id.replace('/', '_')}.json"
 
 
-class _Damage(Kill, ABC):
+class Damage(Kill, ABC):
     """A kill that does something to the disk before anybody can start the process again."""
 
     def __init__(self, processes: Processes, losses: Losses) -> None:
@@ -215,7 +218,7 @@ def _files_in(entry: Entry) -> NodeFiles:
     return NodeFiles(Path(entry.arguments["data"]), Path(entry.arguments["ledger"]))
 
 
-class PowerLoss(_Damage):
+class PowerLoss(Damage):
     """`proc.power_loss`"""
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +232,7 @@ class PowerLoss(_Damage):
         return Loss() if mode == "none" else files.lose(mode, entry.id)
 
 
-class WipeDisk(_Damage):
+class WipeDisk(Damage):
     """`disk.wipe`"""
 
     def damage(self, entry: Entry, files: NodeFiles) -> Loss:
