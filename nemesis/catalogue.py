@@ -39,7 +39,17 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(7, "kill at a chosen system call", {"fault": "kill-at-call", "target": "b1", "call": "write"}),
     Row(8, "host down: power off, reboot, virtual machine stopped", {"fault": "host-down", "target": "b1"}),
-    Row(9, "a command of the user's own", why_not="not built yet"),
+    Row(
+        9,
+        "a command of the user's own",
+        {
+            "fault": "command",
+            "target": "b1",
+            "inject": "ip route add blackhole 203.0.113.0/24",
+            "heal": "ip route del blackhole 203.0.113.0/24; ! ip route show 203.0.113.0/24 | grep -q .",
+            "check": "ip route show 203.0.113.0/24 | grep blackhole",
+        },
+    ),
     Row(10, "clients paused, killed, fenced", why_not="not built yet"),
     Row(11, "one node isolated", {"fault": "isolate", "target": "b1"}),
     Row(12, "halves, majority against minority, thirds", {"fault": "halves"}),

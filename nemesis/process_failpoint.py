@@ -60,7 +60,7 @@ class KillAtDiskCall(KillProcess):
         where = ", ".join(
             f"{host} at {short(next(iter(deed['before'])))} ({sizes(deed)})" for host, deed in deeds.items()
         )
-        return f"process gone {options.when} its {options.nth}. {options.call}: {where}"
+        return f"process gone {options.when} {options.call} number {options.nth}: {where}"
 
 
 def short(path: str) -> str:

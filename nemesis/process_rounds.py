@@ -150,7 +150,7 @@ class BounceProcess(_Rounds):
 
     def told(self, during: Facts) -> str:
         starts = during["new_processes"]
-        return ", ".join(f"{host} is its {starts[host] + 1}. process" for host in self._targets)
+        return ", ".join(f"{starts[host] + 1} processes on {host}, one after the other" for host in self._targets)
 
 
 class RestartOneByOne(_Rounds):

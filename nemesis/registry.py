@@ -16,6 +16,7 @@ from squall.nemesis.options import FaultOptions
 from squall.nemesis.partition import PARTITIONS
 from squall.nemesis.power import POWER
 from squall.nemesis.process import PROCESSES
+from squall.nemesis.process_command import COMMANDS
 from squall.nemesis.process_failpoint import FAILPOINTS
 from squall.nemesis.process_host import HOST
 from squall.nemesis.process_resources import RESOURCES
@@ -29,6 +30,7 @@ KINDS: tuple[Kind, ...] = (
     *HOST,
     *FAILPOINTS,
     *RESOURCES,
+    *COMMANDS,
     *CLOCKS,
     *POWER,
     *DISKS,
@@ -43,6 +45,7 @@ FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs)
 """Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
 
 HOSTS_ONLY: tuple[str, ...] = (
+    "host.command",
     "cpu.throttle",
     "host.stress",
     "proc.limit",
@@ -56,6 +59,7 @@ HOSTS_ONLY: tuple[str, ...] = (
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
+    "host.command",
     "cpu.throttle",
     "host.stress",
     "proc.limit",

@@ -97,7 +97,9 @@ class Agent:
         self.messages = MessageFaults(state, self.network.control_port, self.processes)
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
-        process_verbs = ProcessVerbs(state, self.journal, self.processes, self.disk, self.revival, lab=self.lab)
+        process_verbs = ProcessVerbs(
+            state, self.journal, self.processes, self.disk, self.revival, host=self.name, lab=self.lab
+        )
         disk_verbs = DiskVerbs(state, self.journal, self.processes, self.disk, self.revival, self.losses)
         faults: dict[str, FaultVerb] = {
             "net.drop": Drop(self.network),

@@ -9,6 +9,7 @@ from typing import Any
 import failpoint
 import limits
 import throttle
+from commands import CheckCommand, RunCommand, Shell
 from disk_faults import Revival
 from disk_rules import DiskState
 from failpoint_strike import Deeds
@@ -25,16 +26,26 @@ class ProcessVerbs:
     """Faults, and the looks that prove them."""
 
     def __init__(
-        self, state: Path, journal: Journal, processes: Processes, disk: DiskState, revival: Revival, *, lab: bool
+        self,
+        state: Path,
+        journal: Journal,
+        processes: Processes,
+        disk: DiskState,
+        revival: Revival,
+        *,
+        host: str,
+        lab: bool,
     ) -> None:
-        deeds = Deeds(state)
+        deeds, shell = Deeds(state), Shell(state, host)
         self.faults: dict[str, FaultVerb] = {
             KILL_AT_CALL: failpoint.KillAtCall(processes, disk, revival, deeds),
             throttle.VERB: Throttle(processes, journal, state, lab=lab),
             limits.VERB: Limit(processes, journal),
             "host.stress": Stress(state),
+            "host.command": RunCommand(state, shell),
         }
         self.probes: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "probe.failpoint": failpoint.probe(journal, disk, deeds),
+            "probe.command": CheckCommand(journal, shell).answer,
             "probe.resources": ResourceProbe(state, journal, processes).answer,
         }

@@ -77,6 +77,7 @@ from squall.nemesis.options.network import (
 from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
 from squall.nemesis.options.process import (
     Bounce,
+    Command,
     CpuStress,
     CpuThrottle,
     HostDown,
@@ -106,6 +107,7 @@ __all__ = [
     "ClockFreeze",
     "ClockMonotonic",
     "ClockStrobe",
+    "Command",
     "ConnectionStorm",
     "CpuStress",
     "CpuThrottle",

@@ -139,6 +139,21 @@ class ProcessLimit(Timed):
         return self
 
 
+class Command(Timed):
+    """A fault of one's own: the command `inject` brings it about, `heal` ends it, `check` succeeds while it holds.
+
+    All three are run by a shell on the target's host. `heal` is also run by the host itself when the time is up, and
+    again until it succeeds. No command may take longer than `timeout`.
+    """
+
+    fault: Literal["command"]
+    target: Target
+    inject: str = Field(min_length=1)
+    heal: str = Field(min_length=1)
+    check: str = Field(min_length=1)
+    timeout: Duration = Field(default=10.0, le=60)
+
+
 ProcessFault = (
     Kill
     | Pause
@@ -152,4 +167,5 @@ ProcessFault = (
     | CpuStress
     | MemoryStress
     | ProcessLimit
+    | Command
 )

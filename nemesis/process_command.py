@@ -1,0 +1,94 @@
+"""A fault of the user's own: one shell command brings it about, another ends it, and a third says whether it holds.
+
+The check is asked before, during and after: it has to fail, succeed and fail again. So a command that does nothing, or
+a check that always succeeds, proves nothing.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
+from squall.nemesis.options import Command
+from squall.nemesis.process import first_reason
+from squall.nemesis.selector import Target
+
+
+class RunCommands:
+    """`command`"""
+
+    kind = "command"
+    waits_to_show = False
+
+    def __init__(self, options: Command, context: FaultContext) -> None:
+        self._options = options
+        self._context = context
+        self._targets: tuple[str, ...] = ()
+
+    async def aim(self) -> Target:
+        target = await self._context.resolve(self._options.target)
+        self._targets = target.hosts
+        return target
+
+    async def observe(self) -> Facts:
+        asked = {"id": self._context.id, "check": self._options.check, "timeout": self._options.timeout}
+        answers = await all_of(self._context.hosts[host].call("probe.command", **asked) for host in self._targets)
+        return {"checks": dict(zip(self._targets, answers, strict=True))}
+
+    async def inject(self, ttl: float) -> None:
+        options, context = self._options, self._context
+        asked = {"inject": options.inject, "heal": options.heal, "timeout": options.timeout}
+        await all_of(
+            context.hosts[host].call("host.command", id=context.id, ttl=ttl, **asked) for host in self._targets
+        )
+
+    async def heal(self) -> None:
+        await all_of(self._context.hosts[host].call("heal", id=self._context.id) for host in self._targets)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        return first_reason([self._why_not_held(host, before, during) for host in self._targets])
+
+    def _why_not_held(self, host: str, before: Facts, during: Facts) -> str | None:
+        if before["checks"][host]["status"] is None:
+            return f"{host}: {how_it_went(before['checks'][host])} before, so it says nothing"
+        if before["checks"][host]["status"] == 0:
+            return f"{host}: the check succeeded before as well"
+        if during["checks"][host]["status"] != 0:
+            return f"{host}: {how_it_went(during['checks'][host])}"
+        return None
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        return first_reason([self._why_not_over(host, after["checks"][host]) for host in self._targets])
+
+    def _why_not_over(self, host: str, seen: Facts) -> str | None:
+        if seen["open"]:
+            return f"{host}: the fault is still open"
+        if seen["status"] is None:
+            return f"{host}: {how_it_went(seen)}"
+        return f"{host}: the check still succeeds" if seen["status"] == 0 else None
+
+    def told(self, during: Facts) -> str:
+        said = next((seen["said"] for seen in during["checks"].values() if seen["said"]), "")
+        return "the check succeeds" + (f": {said.splitlines()[-1]}" if said else "")
+
+    def cuts(self) -> Grudge:
+        return {}
+
+
+def how_it_went(seen: Facts) -> str:
+    """Of a check that did not succeed."""
+    how = "took too long" if seen["status"] is None else f"ended with {seen['status']}"
+    return f"the check {how}" + (f": {seen['said'].splitlines()[-1]}" if seen["said"] else "")
+
+
+COMMANDS = (
+    Kind(
+        Command,
+        RunCommands,
+        ("host.command",),
+        on_hosts="shell commands, as the agent's user; the heal command is kept on the host before the first one runs",
+        proof="the check command fails before, succeeds during and fails after",
+        limits="proves what the check proves; the heal command must be harmless where there is nothing to heal",
+    ),
+)
