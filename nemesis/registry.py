@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pydantic import BaseModel
 
 from squall.nemesis.clock import CLOCKS
+from squall.nemesis.damage import DAMAGES
 from squall.nemesis.disk import DISKS
 from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.kind import Kind
@@ -34,6 +35,7 @@ KINDS: tuple[Kind, ...] = (
     *CLOCKS,
     *POWER,
     *DISKS,
+    *DAMAGES,
     *LINKS,
     *RPCS,
     *OPERATIONS,
@@ -50,6 +52,9 @@ HOSTS_ONLY: tuple[str, ...] = (
     "host.stress",
     "proc.limit",
     "clock.monotonic",
+    "disk.damage",
+    "disk.copy",
+    "disk.rewind",
     "proc.kill_at_call",
     "net.spoil",
     "net.drop_port",
@@ -80,6 +85,9 @@ ON_HOSTS = (
     "disk.slow",
     "disk.fill",
     "disk.lie",
+    "disk.damage",
+    "disk.copy",
+    "disk.rewind",
     "rpc.hold",
     "rpc.cut",
 )

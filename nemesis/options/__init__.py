@@ -36,6 +36,14 @@ from __future__ import annotations
 
 from squall.nemesis.options.base import Timed
 from squall.nemesis.options.clock import Clock, ClockFault, ClockFreeze, ClockMonotonic, ClockStrobe
+from squall.nemesis.options.damage import (
+    BitFlip,
+    CopyChunk,
+    DamageFault,
+    FileCopyRestore,
+    LoseFile,
+    TruncateFile,
+)
 from squall.nemesis.options.disk import (
     DiskError,
     DiskFault,
@@ -99,6 +107,7 @@ __all__ = [
     "AnyFault",
     "BadLink",
     "Bandwidth",
+    "BitFlip",
     "Bounce",
     "Bridge",
     "Burst",
@@ -112,6 +121,8 @@ __all__ = [
     "CpuStress",
     "CpuThrottle",
     "CutPort",
+    "CopyChunk",
+    "DamageFault",
     "DiskError",
     "DiskFault",
     "DiskFull",
@@ -119,6 +130,7 @@ __all__ = [
     "DiskStall",
     "ElectLeaders",
     "FaultOptions",
+    "FileCopyRestore",
     "Halves",
     "HostDown",
     "Isolate",
@@ -126,6 +138,7 @@ __all__ = [
     "KillAtCall",
     "LeaderKillLagging",
     "LinkFault",
+    "LoseFile",
     "LyingFsync",
     "MajoritiesRing",
     "MemoryStress",
@@ -153,6 +166,7 @@ __all__ = [
     "Step",
     "Thirds",
     "Timed",
+    "TruncateFile",
     "WipeDisk",
     "name_of",
     "nearest_fault",

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from squall.nemesis.durations import DurationRange
 from squall.nemesis.options.base import Length, Timed
 from squall.nemesis.options.clock import ClockFault
+from squall.nemesis.options.damage import DamageFault
 from squall.nemesis.options.disk import DiskFault
 from squall.nemesis.options.link import LinkFault
 from squall.nemesis.options.network import NetworkFault
@@ -18,7 +19,9 @@ from squall.nemesis.options.operation import OperationFault
 from squall.nemesis.options.process import ProcessFault
 from squall.nemesis.options.rpc import RpcFault
 
-FaultOptions = NetworkFault | ProcessFault | ClockFault | DiskFault | LinkFault | RpcFault | OperationFault
+FaultOptions = (
+    NetworkFault | ProcessFault | ClockFault | DiskFault | DamageFault | LinkFault | RpcFault | OperationFault
+)
 
 AnyFault = Annotated[FaultOptions, Field(discriminator="fault")]
 

@@ -1,0 +1,76 @@
+"""Files of a node that are damaged, lost or older than they were."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
+
+from squall.nemesis.durations import Duration
+from squall.nemesis.options.base import Target, Timed
+from squall.nemesis.options.disk import FilePattern
+from squall.nemesis.rates import ByteSize
+
+MOST_BYTES = 1 << 20
+
+
+def _some(size: int) -> int:
+    if not 1 <= size <= MOST_BYTES:
+        raise ValueError(f"must be from 1 byte to {MOST_BYTES >> 20}MiB")
+    return size
+
+
+Bytes = Annotated[ByteSize, AfterValidator(_some)]
+
+
+class _Damage(Timed):
+    """`file` is a pattern below the log directory; the largest file of such a name is hit. `node: down` kills the node
+    first and starts it at the end. With `restore: false` the damage stays.
+    """
+
+    target: Target
+    file: FilePattern = "*.log"
+    node: Literal["running", "down"] = "running"
+    restore: bool = True
+
+
+class BitFlip(_Damage):
+    """A stretch of a file of the target's node is wrong: a bit of each byte flipped, or zeros, or noise."""
+
+    fault: Literal["bit-flip"]
+    bytes: Bytes = 1
+    where: Literal["start", "middle", "end", "random"] = "random"
+    become: Literal["flip", "zeros", "noise"] = "flip"
+
+
+class TruncateFile(_Damage):
+    """So many bytes at the end of a file of the target's node are cut off."""
+
+    fault: Literal["truncate-file"]
+    bytes: Bytes = 512
+
+
+class CopyChunk(_Damage):
+    """A stretch of a file of the target's node is copied over another one of the same file."""
+
+    fault: Literal["copy-chunk"]
+    bytes: Bytes = 64
+    where: Literal["start", "middle", "end", "random"] = "random"
+
+
+class LoseFile(_Damage):
+    """A file of the target's node is gone from its directory, or has another name; a node that has it open goes on."""
+
+    fault: Literal["lose-file"]
+    how: Literal["delete", "rename"] = "delete"
+
+
+class FileCopyRestore(Timed):
+    """The log directory of the target's node is copied; `age` later the node is killed and has that copy again."""
+
+    fault: Literal["file-copy-restore"]
+    target: Target
+    age: Duration = 2.0
+
+
+DamageFault = BitFlip | TruncateFile | CopyChunk | LoseFile | FileCopyRestore
