@@ -6,25 +6,12 @@ Names follow Jepsen's where it has one. They appear in suites (`expect: {invalid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from squall.results.text import grouped
+from squall.results.checks.anomaly import Anomaly
+from squall.results.checks.transactions.anomalies import TRANSACTION_ANOMALIES
 
-
-@dataclass(frozen=True)
-class Anomaly:
-    """`meaning` is a sentence about the system; `hint` says where in it to look; `headline` counts instances."""
-
-    name: str
-    meaning: str
-    one: str
-    many: str
-    hint: str
-
-    def headline(self, count: int) -> str:
-        return self.one if count == 1 else f"{grouped(count)} {self.many}"
-
+__all__ = ["ANOMALIES", "Anomaly"]
 
 ANOMALIES: Final[dict[str, Anomaly]] = {
     one.name: one
@@ -128,5 +115,6 @@ ANOMALIES: Final[dict[str, Anomaly]] = {
             "later sends of idempotent producers lie before their earlier ones",
             "sequence numbers not checked per producer and topic-partition",
         ),
+        *TRANSACTION_ANOMALIES,
     )
 }

@@ -23,8 +23,8 @@ def test_an_injected_anomaly_is_found_by_its_name(check: Check, name: str) -> No
         assert anomaly in found, f"seed {seed}: {found}"
 
 
-def test_every_anomaly_of_the_registry_can_be_forged() -> None:
-    assert {anomaly for anomaly, _ in INJECTIONS.values()} == set(ANOMALIES)
+def test_what_is_forged_has_a_name_in_the_registry() -> None:
+    assert {anomaly for anomaly, _ in INJECTIONS.values()} <= set(ANOMALIES)
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)

@@ -1,0 +1,1 @@
+"""Transactions: dependency cycles of list-append histories, and the rules of transactional logs."""

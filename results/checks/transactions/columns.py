@@ -1,0 +1,160 @@
+"""Transactions as numpy arrays: what the checks of list-append histories start from.
+
+A history of list-append has one row per transaction and, in it, a list of micro-operations: `append` of an
+element to a key's list, and `read` of the whole list. Elements of a key are appended once, which is what makes
+the checks exact: a list that was read tells who wrote what, in which order. `Transactions.of` refuses histories
+in which an element was appended twice, because nothing certain can be said about them.
+
+Lists stay as Arrow has them, flat with offsets; nothing is copied per row. Intervals are widened by the clock's
+error here, once, so that no later rule needs to know of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, OK, Flags, Ints
+
+APPEND: Final = 0
+READ: Final = 1
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("op_id", pa.int64(), nullable=False),
+        pa.field("process", pa.int64(), nullable=False),
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("invoked", pa.int64(), nullable=False),
+        pa.field("completed", pa.int64()),  # null: nothing came back
+        pa.field("clock_error", pa.int64(), nullable=False),
+        pa.field("functions", pa.list_(pa.int8()), nullable=False),
+        pa.field("keys", pa.list_(pa.int64()), nullable=False),
+        pa.field("elements", pa.list_(pa.int64()), nullable=False),  # of an append; 0 for a read
+        pa.field("reads", pa.list_(pa.list_(pa.int64())), nullable=False),  # null: an append, or nobody knows
+    ]
+)
+
+
+class UnusableTransactions(Exception):
+    """A history of transactions that says nothing about the system: its verdict is unknown."""
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """One element per transaction; below, one per micro-operation, in order; below, the elements of all reads.
+
+    `key` numbers the keys from 0; `key_names` has their names. `start` and `length` say where in `elements` the
+    list of a read lies; its length is -1 where there is none. `invoked` and `completed` are widened by the error
+    of the clock, `asked` and `answered` are as the process itself saw them. `by_process` has all transactions, those
+    of a process together, in its order.
+    """
+
+    op_id: Ints
+    process: Ints
+    type: Ints
+    invoked: Ints
+    completed: Ints
+    asked: Ints
+    answered: Ints
+    owner: Ints
+    is_append: Flags
+    key: Ints
+    element: Ints
+    start: Ints
+    length: Ints
+    elements: Ints
+    key_names: Ints
+    by_process: Ints
+
+    def __len__(self) -> int:
+        return len(self.op_id)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Transactions:
+        """From rows of `SCHEMA`, in any order. Raises UnusableTransactions."""
+        missing = [name for name in SCHEMA.names if name not in table.column_names]
+        if missing:
+            raise UnusableTransactions(f"the table of transactions lacks the columns {', '.join(missing)}")
+        error = _numbers(table, "clock_error", 0)
+        asked, answered = _numbers(table, "invoked", 0), _numbers(table, "completed", NEVER)
+        kind = _numbers(table, "type", INFO)
+        answered = np.where(kind == INFO, NEVER, answered)
+        functions = _whole(table, "functions")
+        widths = np.asarray(pc.list_value_length(functions)).astype(np.int64)
+        reads = _whole(table, "reads")
+        _same_widths(widths, table)
+        runs = reads.flatten()
+        length = np.asarray(pc.fill_null(pc.list_value_length(runs), -1)).astype(np.int64)
+        is_append = np.asarray(functions.flatten()) == APPEND
+        names, key = _numbered(_whole(table, "keys").flatten())
+        process = _numbers(table, "process", -1)
+        made = cls(
+            op_id=_numbers(table, "op_id", -1),
+            process=process,
+            type=kind,
+            invoked=asked - error,
+            completed=np.where(answered == NEVER, NEVER, answered + error),
+            asked=asked,
+            answered=answered,
+            owner=np.repeat(np.arange(len(table)), widths),
+            is_append=is_append,
+            key=key,
+            element=np.asarray(_whole(table, "elements").flatten(), dtype=np.int64),
+            start=np.asarray(runs.offsets, dtype=np.int64)[:-1],
+            length=np.where(is_append, -1, length),
+            elements=np.asarray(runs.values, dtype=np.int64),
+            key_names=names,
+            by_process=np.lexsort((answered, asked, process)),
+        )
+        made._refuse_nonsense()
+        return made
+
+    def _refuse_nonsense(self) -> None:
+        bad = np.flatnonzero(self.answered < self.asked)
+        if len(bad):
+            raise UnusableTransactions(f"transaction {self.op_id[bad[0]]} ended before it began")
+        unknown = np.flatnonzero(~np.isin(self.type, (OK, FAIL, INFO)))
+        if len(unknown):
+            raise UnusableTransactions(
+                f"transaction {self.op_id[unknown[0]]} has the type {self.type[unknown[0]]}; it must be 0, 1 or 2"
+            )
+
+        first, second = self.by_process[:-1], self.by_process[1:]
+        both = (self.process[first] == self.process[second]) & (self.answered[first] > self.asked[second])
+        if both.any():
+            one = first[np.flatnonzero(both)[0]]
+            raise UnusableTransactions(
+                f"process {self.process[one]} began another transaction before {self.op_id[one]} had ended"
+            )
+
+    def list_of(self, micro: int) -> list[int]:
+        """The list that a read returned."""
+        return self.elements[self.start[micro] : self.start[micro] + max(0, self.length[micro])].tolist()
+
+
+def _numbers(table: pa.Table, name: str, null: int) -> Ints:
+    column = table[name]
+    if column.null_count:
+        column = pc.fill_null(column.cast(pa.int64()), null)
+    return np.asarray(column, dtype=np.int64)
+
+
+def _whole(table: pa.Table, name: str) -> pa.ListArray:
+    column = table[name].combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _same_widths(widths: Ints, table: pa.Table) -> None:
+    for name in ("keys", "elements", "reads"):
+        if not np.array_equal(np.asarray(pc.list_value_length(_whole(table, name))), widths):
+            raise UnusableTransactions(f"the lists in the columns functions and {name} differ in length")
+
+
+def _numbered(keys: pa.Array) -> tuple[Ints, Ints]:
+    """The distinct keys, and each key's number among them."""
+    encoded = keys.dictionary_encode()
+    return np.asarray(encoded.dictionary, dtype=np.int64), np.asarray(encoded.indices, dtype=np.int64)
