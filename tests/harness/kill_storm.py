@@ -1,0 +1,159 @@
+"""A control process that makes trouble without end, for `test_kill_storm.py` to kill; and what trouble leaves behind.
+
+    python -m tests.harness.kill_storm LAB SEED        says `storm` once a fault has been proven
+
+It is the real thing but for load: hosts reached over SSH, agents, and the nemesis with schedules drawn by lot, several
+faults at a time. Faults live one second longer than their windows instead of five, so that the test need not wait long
+for hosts to heal themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from squall.harness.cluster import await_whole, create_topics
+from squall.harness.hosts.lab import Lab, standing_lab
+from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.system import ClusterSettings, SquallNodes
+from squall.harness.testbed import Testbed
+from squall.nemesis.options import NemesisEntry
+from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
+from squall.nemesis.schedule import Schedule, build_schedule
+from squall.workloads.clients.client import Topic
+
+RUN = "storm"
+TOPICS = {"events": 1}
+LONGEST_S = 3.0
+TTL_MARGIN_S = 1.0
+SQUALL_S = 6.0
+FAULTS_AT_ONCE = 6
+ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
+
+TROUBLE: tuple[Mapping[str, object], ...] = (
+    {"fault": "kill", "target": "one broker"},
+    {"fault": "pause", "target": "one node"},
+    {"fault": "halves"},
+    {"fault": "one-way", "target": "one broker"},
+    {"fault": "isolate", "target": "one node", "from": "everyone"},
+    {"fault": "clock", "target": "one broker", "offset": "1h"},
+    {"fault": "slow-link", "target": "one broker", "latency": "20ms"},
+    {"fault": "bandwidth", "target": "one broker"},
+    {"fault": "rpc-hold", "api": "BrokerHeartbeat", "to": "all controllers"},
+    {"fault": "rpc-cut", "api": "Fetch", "to": "one broker"},
+    {"fault": "disk-slow", "target": "one broker", "calls": ["fsync"]},
+    {"fault": "disk-error", "target": "one broker", "calls": ["fsync"]},
+    {"fault": "power-loss", "target": "one broker"},
+)
+
+
+def drawn(rng: random.Random) -> Schedule:
+    """A few faults that overlap."""
+    chosen = rng.sample(TROUBLE, FAULTS_AT_ONCE)
+    entries = [
+        ENTRY.validate_python({**one, "at": rng.uniform(0, 1.5), "for": rng.uniform(0.5, LONGEST_S)}) for one in chosen
+    ]
+    return build_schedule(entries, SQUALL_S, rng.randrange(1 << 30))
+
+
+async def ready(lab: Lab) -> Testbed:
+    """Nodes on every host, running, with a topic."""
+    testbed = Testbed(lab.inventory(), lab.network, TOPICS)
+    settings = ClusterSettings(
+        RUN, config={"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 300}, disk_calls=("fsync",)
+    )
+    await testbed.deploy(SquallNodes(), settings)
+    return testbed
+
+
+async def started(lab: Lab) -> None:
+    """For the test, once: the nodes whose trouble this is."""
+    testbed = await ready(lab)
+    try:
+        await testbed.start()
+        await create_topics(testbed.admin, (Topic("events", 1, 3, (("min.insync.replicas", "2"),)),), 30)
+        await await_whole(testbed.admin, 3, TOPICS, 30)
+    finally:
+        await testbed.close()
+
+
+async def storm(lab: Lab, seed: int) -> None:
+    rng, said = random.Random(seed), False
+
+    def report(event: NemesisEvent) -> None:
+        nonlocal said
+        if event.phase == "proven" and not said:
+            print("storm", flush=True)
+            said = True
+
+    testbed = await ready(lab)
+    while True:
+        await NemesisRunner(
+            drawn(rng),
+            testbed.hosts,
+            testbed.cluster,
+            now_ns=testbed.now_ns,
+            sleep=testbed.sleep,
+            report=report,
+            ports=testbed.ports(),
+            patience=Patience(ttl_margin=TTL_MARGIN_S),
+        ).run()
+
+
+# -- what is left on a host ----------------------------------------------------------------------------------------
+
+LOOK = """
+echo "interfaces $(cat /sys/class/net/*/operstate | sort | tr '\\n' ' ')"
+nft list tables | grep squall | sed 's/^/rules /'
+nft -s list ruleset | sed 's/^[[:space:]]*/rule /' | grep -Ev '^rule (table .*|chain .*|type .*policy accept;|}|)$'
+ip rule | sed 's/^/routing /'
+tc qdisc | sed 's/^/queue /'
+cut -d' ' -f4- /proc/self/mountinfo | sed 's/ [a-z]*:[0-9]*//g; s/^/mount /'
+losetup -a 2>/dev/null | sed 's/^/loop /'
+find /sys/fs/cgroup -maxdepth 3 -type d 2>/dev/null | sed 's/^/cgroup /'
+ls "$HOME/.squall/agent/journal" 2>/dev/null | sed 's/^/open fault /'
+for p in /proc/[0-9]*; do
+  state=$(sed -n 's/^State:[[:space:]]*//p' $p/status 2>/dev/null) || continue
+  line=$(tr '\\0\\n' '  ' <$p/cmdline 2>/dev/null) && [ -n "$line" ] && echo "process $state $line"
+done
+"""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What somebody sees who logs in and knows nothing of agents; each line once, without what differs every time."""
+
+    lines: frozenset[str]
+
+    @classmethod
+    def of(cls, host: Remote) -> Sight:
+        found = host.run(["sh"], stdin=LOOK.encode(), timeout=10, check=True).stdout.splitlines()
+        return cls(frozenset(_plain(line) for line in found if not _own(line)))
+
+    def beyond(self, before: Sight) -> list[str]:
+        """What is there now and was not before, or the other way round."""
+        more = [f"left: {line}" for line in sorted(self.lines - before.lines)]
+        return more + [f"missing: {line}" for line in sorted(before.lines - self.lines)]
+
+
+def _own(line: str) -> bool:
+    """Of the connection by which we look."""
+    return line.startswith("process ") and any(word in f"{line} " for word in (" sh ", "sshd", "/proc", "timeout "))
+
+
+def _plain(line: str) -> str:
+    if not line.startswith("process "):
+        return line
+    state, command = line.removeprefix("process ").split(" ", 1)[0], line.split(") ", 1)[1]
+    running = "stopped" if state in "Tt" else "running"
+    return f"process {running} {' '.join(Path(word).name for word in command.split()[:6])}"
+
+
+if __name__ == "__main__":
+    asyncio.run(storm(standing_lab(sys.argv[1]), int(sys.argv[2])))
