@@ -98,7 +98,7 @@ ROWS: tuple[Row, ...] = (
     Row(39, "bit flip, filling with zeros or noise", {"fault": "bit-flip", "target": "b1"}),
     Row(40, "file truncated; chunks copied and restored", {"fault": "truncate-file", "target": "b1"}),
     Row(41, "disk full", {"fault": "disk-full", "target": "b1"}),
-    Row(42, "load on the disk", why_not="not built yet"),
+    Row(42, "load on the disk", {"fault": "disk-load", "target": "b1"}),
     Row(43, "read-only directory; file deleted or renamed", {"fault": "read-only-disk", "target": "b1"}),
     Row(
         44,

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from squall.nemesis.clock import CLOCKS
 from squall.nemesis.damage import DAMAGES
 from squall.nemesis.disk import DISKS
+from squall.nemesis.disk_load import LOADS
 from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.kind import Kind
 from squall.nemesis.link import LINKS
@@ -36,6 +37,7 @@ KINDS: tuple[Kind, ...] = (
     *POWER,
     *DISKS,
     *DAMAGES,
+    *LOADS,
     *LINKS,
     *RPCS,
     *OPERATIONS,
@@ -55,6 +57,7 @@ HOSTS_ONLY: tuple[str, ...] = (
     "disk.damage",
     "disk.copy",
     "disk.rewind",
+    "disk.load",
     "proc.kill_at_call",
     "net.spoil",
     "net.drop_port",
@@ -88,6 +91,7 @@ ON_HOSTS = (
     "disk.damage",
     "disk.copy",
     "disk.rewind",
+    "disk.load",
     "rpc.hold",
     "rpc.cut",
 )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from disk_faults import DisturbDisk, Revival
+from disk_load import beside
 from disk_rules import DiskState
 from faults import DISK_FULL, KILLS, number, text
 from journal import Entry, Journal
@@ -128,9 +129,7 @@ class FillDisk(DisturbDisk):
 
 
 def filler_for(data: Path, id: str) -> Path:
-    """Beside the log directory, if that is not itself where the file system is mounted."""
-    beside = data.parent if data.parent.stat().st_dev == data.stat().st_dev else data
-    return beside / f".squall-filler-{id.replace('/', '_')}"
+    return beside(data) / f".squall-filler-{id.replace('/', '_')}"
 
 
 def fill(file: Path, leave: int) -> None:
@@ -166,7 +165,7 @@ def probe_fill(journal: Journal, processes: Processes, disk: DiskState, argument
         "driver": None if entry is None else "filler" if filled else "watch",
         "met": disk.met(id),
         "free_bytes": free_bytes(data),
-        "refused": try_to_write(data.parent if data.parent.stat().st_dev == data.stat().st_dev else data),
+        "refused": try_to_write(beside(data)),
     }
 
 

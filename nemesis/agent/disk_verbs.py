@@ -11,6 +11,7 @@ from disk_copy import Copies, CopyDisk, RewindDisk, probe_copy
 from disk_faults import Revival
 from disk_fill import FillDisk, probe_fill
 from disk_lies import LieDisk
+from disk_load import LoadDisk, LoadProbe
 from disk_rules import DiskState
 from faults import DISK_FULL, FaultVerb
 from file_damage import DamageFile, Kept, probe_file
@@ -38,9 +39,11 @@ class DiskVerbs:
             "disk.damage": DamageFile(processes, Kept(state)),
             "disk.copy": CopyDisk(processes, copies),
             "disk.rewind": RewindDisk(processes, losses, copies),
+            "disk.load": LoadDisk(state, processes),
         }
         self.probes: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "probe.fill": partial(probe_fill, journal, processes, disk),
             "probe.file": partial(probe_file, journal, processes),
             "probe.copy": partial(probe_copy, copies, processes),
+            "probe.load": LoadProbe(state, journal, processes).answer,
         }

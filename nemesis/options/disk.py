@@ -35,6 +35,8 @@ def _below_the_log_directory(pattern: str) -> str:
 FilePattern = Annotated[str, AfterValidator(_below_the_log_directory)]
 ErrorName = Literal["EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EFBIG"]
 Fsync = Literal["fsync", "fsync-directory"]
+LEAST_LOAD = 64 << 10
+MOST_LOAD = 1 << 30
 
 
 class DiskError(Timed):
@@ -91,4 +93,19 @@ class LyingFsync(Timed):
     path: FilePattern = "*"
 
 
-DiskFault = PowerLoss | WipeDisk | DiskError | DiskSlow | DiskStall | DiskFull | ReadOnlyDisk | LyingFsync
+def _enough_to_write(size: int) -> int:
+    if not LEAST_LOAD <= size <= MOST_LOAD:
+        raise ValueError(f"must be from {LEAST_LOAD >> 10}KiB to {MOST_LOAD >> 30}GiB")
+    return size
+
+
+class DiskLoad(Timed):
+    """Somebody else writes and fsyncs on the disk of the target's node as fast as it goes, a file of `size`."""
+
+    fault: Literal["disk-load"]
+    target: Target
+    size: Annotated[ByteSize, AfterValidator(_enough_to_write)] = 64 << 20
+    writers: int = Field(default=2, ge=1, le=16)
+
+
+DiskFault = PowerLoss | WipeDisk | DiskError | DiskSlow | DiskStall | DiskFull | ReadOnlyDisk | LyingFsync | DiskLoad

@@ -83,6 +83,7 @@ def test_dumped_it_reads_again() -> None:
         ({"fault": "bit-flip", "target": "b1", "at": 1, "bytes": 0}, "must be from 1 byte to 1MiB"),
         ({"fault": "truncate-file", "target": "b1", "at": 1, "file": "/etc/passwd"}, "below the log directory"),
         ({"fault": "lose-file", "target": "b1", "at": 1, "how": "burn"}, "'delete' or 'rename'"),
+        ({"fault": "disk-load", "target": "b1", "at": 1, "size": "10GiB"}, "must be from 64KiB to 1GiB"),
         ({"fault": "clock-monotonic", "target": "b1", "at": 1, "offset": -1}, "greater than or equal to 0"),
         ({"fault": "leader-kill-lagging", "target": "b1", "at": 1}, "is not a topic-partition"),
         ({"fault": "rpc-hold", "api": "AlterPartitions", "at": 1}, "did you mean AlterPartition?"),
