@@ -5,7 +5,7 @@ somewhere between its beginning and its end. A few are of unknown outcome, half 
 aborted. Keys retire after a while, so that lists stay short; processes have one transaction after the other.
 
 `healthy_table` is built of whole columns, a million transactions in a second or two. `transactions_of` takes a
-table apart into plain transactions, which `injections` (`forge_cycles.py`) change, and `table_of` puts together.
+table apart into plain transactions, which the injections of `forge_cycles.py` change, and `table_of` puts together.
 """
 
 from __future__ import annotations

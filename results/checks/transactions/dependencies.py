@@ -80,13 +80,14 @@ def joined(parts: list[Edges]) -> Edges:
 def dependencies(transactions: Transactions, orders: Versions) -> Dependencies:
     """The edges of a history, and the reads that contradict their own transaction or show another's midst."""
     own = _OwnOperations(transactions, orders)
-    external = orders.reads[orders.usable[transactions.key[orders.reads]] & ~own.after_append[orders.reads]]
+    keep = orders.usable[transactions.key[orders.reads]] & ~own.after_append[orders.reads] & ~own.wrong[orders.reads]
+    external = orders.reads[keep]
     midst = _intermediate(transactions, orders, external, own)
-    external = external[~midst]
+    from_midst, external = external[midst], external[~midst]
     chain = _Chain(transactions, orders)
     unread, complete = _unread(transactions, orders, external, chain)
     edges = joined([chain.writes(), *chain.reads(external), unread, process_order(transactions, orders.effective)])
-    found = [own.contradictions(), _as_intermediate(orders, transactions, own, midst)]
+    found = [own.contradictions(), _as_intermediate(orders, transactions, from_midst)]
     return Dependencies(edges, tuple(one for one in found if one.total), complete)
 
 
@@ -109,7 +110,8 @@ class _Chain:
         self.key = key[self.at]
         self.append = orders.writer[self.at]
         self.owner = transactions.owner[self.append]
-        self.before: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))  # by place: how many are kept before it
+        # by place: how many are kept before it
+        self.before: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))
 
     def writes(self) -> Edges:
         same = np.flatnonzero(np.diff(self.key) == 0)
@@ -187,9 +189,7 @@ def _intermediate(transactions: Transactions, orders: Versions, external: Ints, 
     return midst
 
 
-def _as_intermediate(orders: Versions, transactions: Transactions, own: _OwnOperations, midst: Flags) -> Contradictions:
-    external = orders.reads[orders.usable[transactions.key[orders.reads]] & ~own.after_append[orders.reads]]
-    reads = external[midst]
+def _as_intermediate(orders: Versions, transactions: Transactions, reads: Ints) -> Contradictions:
     ends = orders.first[transactions.key[reads]] + transactions.length[reads] - 1
     instances = tuple(
         Contradiction("G1b", (int(orders.writer[end]), int(read)), int(transactions.element[orders.writer[end]]))
@@ -201,7 +201,8 @@ def _as_intermediate(orders: Versions, transactions: Transactions, own: _OwnOper
 class _OwnOperations:
     """Several operations of one transaction on one key: what the later ones must see of the earlier.
 
-    `after_append` flags operations after an own append to the key, `followed` appends before another own append.
+    `after_append` flags operations after an own append to the key, `followed` appends before another own append,
+    `wrong` operations that contradict earlier ones.
     `order` holds the operations concerned, grouped by transaction and key, in the transaction's order.
     """
 
@@ -224,6 +225,9 @@ class _OwnOperations:
         self.after_append[self.order[self.done > 0]] = True
         self.followed = np.zeros(total, np.bool_)
         self.followed[self.order[(appends > 0) & (self._left(appends) > 0)]] = True
+        self.bad, self.base = self._mismatches()
+        self.wrong = np.zeros(total, np.bool_)
+        self.wrong[self.bad] = True
 
     def _left(self, appends: Ints) -> Ints:
         """Own appends to the key after each operation."""
@@ -233,15 +237,11 @@ class _OwnOperations:
 
     def contradictions(self) -> Contradictions:
         """Reads that do not continue what the transaction itself had read and appended."""
-        wrong: list[Contradiction] = []
-        total = 0
-        bad_reads, witness = self._mismatches()
-        total += len(bad_reads)
-        for read, other in zip(bad_reads[:WITNESSES].tolist(), witness[:WITNESSES].tolist(), strict=True):
-            wrong.append(Contradiction("internal", (other, read)))
-        return Contradictions("internal", total, tuple(wrong))
+        pairs = zip(self.base[:WITNESSES].tolist(), self.bad[:WITNESSES].tolist(), strict=True)
+        return Contradictions("internal", len(self.bad), tuple(Contradiction("internal", pair) for pair in pairs))
 
     def _mismatches(self) -> tuple[Ints, Ints]:
+        """Operations that contradict the transaction itself, and for each the earlier one that shows it."""
         transactions = self.transactions
         micro = self.order
         committed = transactions.type[transactions.owner[micro]] == OK

@@ -1,0 +1,305 @@
+"""Anomalies of list-append histories and their legal near-misses, to be put into healthy ones.
+
+`INJECTIONS` names what can be injected, the anomaly it must raise, and nothing but that; `NEAR_MISSES` must not raise
+any. All are pure functions of a history and a random generator; cycles are made by `forge_rings.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from squall.results.checks.kernels.operations import FAIL, INFO, OK
+from squall.results.checks.transactions.columns import APPEND, READ
+from squall.results.forge_rings import FAMILIES, FRESH, History, Injection, almost, apart, at_once, chain
+from squall.results.forge_transactions import (
+    ForgedTransaction,
+    Micro,
+    append,
+    healthy_table,
+    read,
+    transactions_of,
+)
+
+
+def healthy_transactions(seed: int, transactions: int = 120) -> History:
+    """A healthy history as plain transactions, to be spoilt."""
+    return transactions_of(healthy_table(seed, transactions))
+
+
+# Lists that are wrong by themselves -----------------------------------------------------------------------------------
+
+
+def _chosen_read(history: History, rng: random.Random, least: int) -> tuple[int, int]:
+    """A committed read of at least some elements: the place of its transaction, and of it there."""
+    places = [
+        (at, number)
+        for at, one in enumerate(history)
+        if one.type == OK
+        for number, micro in enumerate(one.operations)
+        if micro.f == READ and len(micro.read or ()) >= least and _is_alone(one, number)
+    ]
+    return rng.choice(places)
+
+
+def _is_alone(one: ForgedTransaction, number: int) -> bool:
+    """Whether nothing else in the transaction concerns the key."""
+    return sum(micro.key == one.operations[number].key for micro in one.operations) == 1
+
+
+def _with_read(history: History, place: tuple[int, int], shown: tuple[int, ...]) -> History:
+    at, number = place
+    one = history[at]
+    changed = replace(one.operations[number], read=shown)
+    operations = (*one.operations[:number], changed, *one.operations[number + 1 :])
+    return [*history[:at], replace(one, operations=operations), *history[at + 1 :]]
+
+
+def _shown(history: History, place: tuple[int, int]) -> tuple[int, ...]:
+    return history[place[0]].operations[place[1]].read or ()
+
+
+def _swapped(history: History, rng: random.Random) -> History:
+    place = _chosen_read(history, rng, 2)
+    *begin, first, second = _shown(history, place)
+    return _with_read(history, place, (*begin, second, first))
+
+
+def _doubled(history: History, rng: random.Random) -> History:
+    place = _chosen_read(history, rng, 1)
+    shown = _shown(history, place)
+    at = rng.randrange(len(shown))
+    return _with_read(history, place, (*shown, shown[at]))
+
+
+def _phantom(history: History, rng: random.Random) -> History:
+    place = _chosen_read(history, rng, 0)
+    return _with_read(history, place, (*_shown(history, place), FRESH))
+
+
+def _elements_read(history: History) -> set[tuple[int, int]]:
+    return {
+        (micro.key, element)
+        for one in history
+        if one.type == OK
+        for micro in one.operations
+        for element in micro.read or ()
+    }
+
+
+def _read_by_others(history: History, one: ForgedTransaction) -> bool:
+    seen = _elements_read([other for other in history if other is not one])
+    return any((micro.key, micro.element) in seen for micro in one.operations if micro.f == APPEND)
+
+
+def _aborted(history: History, rng: random.Random) -> History:
+    """A transaction of which others saw elements turns out to have been aborted."""
+    at = rng.choice([at for at, one in enumerate(history) if one.type == OK and _read_by_others(history, one)])
+    return [*history[:at], _without_reads(history[at], FAIL), *history[at + 1 :]]
+
+
+def _without_reads(one: ForgedTransaction, kind: int) -> ForgedTransaction:
+    operations = tuple(replace(micro, read=None) for micro in one.operations)
+    return replace(one, type=kind, operations=operations, completed=None if kind == INFO else one.completed)
+
+
+def _moment(history: History, rng: random.Random) -> int:
+    return rng.randrange(max(one.invoked for one in history))
+
+
+def _add(history: History, *made: tuple[int, int, int, tuple[Micro, ...]]) -> History:
+    """Committed transactions: process, beginning, end, operations."""
+    return [*history, *(ForgedTransaction(FRESH + who, begun, ended, does) for who, begun, ended, does in made)]
+
+
+def _midst(history: History, rng: random.Random) -> History:
+    """Somebody saw the first of two elements that a transaction appended, without the second."""
+    now = _moment(history, rng)
+    writes = (append(FRESH, 1), append(FRESH, 2))
+    return _add(
+        history,
+        (1, now, now + 20, writes),
+        (2, now + 5, now + 15, (read(FRESH, 1),)),
+        (3, now + 30, now + 40, (read(FRESH, 1, 2),)),
+    )
+
+
+def _forgets_itself(history: History, rng: random.Random) -> History:
+    """A transaction does not see its own append, or sees less than it had seen before."""
+    now = _moment(history, rng)
+    contradictions = (
+        (append(FRESH, 1), read(FRESH)),
+        (append(FRESH, 1), append(FRESH, 2), read(FRESH, 1)),
+        (read(FRESH), append(FRESH, 1), append(FRESH, 2), read(FRESH, 2)),
+        (append(FRESH + 1, 7), read(FRESH + 1, 7), read(FRESH + 1)),
+        (read(FRESH, 1), append(FRESH, 1)),
+    )
+    return _add(history, (1, now, now + 20, rng.choice(contradictions)))
+
+
+# Well-known stories ---------------------------------------------------------------------------------------------------
+
+
+def _lost_append(history: History, rng: random.Random) -> History:
+    """An append was acknowledged; the next one's list is without it, for ever."""
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 10, (append(FRESH, 1),)),
+        (2, now + 20, now + 30, (append(FRESH, 2),)),
+        (3, now + 40, now + 50, (read(FRESH, 2),)),
+    )
+
+
+def _stale_read(history: History, rng: random.Random) -> History:
+    """A read that began after an append had been acknowledged does not show it."""
+    now = _moment(history, rng)
+    later = rng.choice(((), ((3, now + 40, now + 50, (read(FRESH, 1),)),)))
+    return _add(history, (1, now, now + 10, (append(FRESH, 1),)), (2, now + 20, now + 30, (read(FRESH),)), *later)
+
+
+def _lost_update(history: History, rng: random.Random) -> History:
+    """Two transactions read the same state and both append."""
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 20, (read(FRESH), append(FRESH, 1))),
+        (2, now, now + 20, (read(FRESH), append(FRESH, 2))),
+        (3, now + 40, now + 50, (read(FRESH, 1, 2),)),
+    )
+
+
+def _write_skew(history: History, rng: random.Random) -> History:
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 20, (read(FRESH), append(FRESH + 1, 1))),
+        (2, now, now + 20, (read(FRESH + 1), append(FRESH, 1))),
+    )
+
+
+def _long_fork(history: History, rng: random.Random) -> History:
+    """Two readers see two appends in opposite orders."""
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 20, (append(FRESH, 1),)),
+        (2, now, now + 20, (append(FRESH + 1, 1),)),
+        (3, now, now + 20, (read(FRESH, 1), read(FRESH + 1))),
+        (4, now, now + 20, (read(FRESH), read(FRESH + 1, 1))),
+    )
+
+
+def _forgetful_session(history: History, rng: random.Random) -> History:
+    """A process does not see what it appended itself, a moment ago."""
+    now = _moment(history, rng)
+    return _add(history, (1, now, now + 10, (append(FRESH, 1),)), (1, now + 10, now + 20, (read(FRESH),)))
+
+
+INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
+    **{f"{family} ring": (family, at_once(family)) for family in FAMILIES},
+    **{
+        f"{family} chain within a process": (f"{family}-process", apart(family, same_process=True))
+        for family in FAMILIES
+    },
+    **{
+        f"{family} chain in real time": (f"{family}-realtime", apart(family, same_process=False)) for family in FAMILIES
+    },
+    "aborted read": ("G1a", _aborted),
+    "intermediate read": ("G1b", _midst),
+    "contradicts itself": ("internal", _forgets_itself),
+    "swapped elements": ("incompatible_order", _swapped),
+    "doubled element": ("duplicate_element", _doubled),
+    "element of nobody": ("phantom_element", _phantom),
+    "lost append": ("G0-realtime", _lost_append),
+    "stale read": ("G-single-realtime", _stale_read),
+    "lost update": ("G-single", _lost_update),
+    "write skew": ("G2", _write_skew),
+    "long fork": ("G2", _long_fork),
+    "session that forgets": ("G-single-process", _forgetful_session),
+}
+"""What can be injected: the anomaly it must raise, and how it is done."""
+
+
+def _unknown_unseen(history: History, rng: random.Random) -> History:
+    """A transaction of unknown outcome that nobody saw: it need not have happened."""
+    now = _moment(history, rng)
+    unseen = ForgedTransaction(FRESH + 9, now, None, (append(FRESH, 1), read(FRESH + 1)), INFO)
+    return [*_add(history, (1, now + 20, now + 30, (read(FRESH),))), unseen]
+
+
+def _unknown_late(history: History, rng: random.Random) -> History:
+    """A transaction of unknown outcome that takes effect only after somebody did not see it."""
+    now = _moment(history, rng)
+    late = ForgedTransaction(FRESH + 9, now, None, (append(FRESH, 1),), INFO)
+    return [
+        *_add(history, (1, now + 20, now + 30, (read(FRESH),)), (2, now + 40, now + 50, (read(FRESH, 1),))),
+        late,
+    ]
+
+
+def _aborted_unseen(history: History, rng: random.Random) -> History:
+    """An aborted transaction that read nonsense, whose elements nobody saw."""
+    now = _moment(history, rng)
+    return [*history, ForgedTransaction(FRESH + 9, now, now + 10, (append(FRESH, 1), read(FRESH, 9)), FAIL)]
+
+
+def _read_by_unknown(history: History, rng: random.Random) -> History:
+    """A read that shows nonsense, of a transaction that is not known to have been committed."""
+    now = _moment(history, rng)
+    return [*history, ForgedTransaction(FRESH + 9, now, None, (append(FRESH + 1, 1), read(FRESH, 9)), INFO)]
+
+
+def _own_midst(history: History, rng: random.Random) -> History:
+    """A transaction sees its own appends one by one; others see all or none."""
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 20, (append(FRESH, 1), read(FRESH, 1), append(FRESH, 2), read(FRESH, 1, 2))),
+        (2, now, now + 20, (read(FRESH),)),
+        (3, now, now + 20, (read(FRESH, 1, 2),)),
+    )
+
+
+def _stale_at_once(history: History, rng: random.Random) -> History:
+    """A read that overlaps with an append need not show it."""
+    now = _moment(history, rng)
+    return _add(history, (1, now, now + 10, (append(FRESH, 1),)), (2, now + 10, now + 30, (read(FRESH),)))
+
+
+def _appends_nobody_read(history: History, rng: random.Random) -> History:
+    """Elements that nobody read, one of them of a transaction that had read the whole list."""
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 10, (append(FRESH, 1),)),
+        (2, now + 20, now + 30, (read(FRESH, 1), append(FRESH, 2))),
+        (3, now + 20, now + 30, (append(FRESH, 3),)),
+        (4, now + 40, now + 50, (append(FRESH, 4),)),
+    )
+
+
+def _same_elements_elsewhere(history: History, rng: random.Random) -> History:
+    """Elements are unique within a key, not among keys."""
+    now = _moment(history, rng)
+    return _add(
+        history,
+        (1, now, now + 10, (append(FRESH, 1), append(FRESH + 1, 1))),
+        (2, now + 20, now + 30, (read(FRESH, 1), read(FRESH + 1, 1))),
+    )
+
+
+NEAR_MISSES: Final[dict[str, Injection]] = {
+    **{f"{family} chain at once": chain(family) for family in FAMILIES},
+    **{f"{family} chain that just overlaps": almost(family) for family in FAMILIES},
+    "a transaction of unknown outcome nobody saw": _unknown_unseen,
+    "a transaction of unknown outcome that happens late": _unknown_late,
+    "an aborted transaction nobody saw": _aborted_unseen,
+    "nonsense read by a transaction of unknown outcome": _read_by_unknown,
+    "own appends seen one by one": _own_midst,
+    "a read beside an append": _stale_at_once,
+    "appends nobody read": _appends_nobody_read,
+    "the same element in two keys": _same_elements_elsewhere,
+}
+"""Histories that look like an anomaly and are none."""
