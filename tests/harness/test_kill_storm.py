@@ -81,7 +81,7 @@ class Storm:
         self._process.wait()
 
     def _strike_agent(self) -> None:
-        agents = [one for one in _inside(self.lab) if any(word.endswith("/agent.py") for word in _words(one))]
+        agents = [one for one in _inside(self.lab) if _is_agent(_words(one))]
         if agents:
             self.rng.choice(agents).kill()
 
@@ -100,6 +100,11 @@ def _words(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def _is_agent(words: list[str]) -> bool:
+    """Its keeper is the same program; it is what a host has left when all others are dead."""
+    return any(word.endswith("/agent.py") for word in words) and "--keeper" not in words
 
 
 def sights(lab: Lab) -> dict[str, Sight]:
