@@ -1,0 +1,336 @@
+"""The rules of a transactional log: what consumers of committed records may be handed (T1 to T4).
+
+A transaction sends records to topic-partitions, polls others, and is committed (`ok`), aborted for certain (`fail`)
+or of unknown outcome (`info`). Values are unique; what offsets hold, and in which order, is the matter of the log's
+own rules (`kernels/log.py`). Of those who read committed records only:
+
+T1  no record of an aborted transaction is delivered (`aborted_read`), nor one that nobody sent there (`phantom`);
+T2  a transaction of unknown outcome of which somebody was delivered a record was committed. All of what a committed
+    transaction sent is there: a poll that goes past a record's offset delivers it, and so does a final read that
+    begins after the commit was known (`lost_write`);
+T3  a transaction is not delivered its own records before it is committed (`precommitted_read`);
+T4  there is no circle of transactions each of which was delivered a record of the one before, alone or together
+    with process order or real time (`G1c` and its variants). That records of transactions lie interleaved (G0) is
+    normal in such a log, and so is a reader that lags behind; neither is held against it.
+
+Polls count whatever became of the transaction they were in: a consumer must never be handed bad data. But only a
+transaction that was committed takes part in T4. Who reads uncommitted records is promised nothing here.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Flags, Ints
+from squall.results.checks.transactions.columns import UnusableTransactions
+from squall.results.checks.transactions.cycles import Cycles, find_cycles
+from squall.results.checks.transactions.dependencies import PROCESS, WR, Edges, edges_of, joined
+
+WITNESSES: Final = 8
+SECONDS: Final = 120.0
+
+LOG_SCHEMA: Final = pa.schema(
+    [
+        pa.field("op_id", pa.int64(), nullable=False),
+        pa.field("process", pa.int64(), nullable=False),
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("invoked", pa.int64(), nullable=False),
+        pa.field("completed", pa.int64()),
+        pa.field("clock_error", pa.int64(), nullable=False),
+        pa.field("committed_only", pa.bool_(), nullable=False),  # its polls ask for committed records
+        pa.field("final", pa.bool_(), nullable=False),  # its polls read its topic-partitions to their ends
+        pa.field("sent_partition", pa.list_(pa.int32()), nullable=False),
+        pa.field("sent_value", pa.list_(pa.int64()), nullable=False),
+        pa.field("sent_offset", pa.list_(pa.int64()), nullable=False),  # null: not known
+        pa.field("polled_run", pa.list_(pa.int32()), nullable=False),  # which poll of the transaction
+        pa.field("polled_partition", pa.list_(pa.int32()), nullable=False),
+        pa.field("polled_offset", pa.list_(pa.int64()), nullable=False),
+        pa.field("polled_value", pa.list_(pa.int64()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LogTransactions:
+    """One element per transaction; then one per record sent, and one per record delivered, with its transaction."""
+
+    op_id: Ints
+    process: Ints
+    type: Ints
+    invoked: Ints
+    completed: Ints
+    committed_only: Flags
+    final: Flags
+    sender: Ints
+    sent_partition: Ints
+    sent_value: Ints
+    sent_offset: Ints
+    reader: Ints
+    run: Ints
+    partition: Ints
+    offset: Ints
+    value: Ints
+
+    def __len__(self) -> int:
+        return len(self.op_id)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> LogTransactions:
+        """From rows of `LOG_SCHEMA`. Raises UnusableTransactions if a value was sent twice."""
+        missing = [name for name in LOG_SCHEMA.names if name not in table.column_names]
+        if missing:
+            raise UnusableTransactions(f"the table of transactions lacks the columns {', '.join(missing)}")
+        error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
+        completed = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
+        made = cls(
+            op_id=_numbers(table, "op_id", -1),
+            process=_numbers(table, "process", -1),
+            type=kind,
+            invoked=_numbers(table, "invoked", 0) - error,
+            completed=np.where(completed == NEVER, NEVER, completed + error),
+            committed_only=np.asarray(table["committed_only"], dtype=np.bool_),
+            final=np.asarray(table["final"], dtype=np.bool_),
+            sender=_owners(table, "sent_value"),
+            sent_partition=_flat(table, "sent_partition"),
+            sent_value=_flat(table, "sent_value"),
+            sent_offset=_flat(table, "sent_offset"),
+            reader=_owners(table, "polled_value"),
+            run=_flat(table, "polled_run"),
+            partition=_flat(table, "polled_partition"),
+            offset=_flat(table, "polled_offset"),
+            value=_flat(table, "polled_value"),
+        )
+        ordered = np.sort(made.sent_value)
+        twice = np.flatnonzero(np.diff(ordered) == 0)
+        if len(twice):
+            raise UnusableTransactions(f"value {ordered[twice[0]]} was sent twice; values must be unique")
+        return made
+
+
+def _numbers(table: pa.Table, name: str, null: int) -> Ints:
+    return np.asarray(pc.fill_null(table[name].cast(pa.int64()), null), dtype=np.int64)
+
+
+def _flat(table: pa.Table, name: str) -> Ints:
+    flat = pc.list_flatten(table[name]).cast(pa.int64())
+    return np.asarray(pc.fill_null(flat, int(NONE)), dtype=np.int64)
+
+
+def _owners(table: pa.Table, name: str) -> Ints:
+    lengths = np.asarray(pc.list_value_length(table[name])).astype(np.int64)
+    return np.repeat(np.arange(len(table)), lengths)
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """One instance: the transactions that prove it, the record it is about."""
+
+    anomaly: str
+    transactions: tuple[int, ...]
+    partition: int
+    offset: int
+    value: int
+
+
+@dataclass(frozen=True)
+class LogFindings:
+    """Anomalies by name with their number, a few instances of each, and examples of cycles by row of transactions."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    instances: tuple[LogFinding, ...] = ()
+    cycles: Cycles = field(default_factory=Cycles)
+    records: int = 0
+    undecided: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Valid only if something was looked at and nothing is left open."""
+        if self.counts:
+            return "invalid"
+        return "unknown" if self.undecided or not self.records else "valid"
+
+
+def check_transactional_log(table: pa.Table, *, seconds: float = SECONDS) -> LogFindings:
+    """T1 to T4 over a table of `LOG_SCHEMA`."""
+    deadline = time.monotonic() + seconds
+    try:
+        transactions = LogTransactions.of(table)
+    except UnusableTransactions as trouble:
+        return LogFindings(undecided=(str(trouble),))
+    return _Rules(transactions).findings(deadline)
+
+
+def _greatest_so_far(values: Ints) -> Ints:
+    """By place: where the greatest value up to there is."""
+    best = np.maximum.accumulate(values)
+    fresh = np.concatenate((np.ones(1, np.bool_), best[1:] > best[:-1]))[: len(values)]
+    return np.maximum.accumulate(np.where(fresh, np.arange(len(values)), 0))
+
+
+class _Rules:
+    """The rules over one history; each record delivered has its writer, -1 for none."""
+
+    def __init__(self, transactions: LogTransactions) -> None:
+        self.transactions = transactions
+        self.counts: dict[str, int] = {}
+        self.instances: list[LogFinding] = []
+        self.sent = self._sent()
+        self.writer = np.full(len(self.sent), -1, np.int64)
+        self.writer[self.sent >= 0] = transactions.sender[self.sent[self.sent >= 0]]
+        self.promised = transactions.committed_only[transactions.reader]
+        self.own = self.writer == transactions.reader
+        self.effective = transactions.type == OK
+        by_others = self.promised & (self.writer >= 0) & ~self.own
+        seen = self.writer[by_others]
+        self.effective[seen[transactions.type[seen] == INFO]] = True
+
+    def _sent(self) -> Ints:
+        """By record delivered: which record sent it is, -1 if none was sent to that topic-partition."""
+        transactions = self.transactions
+        if len(transactions.sent_value) == 0 or len(transactions.value) == 0:
+            return np.full(len(transactions.value), -1, np.int64)
+        order = np.argsort(transactions.sent_value, kind="stable")
+        at = np.searchsorted(transactions.sent_value[order], transactions.value)
+        sent = order[np.minimum(at, len(order) - 1)]
+        same = transactions.sent_value[sent] == transactions.value
+        same &= transactions.sent_partition[sent] == transactions.partition
+        return np.where(same, sent, -1)
+
+    def findings(self, deadline: float) -> LogFindings:
+        self._provenance()
+        self._losses()
+        cycles = self._cycles(deadline)
+        self.counts |= cycles.counts
+        records = int(self.promised.sum())
+        return LogFindings(self.counts, tuple(self.instances), cycles, records, tuple(cycles.undecided))
+
+    def _add(self, anomaly: str, places: list[LogFinding], total: int) -> None:
+        if total:
+            self.counts[anomaly] = self.counts.get(anomaly, 0) + total
+            self.instances += places
+
+    def _provenance(self) -> None:
+        """T1 and T3; each record counts once."""
+        transactions = self.transactions
+        aborted = (self.writer >= 0) & (transactions.type[self.writer] == FAIL)
+        for anomaly, flags in (
+            ("phantom", self.promised & (self.writer < 0)),
+            ("precommitted_read", self.promised & self.own),
+            ("aborted_read", self.promised & aborted & ~self.own),
+        ):
+            at = np.flatnonzero(flags)
+            _, once = np.unique(transactions.value[at], return_index=True)
+            at = at[np.sort(once)]
+            found = [
+                LogFinding(
+                    anomaly,
+                    tuple(dict.fromkeys(int(who) for who in (self.writer[one], transactions.reader[one]) if who >= 0)),
+                    int(transactions.partition[one]),
+                    int(transactions.offset[one]),
+                    int(transactions.value[one]),
+                )
+                for one in at[:WITNESSES]
+            ]
+            self._add(anomaly, found, len(at))
+
+    # T2 ---------------------------------------------------------------------------------------------------------
+
+    def _losses(self) -> None:
+        """Records of committed transactions that polls passed by, or that a final read should have and has not."""
+        transactions = self.transactions
+        committed = self.effective[transactions.sender]
+        delivered = np.zeros(len(transactions.sent_value), np.bool_)
+        delivered[self.sent[(self.sent >= 0) & self.promised]] = True
+        missing = np.flatnonzero(committed & ~delivered)
+        witness = np.maximum(self._passed_by(missing), self._left_out(missing))
+        lost = missing[witness >= 0]
+        found = [
+            LogFinding(
+                "lost_write",
+                (int(transactions.sender[one]), int(who)),
+                int(transactions.sent_partition[one]),
+                int(transactions.sent_offset[one]) if transactions.sent_offset[one] != NONE else -1,
+                int(transactions.sent_value[one]),
+            )
+            for one, who in zip(lost[:WITNESSES], witness[witness >= 0][:WITNESSES], strict=True)
+        ]
+        self._add("lost_write", found, len(lost))
+
+    def _passed_by(self, missing: Ints) -> Ints:
+        """By missing record: a transaction in which one poll delivered what lies before it and what lies after it."""
+        transactions = self.transactions
+        records = np.flatnonzero(self.promised)
+        order = records[
+            np.lexsort(
+                (
+                    transactions.offset[records],
+                    transactions.partition[records],
+                    transactions.run[records],
+                    transactions.reader[records],
+                )
+            )
+        ]
+        first, second = order[:-1], order[1:]
+        together = (
+            (transactions.reader[first] == transactions.reader[second])
+            & (transactions.run[first] == transactions.run[second])
+            & (transactions.partition[first] == transactions.partition[second])
+            & (transactions.offset[second] > transactions.offset[first] + 1)
+        )
+        first, second = first[together], second[together]
+        witness = np.full(len(missing), -1, np.int64)
+        for partition in np.unique(transactions.partition[first]).tolist():
+            gaps = np.flatnonzero(transactions.partition[first] == partition)
+            gaps = gaps[np.argsort(transactions.offset[first[gaps]], kind="stable")]
+            begin, end = transactions.offset[first[gaps]], transactions.offset[second[gaps]]
+            widest = _greatest_so_far(end)
+            here = np.flatnonzero(
+                (transactions.sent_partition[missing] == partition) & (transactions.sent_offset[missing] != NONE)
+            )
+            offset = transactions.sent_offset[missing[here]]
+            at = np.searchsorted(begin, offset) - 1  # the last gap that begins before it
+            across = (at >= 0) & (end[widest[np.maximum(at, 0)]] > offset)
+            witness[here[across]] = transactions.reader[first[gaps[widest[at[across]]]]]
+        return witness
+
+    def _left_out(self, missing: Ints) -> Ints:
+        """By missing record: the last final read of its topic-partition, if it began when the commit was known."""
+        transactions = self.transactions
+        known = np.where(transactions.type == OK, transactions.completed, NEVER)
+        others = self.promised & (self.writer >= 0) & ~self.own
+        np.minimum.at(known, self.writer[others], transactions.completed[transactions.reader[others]])
+        records = np.flatnonzero(self.promised & transactions.final[transactions.reader])
+        records = records[np.argsort(transactions.invoked[transactions.reader[records]], kind="stable")]
+        last = dict(zip(transactions.partition[records].tolist(), transactions.reader[records].tolist(), strict=True))
+        final = np.array([last.get(one, -1) for one in transactions.sent_partition[missing].tolist()], np.int64)
+        late = (final >= 0) & (transactions.invoked[final] > known[transactions.sender[missing]])
+        return np.where(late, final, -1)
+
+    # T4 ---------------------------------------------------------------------------------------------------------
+
+    def _cycles(self, deadline: float) -> Cycles:
+        transactions = self.transactions
+        reads = self.promised & (self.writer >= 0) & ~self.own & (transactions.type[transactions.reader] == OK)
+        reads &= self.effective[self.writer]
+        pairs = np.flatnonzero(reads)
+        order = pairs[np.lexsort((self.writer[pairs], transactions.reader[pairs]))]
+        writer, reader = self.writer[order], transactions.reader[order]
+        fresh = np.concatenate((np.ones(1, np.bool_), (np.diff(writer) != 0) | (np.diff(reader) != 0)))[: len(order)]
+        edges = joined([edges_of(writer[fresh], reader[fresh], WR), self._process_order()])
+        return find_cycles(transactions.invoked, transactions.completed, edges, deadline)
+
+    def _process_order(self) -> Edges:
+        transactions = self.transactions
+        some = np.flatnonzero(self.effective)
+        order = some[np.lexsort((transactions.invoked[some], transactions.process[some]))]
+        first, second = order[:-1], order[1:]
+        follows = (transactions.process[first] == transactions.process[second]) & (
+            transactions.completed[first] < transactions.invoked[second]
+        )
+        return edges_of(first[follows], second[follows], PROCESS)
