@@ -73,9 +73,9 @@ ROWS: tuple[Row, ...] = (
     Row(22, "packets reordered", {"fault": "bad-link", "target": "b1", "reorder": 0.3}),
     Row(23, "bandwidth", {"fault": "bandwidth", "target": "b1"}),
     Row(24, "TCP reset", {"fault": "reset", "target": "b1"}),
-    Row(25, "black hole then close, slow close", why_not="not built yet"),
-    Row(26, "slicing into small segments, cut after so many bytes", why_not="not built yet"),
-    Row(27, "jam, network interface down, flood", why_not="not built yet"),
+    Row(25, "black hole then close, slow close", {"fault": "black-hole", "target": "b1", "delay": "500ms"}),
+    Row(26, "slicing into small segments, cut after so many bytes", {"fault": "slice", "target": "b1", "size": 16}),
+    Row(27, "jam, network interface down, flood", {"fault": "interface-down", "target": "b1"}),
     Row(
         28,
         "DNS error or spoof",

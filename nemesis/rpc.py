@@ -21,6 +21,7 @@ from squall.nemesis.kind import Kind
 from squall.nemesis.options import RpcCut, RpcHold
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.selector import Target
+from squall.nemesis.stream import STREAMS
 
 SEEN = ("open", "met", "waiting", "reset", "cut_short")
 """What is kept of an answer of `probe.rpc`; the last two come from hosts only."""
@@ -127,4 +128,5 @@ RPCS = (
         proof="the number of messages cut at; how many connections were reset at the beginning",
         limits="plain Kafka protocol only: what is under TLS passes unread",
     ),
+    *STREAMS,
 )

@@ -38,7 +38,7 @@ from disk_faults import FailDisk, Revival, SlowDisk, calls_under_way, checked_ca
 from disk_launch import Watches
 from disk_rules import DiskState
 from disk_verbs import DiskVerbs
-from faults import MESSAGE_FAULTS, Drop, FaultDesk, FaultVerb, Kill, Pause, number, required, text
+from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from link_latency import LatencyProbe
@@ -48,7 +48,7 @@ from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
 from process_verbs import ProcessVerbs
 from processes import Definition, Processes, state_of
-from rpc import Cut, Hold, MessageFaults, checked_ports, probe
+from rpc import checked_ports
 from trouble import Trouble
 
 PROBE_PORT = 7465
@@ -89,12 +89,11 @@ class Agent:
         self.journal = Journal(state)
         self.processes = Processes(state)
         self.network = Network(control_port(options))
-        self.network_verbs = NetworkVerbs(state, self.journal, self.network, options.listen)
+        self.network_verbs = NetworkVerbs(state, self.journal, self.network, self.processes, options.listen)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
         self.losses = Losses(state)
-        self.messages = MessageFaults(state, self.network.control_port, self.processes)
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
         process_verbs = ProcessVerbs(
@@ -113,8 +112,6 @@ class Agent:
             **process_verbs.faults,
             **disk_verbs.faults,
             **clock_verbs(self.processes, self.clocks),
-            "rpc.hold": Hold(self.messages),
-            "rpc.cut": Cut(self.messages),
         }
         self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
         self.verbs: dict[str, Callable[[Arguments], Arguments]] = {
@@ -134,8 +131,7 @@ class Agent:
             "probe.port": self.probe_port,
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
-            "probe.rpc": self.probe_rpc,
-            **process_verbs.probes,
+            **process_verbs.others,
             **disk_verbs.probes,
             **self.network_verbs.probes,
             "probe.latency": LatencyProbe(int(port)).answer,
@@ -263,10 +259,8 @@ class Agent:
 
     def unable(self) -> dict[str, str]:
         """Verbs that this host cannot carry out, and why."""
-        trouble = self.messages.trouble_with_host()
-        unable = dict.fromkeys(MESSAGE_FAULTS, trouble) if trouble else {}
         no_monotonic = why_no_monotonic(self.clocks)
-        unable |= {"clock.monotonic": no_monotonic} if no_monotonic else {}
+        unable = {"clock.monotonic": no_monotonic} if no_monotonic else {}
         return {**unable, **self.network_verbs.unable()}
 
     def clock_method(self) -> str:
@@ -299,10 +293,6 @@ class Agent:
     def revive(self) -> list[str]:
         """Starts again what its disk's watch took down with it; what was done."""
         return self.revival.revive_all(self.journal)
-
-    def probe_rpc(self, arguments: Arguments) -> Arguments:
-        id = text(arguments, "id")
-        return probe(self.messages, id, self.journal.find(id))
 
     def probe_disk(self, arguments: Arguments) -> Arguments:
         """How many calls this fault has struck; what a power failure would take now, by the node's own ledger, and what

@@ -143,7 +143,7 @@ class Errand:
         entry = self._entry()
         if entry is None:
             raise SystemExit(f"{id} is no open fault")
-        self.arguments = entry.arguments
+        self.verb, self.arguments = entry.verb, entry.arguments
 
     def note(self, **effect: Any) -> None:
         """What has been done so far."""
@@ -158,6 +158,14 @@ class Errand:
         while not self._ended and (left := deadline - time.monotonic()) > 0:
             self._ended = bool(select.select([self._wake], [], [], min(left, GLANCE))[0]) or not self._is_open()
         return not self._ended and self._is_open()
+
+    def others_open(self, meant: Callable[[Entry], bool]) -> bool:
+        """Whether another fault of the same verb is open and within its time, of those that are meant."""
+        now, boot = self._journal.monotonic(), boot_id()
+        return any(
+            other.id != self._id and other.verb == self.verb and not other.expired(now, boot) and meant(other)
+            for other in self._journal.entries()
+        )
 
     def _entry(self) -> Entry | None:
         return self._journal.find(self._id)

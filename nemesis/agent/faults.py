@@ -14,7 +14,8 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `disk.error`, `disk.slow`, `disk.lie`, `disk.fill` (`disk_faults.py`, `disk_lies.py`, `disk_fill.py`): the rules of
   the process's disk are written anew from the open entries;
 * `proc.kill_at_call` (`failpoint.py`): so are they; once it has struck, the process is down until it is undone;
-* `rpc.hold`, `rpc.cut` (`rpc.py`): one proxy carries out the open ones; should it die, they end before their time;
+* `rpc.hold`, `rpc.cut`, `rpc.stream` (`rpc.py`): one proxy carries out the open ones; should it die, they end before
+  their time;
 * `clock.set`, `clock.monotonic` (`clock_faults.py`): the latest open fault of the process rules, or true time.
 
 The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
@@ -37,7 +38,7 @@ from trouble import Trouble
 KILLS = ("proc.kill", "proc.power_loss", "disk.wipe", "disk.rewind")
 """Verbs after which the process is down until the last of them is undone."""
 
-MESSAGE_FAULTS = ("rpc.hold", "rpc.cut")
+MESSAGE_FAULTS = ("rpc.hold", "rpc.cut", "rpc.stream")
 """Verbs that one proxy carries out together."""
 
 LINK_FAULTS = ("net.shape", "net.spoil")

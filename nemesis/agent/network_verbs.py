@@ -11,7 +11,8 @@ from typing import Any
 
 from connections import probe_connections
 from errands import ErrandProbe, Errands
-from faults import FaultVerb
+from faults import MESSAGE_FAULTS, FaultVerb, text
+from interface_down import InterfaceDown
 from journal import Journal
 from link_rules import QueueRules
 from link_shaping import Emulators, ShapeLinks
@@ -19,6 +20,10 @@ from net_reset import ResetConnections
 from net_storm import Storm
 from network import Network
 from port_cuts import DropPort
+from processes import Processes
+from rpc import Cut, Hold, MessageFaults, probe
+from rpc_treatments import TreatStream
+from stream_probe import probe_exchange
 from train_probe import TrainProbe
 
 Arguments = dict[str, Any]
@@ -27,12 +32,15 @@ Arguments = dict[str, Any]
 class NetworkVerbs:
     """One host's."""
 
-    def __init__(self, state: Path, journal: Journal, network: Network, listen: str) -> None:
+    def __init__(self, state: Path, journal: Journal, network: Network, processes: Processes, listen: str) -> None:
         address, _, port = listen.rpartition(":")
         self.queue_rules = QueueRules(network.control_port)
         shaping = ShapeLinks(self.queue_rules, Emulators(state))
+        self._journal = journal
+        self._messages = MessageFaults(state, network.control_port, processes)
         errands = Errands(state)
         self._port_cuts = DropPort(network)
+        self._interface = InterfaceDown(errands)
         self._resets = ResetConnections(errands, network.control_port)
         trains = TrainProbe(address, int(port))
         self.faults: dict[str, FaultVerb] = {
@@ -41,13 +49,24 @@ class NetworkVerbs:
             "net.drop_port": self._port_cuts,
             "net.reset": self._resets,
             "net.storm": Storm(errands),
+            "net.interface_down": self._interface,
+            "rpc.hold": Hold(self._messages),
+            "rpc.cut": Cut(self._messages),
+            "rpc.stream": TreatStream(self._messages),
         }
         self.probes: dict[str, Callable[[Arguments], Arguments]] = {
             "probe.throw": trains.throw,
             "probe.caught": trains.caught,
             "probe.connections": probe_connections,
+            "probe.rpc": self.probe_rpc,
+            "probe.exchange": probe_exchange,
             "probe.errand": ErrandProbe(errands, journal).answer,
         }
+
+    def probe_rpc(self, arguments: Arguments) -> Arguments:
+        """What such a fault has done to messages or streams."""
+        id = text(arguments, "id")
+        return probe(self._messages, id, self._journal.find(id))
 
     def unable(self) -> dict[str, str]:
         """Verbs that this host cannot carry out, and why."""
@@ -57,5 +76,7 @@ class NetworkVerbs:
             "net.spoil": None if driver else cannot_queue,
             "net.drop_port": self._port_cuts.trouble_with_host(),
             "net.reset": self._resets.trouble_with_host(),
+            "net.interface_down": self._interface.trouble_with_host(),
+            **dict.fromkeys(MESSAGE_FAULTS, self._messages.trouble_with_host()),
         }
         return {verb: reason for verb, reason in reasons.items() if reason}

@@ -196,6 +196,7 @@ def rule_of(entry: Entry) -> RuleSpec:
         sources=tuple(arguments["sources"]),
         messages=arguments["messages"],
         deadline=entry.deadline,
+        treatment=arguments.get("treatment"),
     )
 
 
@@ -206,8 +207,7 @@ class Hold:
         self._faults = faults
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if trouble := self._faults.trouble_with_host():
-            raise Trouble("unsupported", trouble)
+        self._refuse_if_unable()
         direction = text(arguments, "direction")
         if direction not in DIRECTIONS:
             raise Trouble("bad_argument", f"direction: {direction!r} must be one of {', '.join(DIRECTIONS)}")
@@ -239,6 +239,10 @@ class Hold:
     def note_broken(self, entry: Entry) -> None:
         effects = self._faults.effects
         effects.keep(entry.id, replace(effects.of(entry.id), cut_short=True))
+
+    def _refuse_if_unable(self) -> None:
+        if trouble := self._faults.trouble_with_host():
+            raise Trouble("unsupported", trouble)
 
     def _messages(self, arguments: dict[str, Any]) -> int | None:
         return None

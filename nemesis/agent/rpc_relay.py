@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from rpc_frames import Asked, FrameScanner, Header, Piece
 from rpc_rules import Address, Rule, Rules
+from rpc_stream import Stream
 
 CHUNK = 64 << 10
 ARRIVAL_SECONDS = 1.0
@@ -65,6 +66,7 @@ class Relay:
         self._node = node
         self._source = source
         self._rules = rules
+        self._stream = Stream(source, rules, lambda reset: self._end(Ending.RESET if reset else Ending.CLOSED))
         self._asked = Asked()
         self._requests = _Way(client, node, False, FrameScanner(responses=False))
         self._responses = _Way(node, client, True, FrameScanner(responses=True))
@@ -85,6 +87,7 @@ class Relay:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._stream.close()
             client_reset, node_reset = (self._ending or Ending.RESET).value
             close(self._client, reset=client_reset)
             close(self._node, reset=node_reset)
@@ -118,6 +121,7 @@ class Relay:
                 way.moving = False
                 self._leave_if_quiet()
             await loop.sock_sendall(way.sink, way.scanner.rest())
+            await self._stream.before_end()
             way.sink.shutdown(socket.SHUT_WR)
             way.ended = True
             if self._requests.ended and self._responses.ended:
@@ -133,7 +137,7 @@ class Relay:
         cut = piece.last and way.cutter is not None and way.cutter.cuts_after()
         if cut:
             self._tasks[not way.responses].cancel()  # first, so that an answer given at once is lost too
-        await asyncio.get_running_loop().sock_sendall(way.sink, piece.data)
+        await self._stream.send(way.sink, piece.data)
         if cut:
             if way.responses:
                 await arrival(way.sink)

@@ -45,6 +45,8 @@ class RuleSpec:
     messages: int | None
     """None for a hold."""
     deadline: float
+    treatment: Mapping[str, Any] | None = None
+    """What becomes of the bytes of connections (`rpc_stream.py`); such a rule picks out no messages."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RuleSpec:
@@ -135,6 +137,9 @@ class Rule:
         self._count(met=1)
         return True
 
+    def has_treated(self, connections: int) -> None:
+        self._count(met=connections)
+
     def has_reset(self, connections: int) -> None:
         self._count(reset=connections)
 
@@ -177,9 +182,16 @@ class Rules:
         met = [
             rule
             for rule in self
-            if (rule.spec.api_key, rule.spec.responses) == (api_key, responses) and rule.concerns(source)
+            if rule.spec.treatment is None
+            and (rule.spec.api_key, rule.spec.responses) == (api_key, responses)
+            and rule.concerns(source)
         ]
         return min(met, key=lambda rule: not rule.holds, default=None)
+
+    def treating(self, source: Address) -> Rule | None:
+        """The rule that treats the bytes of a connection from there: the oldest."""
+        self.end_expired(time.monotonic())
+        return next((rule for rule in self if rule.spec.treatment is not None and rule.concerns(source)), None)
 
     def _end(self, ids: Iterable[str]) -> None:
         for id in list(ids):

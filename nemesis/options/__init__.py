@@ -100,7 +100,7 @@ from squall.nemesis.options.process import (
     Restart,
     RollingRestart,
 )
-from squall.nemesis.options.rpc import RpcCut, RpcFault, RpcHold
+from squall.nemesis.options.rpc import BlackHole, CutAfter, RpcCut, RpcFault, RpcHold, Slice, SlowClose
 
 __all__ = [
     "FAULT_NAMES",
@@ -120,6 +120,7 @@ __all__ = [
     "Command",
     "ConnectionStorm",
     "CpuStress",
+    "BlackHole",
     "CpuThrottle",
     "CutPort",
     "CopyChunk",
@@ -133,6 +134,7 @@ __all__ = [
     "ElectLeaders",
     "FaultOptions",
     "FileCopyRestore",
+    "CutAfter",
     "Halves",
     "HostDown",
     "Isolate",
@@ -175,3 +177,5 @@ __all__ = [
     "steps_in",
     "targets_of",
 ]
+    "Slice",
+    "SlowClose",

@@ -1,4 +1,4 @@
-"""Requests and answers that are held or lost, one API and direction at a time."""
+"""Requests and answers that are held or lost, one API and direction at a time; connections whose bytes are treated."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from squall.nemesis.durations import Seconds
 from squall.nemesis.options.base import Api, Target, Timed
 
 
@@ -31,4 +32,40 @@ class RpcCut(_Rpc):
     messages: int = Field(default=1, ge=0)
 
 
-RpcFault = RpcHold | RpcCut
+class _Stream(Timed):
+    """Connections to the target's port from `from` (everybody, clients too, unless given)."""
+
+    target: Target
+    senders: Target | None = Field(default=None, alias="from")
+
+
+class Slice(_Stream):
+    """What goes over such connections, either way, arrives in pieces of `size` bytes with a `gap` between them."""
+
+    fault: Literal["slice"]
+    size: int = Field(default=64, ge=1)
+    gap: Seconds = Field(default=0.001, ge=0)
+
+
+class BlackHole(_Stream):
+    """Such connections swallow what is sent, either way, and are closed `delay` after the first byte."""
+
+    fault: Literal["black-hole"]
+    delay: Seconds = Field(default=1.0, ge=0)
+
+
+class CutAfter(_Stream):
+    """Such connections are closed once `limit` bytes have gone over them, both ways together."""
+
+    fault: Literal["cut-after"]
+    limit: int = Field(default=10_000, ge=1, le=1_000_000)
+
+
+class SlowClose(_Stream):
+    """Where one end closes such a connection, the other learns of it `delay` later."""
+
+    fault: Literal["slow-close"]
+    delay: Seconds = Field(default=1.0, gt=0)
+
+
+RpcFault = RpcHold | RpcCut | Slice | BlackHole | CutAfter | SlowClose

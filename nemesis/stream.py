@@ -1,0 +1,225 @@
+"""Connections whose bytes are sliced, swallowed, cut after so many, or that end late (`rpc.stream`).
+
+Connections from other hosts to the target's port go through the proxy (nemesis/agent/rpc_stream.py), which does not ask
+what the bytes mean. Evidence are a connection of our own from another host, over which requests are made that every
+node answers (`probe.exchange`), and how many connections the proxy has treated (`probe.rpc`): sliced messages arrive in
+many pieces, a black hole answers nothing and closes, a cut connection ends after about so many bytes, and a late end
+comes late.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
+from squall.nemesis.options import BlackHole, CutAfter, Slice, SlowClose
+from squall.nemesis.ports import EVERYONE
+from squall.nemesis.selector import NoTarget, Target, members
+
+StreamOptions = Slice | BlackHole | CutAfter | SlowClose
+
+PATIENCE_SECONDS = 3.0
+BYTES_PER_REQUEST = 100
+"""At least, a request and its answer together: so many of them are enough to reach a limit."""
+MOST_REQUESTS = 10_000
+SHARE_THAT_SHOWS = 0.5
+SLACK_SECONDS = 2.0
+LEAST_PIECES = 3
+
+
+class TreatStream:
+    """`slice`, `black-hole`, `cut-after` and `slow-close`."""
+
+    waits_to_show = False
+
+    def __init__(self, options: StreamOptions, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        self._options = options
+        self._context = context
+        self._targets: tuple[str, ...] = ()
+        self._sources: list[str] = [EVERYONE]
+        self._prober: dict[str, str] = {}
+
+    async def aim(self) -> Target:
+        context, options = self._context, self._options
+        target = await context.resolve(options.target)
+        self._targets = target.hosts
+        unknown = [name for name in target.hosts if name not in context.ports]
+        if unknown:
+            raise NoTarget(f"the port of {', '.join(unknown)} is not known")
+        candidates, role = members("nodes", context.cluster), target.role
+        if options.senders is not None:
+            senders = await context.resolve(options.senders)
+            candidates, role = list(senders.hosts), f"{senders.role} to {target.role}"
+            self._sources = [context.hosts[name].address for name in senders.hosts]
+        for name in target.hosts:
+            others = [other for other in candidates if other != name]
+            if not others:
+                raise NoTarget(f"from: nobody but {name} itself, whose own connections do not go through the proxy")
+            self._prober[name] = others[0]
+        return Target(target.hosts, role)
+
+    async def observe(self) -> Facts:
+        context = self._context
+        exchanges = await all_of(
+            context.hosts[self._prober[name]].call(
+                "probe.exchange",
+                target=f"{context.hosts[name].address}:{context.ports[name]}",
+                requests=self._requests(),
+                timeout=self._timeout(),
+            )
+            for name in self._targets
+        )
+        proxies = await all_of(context.hosts[name].call("probe.rpc", id=context.id) for name in self._targets)
+        seen = dict(zip(self._targets, exchanges, strict=True))
+        return {
+            "exchanges": seen,
+            "treated": {name: one["met"] for name, one in zip(self._targets, proxies, strict=True)},
+            "cut_short": [name for name, one in zip(self._targets, proxies, strict=True) if one.get("cut_short")],
+            "said": "; ".join(f"{name} {_in_words(one)}" for name, one in seen.items()),
+        }
+
+    def _requests(self) -> int:
+        if isinstance(self._options, CutAfter):
+            return min(MOST_REQUESTS, self._options.limit // BYTES_PER_REQUEST + 2)
+        return 1
+
+    def _timeout(self) -> float:
+        options = self._options
+        return PATIENCE_SECONDS + (2 * options.delay if isinstance(options, BlackHole | SlowClose) else 0.0)
+
+    async def inject(self, ttl: float) -> None:
+        context = self._context
+        await all_of(
+            context.hosts[name].call(
+                "rpc.stream", id=context.id, sources=self._sources, ttl=ttl, **treatment_of(self._options)
+            )
+            for name in self._targets
+        )
+
+    async def heal(self) -> None:
+        context = self._context
+        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        for name in self._targets:
+            if not during["treated"][name]:
+                return f"{name}: no connection came through the proxy"
+            was, now = before["exchanges"][name], during["exchanges"][name]
+            reason = why_not_whole(self._options, was) or why_not_treated(self._options, was, now)
+            if reason:
+                return f"{name}: {reason}"
+        return None
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        for name in self._targets:
+            if name in after["cut_short"]:
+                return f"{name}: the proxy died, so the fault ended before its time"
+            if reason := why_not_whole(self._options, after["exchanges"][name]):
+                return f"{name}: {reason}"
+        return None
+
+    def told(self, during: Facts) -> str:
+        return str(during["said"])
+
+    def cuts(self) -> Grudge:
+        return {}
+
+
+def treatment_of(options: StreamOptions) -> dict[str, object]:
+    """As the verb calls it."""
+    if isinstance(options, Slice):
+        return {"treatment": "slice", "size": options.size, "gap_s": options.gap}
+    if isinstance(options, CutAfter):
+        return {"treatment": "cut", "limit": options.limit}
+    return {"treatment": options.fault, "delay_s": options.delay}
+
+
+def why_not_whole(options: StreamOptions, seen: dict[str, Any]) -> str | None:
+    """Why this is not how a connection goes that nobody treats; None if it is."""
+    if not seen["answered"] or seen["ended"] != "open":
+        return f"requests are not all answered: {_in_words(seen)}"
+    if isinstance(options, Slice) and seen["pieces"] >= _pieces(options, seen):
+        return f"an answer came in {seen['pieces']} pieces"
+    if isinstance(options, SlowClose) and (seen["close_seconds"] or 0.0) >= SHARE_THAT_SHOWS * options.delay:
+        return f"its end took {seen['close_seconds']:.2f} s"
+    return None
+
+
+def why_not_treated(options: StreamOptions, before: dict[str, Any], during: dict[str, Any]) -> str | None:
+    """Why this connection does not show the fault; None if it does."""
+    if not during["connected"]:
+        return "no connection was made"
+    if isinstance(options, Slice):
+        few = during["pieces"] < _pieces(options, before)
+        return f"an answer of {during['received']} bytes came in {during['pieces']} pieces" if few else None
+    if isinstance(options, SlowClose):
+        taken = during["close_seconds"]
+        late = taken is not None and taken >= SHARE_THAT_SHOWS * options.delay
+        return None if late else f"its end took {taken or 0.0:.2f} s, not {options.delay:g} s"
+    if during["ended"] not in ("closed", "reset"):
+        return f"it did not end: {_in_words(during)}"
+    if isinstance(options, CutAfter):
+        passed = during["sent"] + during["received"]
+        return f"{passed} bytes went over it" if during["received"] > options.limit else None
+    if during["received"]:
+        return f"{during['received']} bytes came out of the black hole"
+    least, most = SHARE_THAT_SHOWS * options.delay, options.delay + SLACK_SECONDS
+    in_time = least <= during["seconds"] <= most
+    return None if in_time else f"it was closed after {during['seconds']:.2f} s, not {options.delay:g} s"
+
+
+def _pieces(options: Slice, seen: dict[str, Any]) -> int:
+    """In how many pieces an answer must come to count as sliced: some may be read together."""
+    return max(LEAST_PIECES, int(SHARE_THAT_SHOWS * seen["received"] / options.size))
+
+
+def _in_words(seen: dict[str, Any]) -> str:
+    if not seen["connected"]:
+        return "no connection"
+    if seen["ended"] != "open":
+        return f"{seen['answered']} answers, {seen['received']} bytes, {seen['ended']} after {seen['seconds']:.2f} s"
+    closed = f", closed in {seen['close_seconds']:.2f} s" if seen["close_seconds"] is not None else ""
+    return f"{seen['answered']} answers, {seen['received']} bytes in {seen['pieces']} pieces{closed}"
+
+
+ON_HOSTS = "a proxy on the target's host forwards connections (tproxy)"
+LIMITS = "existing connections are reset once, to come again through the proxy; not in simulation"
+
+STREAMS = (
+    Kind(
+        Slice,
+        TreatStream,
+        ("rpc.stream",),
+        on_hosts=ON_HOSTS,
+        proof="an answer that arrives in many pieces on a connection of our own",
+        limits=LIMITS,
+    ),
+    Kind(
+        BlackHole,
+        TreatStream,
+        ("rpc.stream",),
+        on_hosts=ON_HOSTS,
+        proof="a connection of our own that is made, answers nothing, and is closed",
+        limits=LIMITS,
+    ),
+    Kind(
+        CutAfter,
+        TreatStream,
+        ("rpc.stream",),
+        on_hosts=ON_HOSTS,
+        proof="a connection of our own that ends after so many bytes",
+        limits=LIMITS,
+    ),
+    Kind(
+        SlowClose,
+        TreatStream,
+        ("rpc.stream",),
+        on_hosts=ON_HOSTS,
+        proof="how long a connection of our own takes to end",
+        limits=LIMITS,
+    ),
+)
