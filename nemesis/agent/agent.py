@@ -131,7 +131,7 @@ class Agent:
             "probe.port": self.probe_port,
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
-            **process_verbs.others,
+            **process_verbs.probes,
             **disk_verbs.probes,
             **self.network_verbs.probes,
             "probe.latency": LatencyProbe(int(port)).answer,
