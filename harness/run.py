@@ -48,13 +48,15 @@ from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
+from squall.harness.load_agents import LoadAgents, refuse_without_clients
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
-from squall.nemesis.options import targets_of
+from squall.nemesis.options import PauseClients, targets_of
+from squall.nemesis.ports import LoadHost
 from squall.nemesis.registry import needed_verbs
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
@@ -181,6 +183,7 @@ class ScenarioRun:
         self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.loaded_topics)
         self.workers: LoadWorkers | None = None
         self.clients: list[ClientHost] = []
+        self.load_agents: LoadAgents | None = None
         self.fault_log: FaultLog | None = None
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
@@ -220,6 +223,8 @@ class ScenarioRun:
         settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
         self._refuse_too_few_brokers()
         self._refuse_strange_hosts()
+        if self._aims_at_clients():
+            refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
@@ -245,6 +250,9 @@ class ScenarioRun:
             self.display.say(f"watch      nodes are asked before these disk calls, for faults: {', '.join(calls)}")
         if self.scenario.cluster.mutants:
             self.display.say(f"mutants    {', '.join(self.scenario.cluster.mutants)}: the nodes are broken on purpose")
+
+    def _aims_at_clients(self) -> bool:
+        return any(isinstance(fault.options, PauseClients) for fault in self.plan.schedule.faults)
 
     def _refuse_too_few_brokers(self) -> None:
         """Raise UsageError if there are fewer brokers than a topic is to have replicas."""
@@ -319,6 +327,9 @@ class ScenarioRun:
         """Workers up and at work; the moment they began, on the history's clock."""
         self.workers = await self._start_workers()
         await self.workers.open()
+        if isinstance(self.workers, RemoteLoadWorkers) and self._aims_at_clients():
+            numbers = [spec.worker for spec in self.workers.specs]
+            self.load_agents = await LoadAgents.beside(self.workers.workers, numbers)
         if isinstance(self.workers, RemoteLoadWorkers):
             uncertain = max(reading.error for reading in self.workers.known_clocks().values()) / 1e6
             self.display.stage(
@@ -384,7 +395,17 @@ class ScenarioRun:
             patience=patience,
             operator=None if self.plan.idle_nemesis else operator,
             knock=self.testbed.knock,
+            loads=self._loads(),
         )
+
+    def _loads(self) -> dict[str, LoadHost]:
+        """Client hosts that faults may be aimed at; in a control, under a nemesis that does nothing."""
+        if self.load_agents is None:
+            return {}
+        loads = dict(self.load_agents.hosts)
+        hosts = {name: load.host for name, load in loads.items()}
+        quiet = silenced(hosts) if self.plan.idle_nemesis else hosts
+        return {name: LoadHost(quiet[name], load.processes) for name, load in loads.items()}
 
     async def _show_load(self, began: int, nemesis: asyncio.Task[None]) -> None:
         """Until the load has lasted its time. Raises WorkerFailed if a worker fails meanwhile."""
@@ -438,6 +459,9 @@ class ScenarioRun:
                 "leader_changes": self.watcher.leader_changes,
                 "controller_elections": self.watcher.elections,
             }
+        if self.load_agents is not None:  # a worker that sleeps does not end
+            await self.load_agents.heal()
+            await self.load_agents.close()
         if self.workers is not None:
             await self.workers.end()
             self.facts.trouble += self.workers.trouble

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from squall.nemesis.evidence import Facts
 from squall.nemesis.grudge import Grudge
-from squall.nemesis.ports import NODE_PROCESS, ClusterOperator, ClusterView, Host, Knock, NowNs, Sleep
+from squall.nemesis.ports import NODE_PROCESS, ClusterOperator, ClusterView, Host, Knock, LoadHost, NowNs, Sleep
 from squall.nemesis.selector import Earlier, Target, nobody_yet, parse_selector, resolve
 
 
@@ -37,6 +37,8 @@ class FaultContext:
     cuts_by_others: Callable[[], Grudge] = no_cuts
     earlier: Earlier = nobody_yet
     operator: ClusterOperator | None = None
+    loads: Mapping[str, LoadHost] = field(default_factory=dict)
+    """Client hosts whose load workers faults may be aimed at."""
     knock: Knock | None = None
 
     async def resolve(self, selector: str) -> Target:

@@ -8,6 +8,7 @@ are written against nothing else, so they exist once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 NODE_PROCESS = "node"
@@ -55,6 +56,14 @@ class Host(Protocol):
     async def call(self, verb: str, **arguments: object) -> dict[str, object]:
         """Carries out `verb`. Raises `VerbFailed` or `HostUnreachable`."""
         ...
+
+
+@dataclass(frozen=True)
+class LoadHost:
+    """A client host, and the names by which its agent knows the load workers there."""
+
+    host: Host
+    processes: tuple[str, ...]
 
 
 class ClusterView(Protocol):

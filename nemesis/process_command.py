@@ -34,7 +34,8 @@ class RunCommands:
     async def observe(self) -> Facts:
         asked = {"id": self._context.id, "check": self._options.check, "timeout": self._options.timeout}
         answers = await all_of(self._context.hosts[host].call("probe.command", **asked) for host in self._targets)
-        return {"checks": dict(zip(self._targets, answers, strict=True))}
+        said = [f"{host} check {_outcome(answer)}" for host, answer in zip(self._targets, answers, strict=True)]
+        return {"checks": dict(zip(self._targets, answers, strict=True)), "said": ", ".join(said)}
 
     async def inject(self, ttl: float) -> None:
         options, context = self._options, self._context
@@ -74,6 +75,10 @@ class RunCommands:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+def _outcome(seen: Facts) -> str:
+    return "succeeds" if seen["status"] == 0 else "takes too long" if seen["status"] is None else "fails"
 
 
 def how_it_went(seen: Facts) -> str:

@@ -18,6 +18,7 @@ from squall.nemesis.options import FaultOptions
 from squall.nemesis.partition import PARTITIONS
 from squall.nemesis.power import POWER
 from squall.nemesis.process import PROCESSES
+from squall.nemesis.process_clients import CLIENTS
 from squall.nemesis.process_command import COMMANDS
 from squall.nemesis.process_failpoint import FAILPOINTS
 from squall.nemesis.process_host import HOST
@@ -33,6 +34,7 @@ KINDS: tuple[Kind, ...] = (
     *FAILPOINTS,
     *RESOURCES,
     *COMMANDS,
+    *CLIENTS,
     *CLOCKS,
     *POWER,
     *DISKS,
@@ -49,6 +51,7 @@ FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs)
 """Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
 
 HOSTS_ONLY: tuple[str, ...] = (
+    "proc.adopt",
     "host.command",
     "cpu.throttle",
     "host.stress",
@@ -67,6 +70,7 @@ HOSTS_ONLY: tuple[str, ...] = (
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
+    "proc.adopt",
     "host.command",
     "cpu.throttle",
     "host.stress",

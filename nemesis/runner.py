@@ -28,6 +28,7 @@ from squall.nemesis.ports import (
     Host,
     HostUnreachable,
     Knock,
+    LoadHost,
     NowNs,
     Sleep,
     VerbFailed,
@@ -119,6 +120,7 @@ class NemesisRunner:
         ports: Mapping[str, int] | None = None,
         patience: Patience | None = None,
         operator: ClusterOperator | None = None,
+        loads: Mapping[str, LoadHost] | None = None,
         knock: Knock | None = None,
     ) -> None:
         self._schedule = schedule
@@ -131,6 +133,7 @@ class NemesisRunner:
         self._ports = dict(ports or {})
         self._patience = patience or Patience()
         self._operator = operator
+        self._loads = dict(loads or {})
         self._knock = knock
         self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
         self._open: dict[str, _Occurrence] = {}
@@ -183,6 +186,7 @@ class NemesisRunner:
             cuts_by_others=lambda: self._cuts_except(scheduled.id),
             earlier=self._aimed_at.get,
             operator=self._operator,
+            loads=self._loads,
             knock=self._knock,
         )
 
@@ -305,7 +309,7 @@ class NemesisRunner:
         for occurrence in list(self._open.values()):
             if isinstance(occurrence.fault, ActsByItself):
                 await occurrence.fault.stand_down()
-        self.heal_report = await heal_all(self._hosts)
+        self.heal_report = await heal_all({**self._hosts, **{name: load.host for name, load in self._loads.items()}})
         for occurrence in list(self._open.values()):
             occurrence.healed_at_ns = occurrence.healed_at_ns or self._now_ns()
             occurrence.healed = self.heal_report.whole

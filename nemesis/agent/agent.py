@@ -131,7 +131,7 @@ class Agent:
             "probe.port": self.probe_port,
             "probe.clock": self.probe_clock,
             "probe.disk": self.probe_disk,
-            **process_verbs.probes,
+            **process_verbs.others,
             **disk_verbs.probes,
             **self.network_verbs.probes,
             "probe.latency": LatencyProbe(int(port)).answer,

@@ -13,17 +13,31 @@ from commands import CheckCommand, RunCommand, Shell
 from disk_faults import Revival
 from disk_rules import DiskState
 from failpoint_strike import Deeds
-from faults import KILL_AT_CALL, FaultVerb
+from faults import KILL_AT_CALL, FaultVerb, text
 from journal import Journal
 from limits import Limit
 from processes import Processes
 from resource_probe import ResourceProbe
-from stress import Stress
+from stress import Stress, whole
 from throttle import Throttle
 
 
+class Adopt:
+    """`proc.adopt`: a process that somebody else has started, known by a name from now on."""
+
+    def __init__(self, processes: Processes, journal: Journal) -> None:
+        self._processes = processes
+        self._journal = journal
+
+    def answer(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        name, pid = text(arguments, "name"), whole(arguments, "pid", 1 << 30)
+        with self._journal.locked():
+            identity = self._processes.adopt(name, pid)
+        return {"pid": identity.pid, "started": identity.started}
+
+
 class ProcessVerbs:
-    """Faults, and the looks that prove them."""
+    """Faults, the looks that prove them, and what else there is to ask."""
 
     def __init__(
         self,
@@ -44,7 +58,8 @@ class ProcessVerbs:
             "host.stress": Stress(state),
             "host.command": RunCommand(state, shell),
         }
-        self.probes: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+        self.others: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "proc.adopt": Adopt(processes, journal).answer,
             "probe.failpoint": failpoint.probe(journal, disk, deeds),
             "probe.command": CheckCommand(journal, shell).answer,
             "probe.resources": ResourceProbe(state, journal, processes).answer,

@@ -158,6 +158,15 @@ class Processes:
         self._keep(name, identity, wanted=True)
         return identity
 
+    def adopt(self, name: str, pid: int) -> Identity:
+        """Knows a process by this name that somebody else has started, and never starts it. Raises Trouble."""
+        identity = identity_of(pid)
+        if state_of(identity) == "absent":
+            raise Trouble("not_running", f"no process has the pid {pid}")
+        self.define(Definition(name, [], {}, str(self._state), str(self._state / f"{name}.log"), "SIGTERM"))
+        self._keep(name, identity, wanted=False)
+        return identity
+
     def ask_to_stop(self, name: str) -> Identity | None:
         """From now on it is wanted stopped. The caller holds the journal's lock."""
         definition = self.definition(name)

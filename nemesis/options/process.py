@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from squall.nemesis.durations import Duration, Seconds
+from squall.nemesis.durations import Duration, DurationRange, Seconds
 from squall.nemesis.options.base import DiskCall, Target, Timed, TopicPartitionTarget
 from squall.nemesis.rates import ByteSize
 
@@ -154,6 +154,25 @@ class Command(Timed):
     timeout: Duration = Field(default=10.0, le=60)
 
 
+LONGEST_SLEEP = 15.0
+"""Of a load worker, which gives up when it hears nothing from the control process for twenty seconds."""
+
+
+class PauseClients(Timed):
+    """SIGSTOP of the load workers on client hosts, of all or of one by lot, and SIGCONT after `for` (at most 15 s)."""
+
+    fault: Literal["pause-clients"]
+    which: Literal["all", "one"] = "all"
+
+    @model_validator(mode="after")
+    def _not_too_long(self) -> PauseClients:
+        length = self.length()
+        longest = length.longest if isinstance(length, DurationRange) else length
+        if longest > LONGEST_SLEEP:
+            raise ValueError(f"load workers may sleep {LONGEST_SLEEP:g} s at most, and `for` is {longest:g} s")
+        return self
+
+
 ProcessFault = (
     Kill
     | Pause
@@ -168,4 +187,5 @@ ProcessFault = (
     | MemoryStress
     | ProcessLimit
     | Command
+    | PauseClients
 )

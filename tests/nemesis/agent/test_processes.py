@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,22 @@ def test_processes_outlive_the_agent_and_are_known_to_the_next(node: Any, start_
     node.kill()
     successor = start_agent(state=node.state, address=node.address)
     assert successor.call("proc.status", name="node")["pid"] == pid
+
+
+def test_a_process_that_somebody_else_started_is_adopted_and_never_started_again(
+    agent: Any, refused: type[Exception], wait_until: Any
+) -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as stranger:
+        try:
+            assert agent.call("proc.adopt", name="load-0", pid=stranger.pid)["pid"] == stranger.pid
+            agent.call("proc.pause", id="f1", name="load-0", ttl=1)
+            assert agent.state_of("load-0") == "stopped"
+            wait_until(lambda: agent.state_of("load-0") == "running", "it goes on when its time is up")
+            agent.call("proc.kill", id="f2", name="load-0", ttl=60)
+            stranger.wait()
+            agent.call("heal", id="f2")
+            assert agent.state_of("load-0") == "absent"
+        finally:
+            stranger.kill()
+    with pytest.raises(refused, match="no process has the pid"):
+        agent.call("proc.adopt", name="load-1", pid=stranger.pid)

@@ -1,0 +1,84 @@
+"""Agents on client hosts, so that faults may be aimed at the load workers there, as at the nodes' processes.
+
+A worker is started by its pipe and not by an agent; it is *adopted*: the agent is told its process id, and knows it
+from then on by a name, `load-0`, and by its start time. What agents owe a fault they owe it here too: a journal, a time
+to live, a keeper. Hosts that run no worker of this run get no agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from squall.harness.errors import UsageError
+from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.ssh import on_all
+from squall.harness.hosts.ssh_access import SshError
+from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
+from squall.harness.remote_load import RemoteWorker
+from squall.nemesis.ports import HostUnreachable, LoadHost, VerbFailed
+
+
+def refuse_without_clients(suite: object, source: object, clients: Sequence[object]) -> None:
+    """Raise UsageError where a fault is aimed at load workers and none is on a host of its own."""
+    if not clients:
+        raise UsageError(
+            f"{suite}: nemesis: pause-clients needs load workers on hosts of their own; {source} has none",
+            remedy="give the inventory a group `clients`, or the suite `cluster: {clients: 1}` for a lab",
+        )
+
+
+class LoadAgents:
+    """One agent for each client host."""
+
+    def __init__(self, agents: Mapping[str, AgentHost], processes: Mapping[str, tuple[str, ...]]) -> None:
+        self._agents = agents
+        self._processes = processes
+
+    @classmethod
+    async def beside(cls, workers: Sequence[RemoteWorker], numbers: Sequence[int]) -> LoadAgents:
+        """Agents up, and every worker known to one. Raises UsageError, SshError, VerbFailed, HostUnreachable."""
+        remotes = {worker.host.name: worker.host.remote for worker in workers}
+        deployed = await asyncio.to_thread(deploy_all, remotes.values(), SquallNodes())
+        agents = {
+            name: AgentHost(remote, agent_command(deployed[name].place, remote.spec), sudo=remote.spec.sudo)
+            for name, remote in remotes.items()
+        }
+        processes: dict[str, tuple[str, ...]] = {}
+        try:
+            for worker, number in zip(workers, numbers, strict=True):
+                name = f"load-{number}"
+                await agents[worker.host.name].call("proc.adopt", name=name, pid=await _pid_of(worker))
+                processes[worker.host.name] = (*processes.get(worker.host.name, ()), name)
+        except BaseException:
+            await asyncio.gather(*(agent.close() for agent in agents.values()), return_exceptions=True)
+            raise
+        return cls(agents, processes)
+
+    @property
+    def hosts(self) -> Mapping[str, LoadHost]:
+        """What faults are given."""
+        return {name: LoadHost(agent, self._processes[name]) for name, agent in self._agents.items()}
+
+    async def heal(self) -> list[str]:
+        """End every fault; the hosts that could not be asked (their keepers will do it)."""
+        names = list(self._agents)
+        results = await asyncio.gather(*(self._agents[name].call("heal") for name in names), return_exceptions=True)
+        return [
+            name
+            for name, result in zip(names, results, strict=True)
+            if isinstance(result, VerbFailed | HostUnreachable)
+        ]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(agent.close() for agent in self._agents.values()), return_exceptions=True)
+
+
+async def _pid_of(worker: RemoteWorker) -> int:
+    """As the worker's shell wrote it down before it became the worker. Raises SshError."""
+    path = f"{worker.directory}/worker.pid"
+    found = await asyncio.to_thread(on_all, [worker.host.remote], lambda remote: remote.run(["cat", path]))
+    answer = found[worker.host.name]
+    if not answer.ok or not answer.stdout.strip().isdigit():
+        raise SshError(worker.host.remote.spec, f"no process id of a load worker in {path}")
+    return int(answer.stdout)
