@@ -40,6 +40,8 @@ class FaultContext:
     loads: Mapping[str, LoadHost] = field(default_factory=dict)
     """Client hosts whose load workers faults may be aimed at."""
     knock: Knock | None = None
+    length_s: float = 0.0
+    """How long the fault is to last, for one that nobody can heal from outside; 0 if that is not known."""
 
     async def resolve(self, selector: str) -> Target:
         """Whom a selector of the suite means now. Raises NoTarget."""

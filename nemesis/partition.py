@@ -12,6 +12,7 @@ from squall.nemesis.connection import CONNECTIONS
 from squall.nemesis.evidence import Facts, all_of, reach_matrix
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
+from squall.nemesis.interface import INTERFACES
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bridge, Halves, Isolate, MajoritiesRing, OneWay, Thirds
 from squall.nemesis.port_cut import PORT_CUTS
@@ -191,4 +192,5 @@ PARTITIONS = (
     ),
     *PORT_CUTS,
     *CONNECTIONS,
+    *INTERFACES,
 )

@@ -66,6 +66,8 @@ HOSTS_ONLY: tuple[str, ...] = (
     "net.drop_port",
     "net.reset",
     "net.storm",
+    "rpc.stream",
+    "net.interface_down",
 )
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
@@ -74,12 +76,12 @@ ON_HOSTS = (
     "host.command",
     "cpu.throttle",
     "host.stress",
-    "rpc.stream",
-    "net.interface_down",
     "proc.limit",
     "net.drop",
     "net.shape",
     "net.spoil",
+    "net.interface_down",
+    "rpc.stream",
     "net.storm",
     "net.reset",
     "net.drop_port",
@@ -88,8 +90,6 @@ ON_HOSTS = (
     "proc.kill_at_call",
     "clock.set",
     "clock.monotonic",
-    "net.interface_down",
-    "rpc.stream",
     "proc.power_loss",
     "disk.wipe",
     "disk.error",

@@ -188,6 +188,7 @@ class NemesisRunner:
             operator=self._operator,
             loads=self._loads,
             knock=self._knock,
+            length_s=scheduled.for_s,
         )
 
     def _cuts_except(self, id: str) -> Grudge:

@@ -90,4 +90,17 @@ class ConnectionStorm(Timed):
     connections: int = Field(default=500, ge=1, le=20_000)
 
 
-NetworkFault = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge | CutPort | Reset | ConnectionStorm
+class InterfaceDown(Timed):
+    """The network interface of the target is down, the one by which its peers know it unless `interface` names another.
+
+    The control connection is cut with it; the host brings it up again by itself.
+    """
+
+    fault: Literal["interface-down"]
+    target: Target
+    interface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.@-]{1,15}$")
+
+
+NetworkFault = (
+    Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge | CutPort | Reset | ConnectionStorm | InterfaceDown
+)

@@ -1,0 +1,154 @@
+"""A network interface of a host that is down (`net.interface_down`), as when its cable is pulled.
+
+The way to the host is cut with it, control connection included, so nobody asks the target anything while the fault is
+open, and the host ends it by itself: its time to live is the fault's own length. A heal that gets through only brings
+it up earlier.
+
+Evidence during the fault comes from the other nodes: none of them hears the target's echo, and its port stays silent.
+Afterwards the host tells what it saw meanwhile: the interface's flags, and that no byte went over it. Without that
+account the fault is not seen to end as it should.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis import grudge as grudges
+from squall.nemesis.evidence import Facts, all_of, seen_from_elsewhere
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
+from squall.nemesis.options import InterfaceDown
+from squall.nemesis.ports import Host
+from squall.nemesis.selector import NoTarget, Target, members
+
+REACH_SECONDS = 0.5
+
+
+class TakeInterfaceDown:
+    """`interface-down`."""
+
+    waits_to_show = False
+
+    def __init__(self, options: InterfaceDown, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        self._options = options
+        self._context = context
+        self._targets: tuple[str, ...] = ()
+        self._observers: tuple[str, ...] = ()
+        self._open = False
+
+    async def aim(self) -> Target:
+        target = await self._context.resolve(self._options.target)
+        self._targets = target.hosts
+        nodes = members("nodes", self._context.cluster)
+        self._observers = tuple(name for name in nodes if name not in target.hosts)
+        if not self._observers:
+            raise NoTarget(f"{target.role}: nobody is left to see that they are not there")
+        return target
+
+    async def observe(self) -> Facts:
+        context = self._context
+        answers = await all_of(
+            context.hosts[name].call(
+                "probe.reach",
+                targets={target: context.hosts[target].address for target in self._targets},
+                timeout=REACH_SECONDS,
+            )
+            for name in self._observers
+        )
+        reached = {
+            target: [name for name, answer in zip(self._observers, answers, strict=True) if answer[target]]
+            for target in self._targets
+        }
+        ports = {
+            target: await seen_from_elsewhere(self._hosts_to_ask(target), target, context.ports[target])
+            for target in self._targets
+            if target in context.ports
+        }
+        accounts = {} if self._open else await self._accounts()
+        said = "; ".join(f"{name} reached by {len(by)} of {len(self._observers)}" for name, by in reached.items())
+        return {"reached": reached, "ports": ports, "accounts": accounts, "said": said + _in_words(accounts)}
+
+    def _hosts_to_ask(self, target: str) -> dict[str, Host]:
+        """The observers, and the host that they look at."""
+        return {name: self._context.hosts[name] for name in (*self._observers, target)}
+
+    async def _accounts(self) -> Facts:
+        """What each host saw of its own interface."""
+        context = self._context
+        answers = await all_of(context.hosts[name].call("probe.errand", id=context.id) for name in self._targets)
+        return {name: dict(answer) for name, answer in zip(self._targets, answers, strict=True)}
+
+    async def inject(self, ttl: float) -> None:
+        context, options = self._context, self._options
+        self._open = True
+        named = {"interface": options.interface} if options.interface else {}
+        await all_of(
+            context.hosts[name].call(
+                "net.interface_down",
+                id=context.id,
+                address=context.hosts[name].address,
+                ttl=context.length_s or ttl,
+                **named,
+            )
+            for name in self._targets
+        )
+
+    async def heal(self) -> None:
+        context = self._context
+        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+        self._open = False
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        for name in self._targets:
+            if not before["reached"][name]:
+                return f"{name}: nobody reached it before it either"
+            if during["reached"][name]:
+                return f"{name}: {', '.join(during['reached'][name])} still reached it"
+            if during["ports"].get(name, "silent") not in ("silent", "unknown"):
+                return f"{name}: its port is {during['ports'][name]}"
+        return None
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        for name in self._targets:
+            if not after["reached"][name]:
+                return f"{name}: nobody reaches it yet"
+            account = after["accounts"].get(name, {})
+            if account.get("open"):
+                return f"{name}: the fault is still open"
+            if account.get("cut_short"):
+                return f"{name}: the process that kept the interface down died, so the fault ended before its time"
+            effect = account.get("effect", {})
+            down, samples = effect.get("down", 0), effect.get("samples", 0)
+            if not down or down != samples:
+                return f"{name}: the host saw its interface down {down} of {samples} times"
+            if effect["bytes"]:
+                return f"{name}: {effect['bytes']} bytes went over the interface meanwhile"
+        return None
+
+    def told(self, during: Facts) -> str:
+        return str(during["said"])
+
+    def cuts(self) -> Grudge:
+        return grudges.isolated(self._targets, members("nodes", self._context.cluster))
+
+
+def _in_words(accounts: Facts) -> str:
+    seen = [
+        f"; {name} saw {account['effect']['interface']} down {account['effect']['down']} times"
+        for name, account in accounts.items()
+        if account.get("effect")
+    ]
+    return "".join(seen)
+
+
+INTERFACES = (
+    Kind(
+        InterfaceDown,
+        TakeInterfaceDown,
+        ("net.interface_down",),
+        on_hosts="the host takes its interface down and, by itself, up again (`ip link`), with its routes",
+        proof="no other node reaches the host; what the host saw of its interface, told afterwards",
+        limits="the control connection is cut too, unless it comes by another interface; needs iproute2; not in"
+        " simulation",
+    ),
+)
