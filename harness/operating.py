@@ -5,10 +5,12 @@ The nemesis knows hosts, the protocol knows node ids; this is where the one beco
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 
 from squall.nemesis.ports import OperationRefused
 from squall.workloads.clients.admin import Address
+from squall.workloads.clients.client import Topic
 from squall.workloads.clients.operator import NativeOperator
 
 CONTROLLER_LISTENER = "CONTROLLER"
@@ -33,11 +35,33 @@ class ClusterHands:
     async def set_config(self, topic: str, name: str, value: str | None) -> None:
         await _done(self._client.set_config(topic, name, value))
 
+    async def setting_of(self, topic: str, name: str) -> str | None:
+        try:
+            return await self._client.setting_of(topic, name)
+        except OSError as trouble:
+            raise _refusal(trouble) from None
+
+    async def create_topic(self, topic: str, partitions: int, replicas: int) -> None:
+        await _done(self._client.create_topics([Topic(topic, partitions, replicas)]))
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        await _done(self._client.create_partitions(topic, count))
+
+    async def delete_topic(self, topic: str) -> None:
+        await _done(self._client.delete_topic(topic))
+
+    async def topics_told(self, topics: Sequence[str]) -> Mapping[str, int]:
+        try:
+            state = await self._client.describe(topics)
+        except OSError as trouble:
+            raise _refusal(trouble) from None
+        return Counter(one.topic for one in state.partitions)
+
     async def voters(self) -> tuple[str, ...]:
         try:
             quorum = await self._client.quorum()
         except OSError as trouble:
-            raise OperationRefused(str(trouble) or "no answer in time") from None
+            raise _refusal(trouble) from None
         return tuple(self._names[voter] for voter in sorted(quorum.voters))
 
     async def remove_voter(self, host: str) -> None:
@@ -54,4 +78,8 @@ async def _done(asked: Awaitable[None]) -> None:
     try:
         await asked
     except OSError as trouble:
-        raise OperationRefused(str(trouble) or "no answer in time") from None
+        raise _refusal(trouble) from None
+
+
+def _refusal(trouble: OSError) -> OperationRefused:
+    return OperationRefused(str(trouble) or "no answer in time")

@@ -122,15 +122,28 @@ ROWS: tuple[Row, ...] = (
         "single threads paused",
         why_not="our nodes have one thread, so that it would be row 3; a control group that freezes one is not built",
     ),
-    Row(50, "leadership transfer", {"fault": "elect-leaders"}),
-    Row(51, "reassignment", {"fault": "reassign", "target": "events/0"}),
+    Row(
+        50,
+        "leadership transfer",
+        {"sequence": [{"fault": "restart", "target": "b1"}, {"fault": "elect-leaders"}, {"fault": "move-controller"}]},
+    ),
+    Row(
+        51,
+        "reassignment",
+        {
+            "sequence": [
+                {"fault": "reassign", "target": "events/0", "replicas": 2},
+                {"fault": "reassign", "target": "events/0", "replicas": 3},
+            ]
+        },
+    ),
     Row(
         52,
         "membership: voters added and removed, brokers decommissioned",
         {"fault": "remove-voter", "target": "active controller"},
     ),
     Row(53, "transactional ids taken over", why_not="our nodes have no transactions yet"),
-    Row(54, "admin operations at random", why_not="not built yet"),
+    Row(54, "admin operations at random", {"fault": "admin-mix"}),
     Row(55, "connection storm, topics filled, quotas squeezed", {"fault": "connection-storm", "target": "b1"}),
     Row(56, "upgrade and downgrade under load", why_not="there is one version of our nodes"),
     Row(

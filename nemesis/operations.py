@@ -3,12 +3,15 @@
 None of it is a fault: it is what a cluster must bear beside the faults, and where control planes break (RA-08, P16,
 P19). It goes over the Kafka protocol through the `ClusterOperator` of the world. What the cluster refuses at one moment
 it may take at the next, when there is an active controller again, so each operation is asked for until it is accepted
-or its window is over. The evidence is the cluster's own answer, and what could not be done is unproven.
+or its window is over. What could not be done is unproven. The evidence is not the answer alone but what the cluster's
+metadata, or the quorum's leader, then tells: replicas, leaders, a setting, voters.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from squall.nemesis.evidence import Facts
 from squall.nemesis.fault import FaultContext
@@ -21,6 +24,14 @@ from squall.nemesis.selector import NoTarget, Target, TopicPartitionPattern, par
 AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 2.0
 """How long an operation is asked for again and again; its window may be shorter."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How things stand by the metadata, and what of that is otherwise than if the operation was done."""
+
+    state: str
+    differs: str
 
 
 class _Operation(ABC):
@@ -42,7 +53,18 @@ class _Operation(ABC):
         return self._context.operator
 
     async def observe(self) -> Facts:
-        return {"asked": self._answer, "accepted": self.accepted, "taken_back": self._taken_back}
+        seen = await self._seen() if self._context.operator is not None else Seen("", "")
+        return {
+            "asked": self._answer,
+            "accepted": self.accepted,
+            "taken_back": self._taken_back,
+            "state": seen.state,
+            "differs": seen.differs,
+        }
+
+    @abstractmethod
+    async def _seen(self) -> Seen:
+        """What the cluster's metadata shows of it."""
 
     async def inject(self, ttl: float) -> None:
         if await self._until_accepted(min(ttl, PATIENCE_SECONDS)):
@@ -80,13 +102,15 @@ class _Operation(ABC):
         """Most operations stand as they are."""
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
-        return None if during["accepted"] else str(during["asked"])
+        if not during["accepted"]:
+            return str(during["asked"])
+        return str(during["differs"]) or None
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         return None if after["taken_back"] else str(after["asked"])
 
     def told(self, during: Facts) -> str:
-        return str(during["asked"])
+        return f"{during['asked']}; {during['state']}"
 
     def cuts(self) -> Grudge:
         return {}
@@ -118,6 +142,13 @@ class ReassignTopicPartition(_Operation):
     async def _ask(self) -> None:
         await self._operator.reassign(self._pattern.topic, self._partition, self._hosts)
 
+    async def _seen(self) -> Seen:
+        """Replicas that are to go stay until those that come have caught up; so only those that come can be missed."""
+        now = await self._context.cluster.replicas(self._pattern.topic, self._partition)
+        state = self._as_state(now)
+        missing = [host for host in self._hosts if host not in now]
+        return Seen(state, f"{state}, without {', '.join(missing)}" if missing else "")
+
     async def _take_back(self) -> None:
         """One attempt: what is complete by now, or cannot be called off safely, stands."""
         if self._options.cancel:
@@ -125,6 +156,17 @@ class ReassignTopicPartition(_Operation):
                 await self._operator.reassign(self._pattern.topic, self._partition, None)
             except OperationRefused as refused:
                 self._answer = f"not cancelled: {refused}"
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        """What was moved must look otherwise than before, unless there was nothing to move."""
+        reason = super().shows_hold(before, during)
+        nothing_to_move = before["state"] == self._as_state(self._hosts)
+        if reason is None and during["state"] == before["state"] and not nothing_to_move:
+            return f"{during['state']}, as before"
+        return reason
+
+    def _as_state(self, replicas: Sequence[str]) -> str:
+        return f"replicas of {self._pattern.topic}/{self._partition} are {', '.join(replicas)}"
 
 
 class ElectPreferred(_Operation):
@@ -139,6 +181,21 @@ class ElectPreferred(_Operation):
     async def _ask(self) -> None:
         await self._operator.elect_preferred(self._context.cluster.topics)
 
+    async def _seen(self) -> Seen:
+        """A preferred replica that is not in sync need not lead."""
+        cluster = self._context.cluster
+        led, differs = 0, ""
+        for topic, count in cluster.topics.items():
+            for partition in range(count):
+                preferred = (await cluster.replicas(topic, partition) or [""])[0]
+                leader = await cluster.leader(topic, partition)
+                led += leader == preferred
+                if leader != preferred and preferred in await cluster.in_sync(topic, partition):
+                    differs = (
+                        differs or f"{topic}/{partition} is led by {leader or 'nobody'}, and {preferred} is preferred"
+                    )
+        return Seen(f"{led} of {sum(cluster.topics.values())} are led by their preferred replica", differs)
+
 
 class ChangeConfig(_Operation):
     """A setting of a topic."""
@@ -152,6 +209,15 @@ class ChangeConfig(_Operation):
 
     async def _ask(self) -> None:
         await self._operator.set_config(self._options.topic, self._options.name, self._options.value)
+
+    async def _seen(self) -> Seen:
+        options = self._options
+        try:
+            value = await self._operator.setting_of(options.topic, options.name)
+        except OperationRefused as refused:
+            return Seen("unknown", str(refused))
+        state = f"{options.name} of {options.topic} is {value or 'as by default'}"
+        return Seen(state, "" if value == options.value else state)
 
     async def _take_back(self) -> None:
         await self._operator.set_config(self._options.topic, self._options.name, self._options.afterwards)
@@ -179,6 +245,14 @@ class TakeVoterOut(_Operation):
         self._asked = True
         await self._operator.remove_voter(self._voter)
 
+    async def _seen(self) -> Seen:
+        try:
+            voters = await self._operator.voters()
+        except OperationRefused as refused:
+            return Seen("unknown", str(refused))
+        state = f"{', '.join(voters)} vote"
+        return Seen(state, state if self._voter in voters else "")
+
     async def _take_back(self) -> None:
         if self._voter not in await self._operator.voters():
             await self._operator.add_voter(self._voter)
@@ -197,21 +271,21 @@ OPERATIONS = (
         ReassignTopicPartition,
         (),
         on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer",
+        proof="the cluster's answer, and the replicas that its metadata shows",
     ),
     Kind(
         ElectLeaders,
         ElectPreferred,
         (),
         on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer",
+        proof="the cluster's answer, and the leaders that its metadata shows",
     ),
     Kind(
         AlterConfig,
         ChangeConfig,
         (),
         on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer",
+        proof="the cluster's answer, and the setting that it then tells",
     ),
     Kind(
         RemoveVoter,

@@ -110,6 +110,26 @@ class ClusterOperator(Protocol):
         """Give a topic a setting, or (None) the default."""
         ...
 
+    async def setting_of(self, topic: str, name: str) -> str | None:
+        """What a topic was given as that setting; None if nothing."""
+        ...
+
+    async def create_topic(self, topic: str, partitions: int, replicas: int) -> None:
+        """Make a topic; one that is there already is refused nothing."""
+        ...
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        """Give a topic so many topic-partitions in all."""
+        ...
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic; that there is none is no refusal."""
+        ...
+
+    async def topics_told(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """Which of these topics the metadata shows, and with how many topic-partitions."""
+        ...
+
     async def voters(self) -> tuple[str, ...]:
         """Who votes in the metadata quorum, as its leader says."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
+from squall.nemesis.admin_mix import ADMIN_MIXES
 from squall.nemesis.clock import CLOCKS
 from squall.nemesis.damage import DAMAGES
 from squall.nemesis.disk import DISKS
@@ -13,6 +14,7 @@ from squall.nemesis.disk_load import LOADS
 from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.kind import Kind
 from squall.nemesis.link import LINKS
+from squall.nemesis.move_controller import CONTROLLER_MOVES
 from squall.nemesis.operations import OPERATIONS
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.partition import PARTITIONS
@@ -43,6 +45,8 @@ KINDS: tuple[Kind, ...] = (
     *LINKS,
     *RPCS,
     *OPERATIONS,
+    *ADMIN_MIXES,
+    *CONTROLLER_MOVES,
 )
 
 FAULTS: Mapping[type[BaseModel], Kind] = {kind.options: kind for kind in KINDS}

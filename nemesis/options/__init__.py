@@ -84,7 +84,15 @@ from squall.nemesis.options.network import (
     Reset,
     Thirds,
 )
-from squall.nemesis.options.operation import AlterConfig, ElectLeaders, OperationFault, Reassign, RemoveVoter
+from squall.nemesis.options.operation import (
+    AdminMix,
+    AlterConfig,
+    ElectLeaders,
+    MoveController,
+    OperationFault,
+    Reassign,
+    RemoveVoter,
+)
 from squall.nemesis.options.process import (
     Bounce,
     Command,
@@ -106,6 +114,7 @@ from squall.nemesis.options.rpc import BlackHole, CutAfter, RpcCut, RpcFault, Rp
 
 __all__ = [
     "FAULT_NAMES",
+    "AdminMix",
     "AlterConfig",
     "AnyFault",
     "BadLink",
@@ -150,6 +159,7 @@ __all__ = [
     "MajoritiesRing",
     "MemoryStress",
     "Mix",
+    "MoveController",
     "NemesisEntry",
     "NetworkFault",
     "OneWay",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from squall.nemesis.durations import Duration
 from squall.nemesis.options.base import Target, Timed, TopicPartitionTarget
 
 
@@ -51,4 +52,19 @@ class RemoveVoter(Timed):
     target: Target
 
 
-OperationFault = Reassign | ElectLeaders | AlterConfig | RemoveVoter
+class AdminMix(Timed):
+    """Topics of its own are made, enlarged, set and deleted by lot, a step `every` so long, so many `topics` at most."""
+
+    fault: Literal["admin-mix"]
+    every: Duration = 0.2
+    topics: int = Field(default=3, ge=1, le=100)
+
+
+class MoveController(Timed):
+    """The active controller stops cleanly, so that another becomes active; after `for` it is started again."""
+
+    fault: Literal["move-controller"]
+    patience: Duration = 10.0
+
+
+OperationFault = Reassign | ElectLeaders | AlterConfig | RemoveVoter | AdminMix | MoveController

@@ -24,8 +24,12 @@ class Cluster:
     controllers = ("c1", "c2", "c3")
     topics: Mapping[str, int] = {"events": 8}
 
+    def __init__(self) -> None:
+        self.assigned: list[str] = ["b1", "b2", "b3"]
+        self.leads = "b1"
+
     async def leader(self, topic: str, partition: int) -> str | None:
-        return "b1"
+        return self.leads
 
     async def active_controller(self) -> str | None:
         return "c2"
@@ -34,14 +38,17 @@ class Cluster:
         return ["b1", "b2", "b3"]
 
     async def replicas(self, topic: str, partition: int) -> list[str]:
-        return ["b1", "b2", "b3"]
+        return self.assigned
 
 
 class Operator:
-    """Writes down what it is asked, and refuses the first `refusals` times."""
+    """Does what it is asked, and refuses the first `refusals` times. One that `lies` only says that it does."""
 
-    def __init__(self, refusals: int = 0) -> None:
+    def __init__(self, refusals: int = 0, *, lies: bool = False) -> None:
         self.refusals = refusals
+        self.lies = lies
+        self.cluster = Cluster()
+        self.settings: dict[str, str | None] = {}
         self.done: list[tuple[object, ...]] = []
         self.voting = ["c1", "c2", "c3"]
 
@@ -53,19 +60,41 @@ class Operator:
 
     async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
         self._do("reassign", topic, partition, hosts)
+        if hosts is not None and not self.lies:
+            self.cluster.assigned = list(hosts)
 
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
         self._do("elect", dict(topics))
+        if not self.lies:
+            self.cluster.leads = "b1"
 
     async def set_config(self, topic: str, name: str, value: str | None) -> None:
         self._do("config", topic, name, value)
+        if not self.lies:
+            self.settings[name] = value
+
+    async def setting_of(self, topic: str, name: str) -> str | None:
+        return self.settings.get(name)
+
+    async def create_topic(self, topic: str, partitions: int, replicas: int) -> None:
+        raise AssertionError("nobody here makes topics")
+
+    async def create_partitions(self, topic: str, count: int) -> None:
+        raise AssertionError("nobody here enlarges topics")
+
+    async def delete_topic(self, topic: str) -> None:
+        raise AssertionError("nobody here deletes topics")
+
+    async def topics_told(self, topics: Sequence[str]) -> Mapping[str, int]:
+        raise AssertionError("nobody here asks for topics")
 
     async def voters(self) -> tuple[str, ...]:
         return tuple(self.voting)
 
     async def remove_voter(self, host: str) -> None:
         self._do("remove", host)
-        self.voting.remove(host)
+        if not self.lies:
+            self.voting.remove(host)
 
     async def add_voter(self, host: str) -> None:
         self._do("add", host)
@@ -87,8 +116,9 @@ class Clock:
 
 def fault_of(operator: Operator | None, **words: object) -> Fault:
     clock = Clock()
+    cluster = operator.cluster if operator is not None else Cluster()
     context = FaultContext(
-        id="it", hosts={}, cluster=Cluster(), now_ns=clock.now_ns, sleep=clock.sleep, rng=random.Random(7),
+        id="it", hosts={}, cluster=cluster, now_ns=clock.now_ns, sleep=clock.sleep, rng=random.Random(7),
         operator=operator,
     )  # fmt: skip
     return build_fault(OPTIONS.validate_python(words), context)
@@ -175,3 +205,24 @@ def test_a_voter_is_removed_and_added_again_however_often_that_takes() -> None:
 def test_where_nobody_can_be_asked_nothing_is_proven(words: dict[str, object]) -> None:
     """As in the control of an idle nemesis."""
     assert "nobody to ask" in str(happened(fault_of(None, **words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            {"fault": "reassign", "target": "events/3", "to": "b1, b4"},
+            "replicas of events/3 are b1, b2, b3, without b4",
+        ),
+        ({"fault": "elect-leaders"}, "events/0 is led by b2, and b1 is preferred"),
+        (
+            {"fault": "alter-config", "topic": "events", "name": "min.insync.replicas", "value": "3"},
+            "min.insync.replicas of events is as by default",
+        ),
+        ({"fault": "remove-voter", "target": "c1"}, "c1, c2, c3 vote"),
+    ],
+)
+def test_an_answer_that_the_metadata_does_not_bear_out_proves_nothing(words: dict[str, object], told: str) -> None:
+    operator = Operator(lies=True)
+    operator.cluster.leads = "b2"
+    assert happened(fault_of(operator, **words)) == told

@@ -19,6 +19,11 @@ from squall.nodes.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from squall.nodes.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from squall.nodes.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -38,10 +43,12 @@ from squall.workloads.clients.admin import METADATA_TOPIC, Address, AdminError, 
 REASSIGN_VERSION: Final = 0
 ELECT_VERSION: Final = 2
 CONFIGS_VERSION: Final = 1
+DESCRIBE_CONFIGS_VERSION: Final = 1
 QUORUM_VERSION: Final = 2
 ADD_VOTER_VERSION: Final = 0
 REMOVE_VOTER_VERSION: Final = 0
 TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
+SET_FOR_THE_TOPIC = 1
 OPERATION_SECONDS = 3.0
 CATCH_UP_MS = 2000
 """How long the leader may wait for a voter to be to catch up with the log."""
@@ -101,6 +108,25 @@ class NativeOperator(NativeAdmin):
             return [(one.error_code, one.error_message) for one in answer.responses]
 
         await self._first(self.brokers, ask, f"set {name} of {topic}")
+
+    async def setting_of(self, topic: str, name: str) -> str | None:
+        """What a topic was given as that setting, as the first broker that answers tells it; None if nothing."""
+        resource = DescribeConfigsResource(TOPIC_RESOURCE, topic, [name])
+        request = DescribeConfigsRequest(resources=[resource])
+        trouble: OSError = ConnectionError(f"{name} of {topic}: there is nobody to ask")
+        for address in self.brokers:
+            try:
+                answer = await self._ask(address, request, DESCRIBE_CONFIGS_VERSION, DescribeConfigsResponse)
+            except OSError as failed:
+                trouble = failed
+                continue
+            refused = [one for one in answer.results if one.error_code != 0]
+            if refused:
+                trouble = AdminError(f"{name} of {topic}: {error_name(refused[0].error_code)}")
+                continue
+            told = [one for result in answer.results for one in result.configs if one.name == name]
+            return next((one.value for one in told if one.config_source == SET_FOR_THE_TOPIC), None)
+        raise trouble
 
     async def quorum(self) -> Quorum:
         """Who votes and who observes; of several stories the one of the newest epoch."""

@@ -1,0 +1,66 @@
+"""The active controller goes in good order, and another takes its place: leadership of the metadata quorum moves.
+
+There is no request that moves it, so its process is stopped cleanly, which lets it resign, and started again when the
+fault is over. Evidence is who is active by the quorum's own word, beside the process table.
+"""
+
+from __future__ import annotations
+
+from squall.nemesis.evidence import Facts
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.kind import Kind
+from squall.nemesis.options import MoveController, Restart
+from squall.nemesis.process import RestartProcess
+from squall.nemesis.selector import Target
+
+
+class MoveActiveController:
+    """`move-controller`."""
+
+    waits_to_show = True
+
+    def __init__(self, options: MoveController, context: FaultContext) -> None:
+        self.kind: str = options.fault
+        restart = Restart(fault="restart", target="active controller", patience=options.patience)
+        self._restart = RestartProcess(restart, context)
+        self._context = context
+
+    async def aim(self) -> Target:
+        return await self._restart.aim()
+
+    async def observe(self) -> Facts:
+        active = await self._context.cluster.active_controller()
+        return {"processes": await self._restart.observe(), "active": active}
+
+    async def inject(self, ttl: float) -> None:
+        await self._restart.inject(ttl)
+
+    async def heal(self) -> None:
+        await self._restart.heal()
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        reason = self._restart.shows_hold(before["processes"], during["processes"])
+        if reason is None and during["active"] in (None, before["active"]):
+            return f"the active controller is {during['active'] or 'nobody'}, and was {before['active']}"
+        return reason
+
+    def shows_end(self, before: Facts, after: Facts) -> str | None:
+        return self._restart.shows_end(before["processes"], after["processes"])
+
+    def told(self, during: Facts) -> str:
+        return f"{during['active']} is the active controller now"
+
+    def cuts(self) -> Grudge:
+        return {}
+
+
+CONTROLLER_MOVES = (
+    Kind(
+        MoveController,
+        MoveActiveController,
+        (),
+        on_hosts="SIGTERM by `proc.stop` to the active controller; `proc.start` when healed",
+        proof="another controller is active by the quorum's word, and the process stopped by itself",
+    ),
+)
