@@ -130,9 +130,9 @@ GROUPS: Final = (
     ),
     Anomaly(
         "generation_regress",
-        "a member joined a generation that was not newer than one complete before it asked",
-        "a generation is not newer than one that was complete before",
-        "generations are not newer than ones that were complete before",
+        "a member joined a generation older than one that was complete before it asked",
+        "a member joined a generation older than one complete before",
+        "times a member joined a generation older than one complete before",
         "a coordinator that forgot the group's generation in a failover",
     ),
     Anomaly(

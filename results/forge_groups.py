@@ -1,0 +1,275 @@
+"""Forged histories of consumer groups: healthy ones from a seed, each anomaly, and its legal near-misses.
+
+The healthy group goes through generations. In each, its members join at once, divide the topic-partitions among
+themselves, ask for the positions, poll from there and commit what they were given; now and then a commit is refused
+or its outcome unknown. Beside them somebody without a group reads everything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from squall.results.checks.groups import COMMIT, GROUP_SCHEMA, JOIN, NOBODY, NOWHERE, POLL, POSITION
+from squall.results.checks.kernels.operations import FAIL, INFO, OK
+
+PARTITIONS: Final = 4
+RECORDS: Final = 60
+GROUP: Final = 1
+
+
+@dataclass(frozen=True)
+class GroupOperation:
+    """One operation with its completion. `completed` None stays open."""
+
+    f: int
+    member: int
+    invoked: int
+    completed: int | None
+    type: int = OK
+    group: int = GROUP
+    generation: int | None = None
+    partition: int | None = None
+    position: int | None = None
+    assigned: tuple[int, ...] = ()
+    delivered: tuple[int, ...] = ()
+
+
+History = list[GroupOperation]
+Injection = Callable[[History, random.Random], History]
+
+
+def group_table(history: Sequence[GroupOperation]) -> pa.Table:
+    """The columns of some operations."""
+    return pa.table(
+        {
+            "op_id": list(range(len(history))),
+            "process": [one.member for one in history],
+            "group": [one.group for one in history],
+            "member": [one.member for one in history],
+            "f": [one.f for one in history],
+            "type": [one.type for one in history],
+            "invoked": [one.invoked for one in history],
+            "completed": [one.completed for one in history],
+            "clock_error": [0] * len(history),
+            "generation": [one.generation for one in history],
+            "partition": [one.partition for one in history],
+            "position": [one.position for one in history],
+            "assigned": [one.assigned for one in history],
+            "delivered": [one.delivered for one in history],
+        },
+        schema=GROUP_SCHEMA,
+    )
+
+
+class _Group:
+    """A correct group, generation by generation."""
+
+    def __init__(self, seed: int, generations: int) -> None:
+        self.rng = random.Random(f"group/{seed}")
+        self.history: History = []
+        self.committed = [NOWHERE] * PARTITIONS
+        self.now = 0
+        for generation in range(1, generations + 1):
+            self._generation(generation)
+        for partition in range(PARTITIONS):
+            begun = self._tick()
+            run = tuple(range(RECORDS))
+            self._add(POLL, 99, begun, self._tick(), group=NOBODY, partition=partition, delivered=run)
+
+    def _tick(self) -> int:
+        self.now += self.rng.randrange(2, 6)
+        return self.now
+
+    def _add(self, f: int, member: int, begun: int, ended: int | None, **facts: object) -> None:
+        self.history.append(GroupOperation(f, member, begun, ended, **facts))  # type: ignore[arg-type]
+
+    def _generation(self, generation: int) -> None:
+        members = self.rng.sample(range(1, 9), self.rng.randrange(1, 4))
+        begun = [self._tick() for _ in members]
+        for number, member in enumerate(members):
+            given = tuple(one for one in range(PARTITIONS) if one % len(members) == number)
+            self._add(JOIN, member, begun[number], self._tick(), generation=generation, assigned=given)
+        for number, member in enumerate(members):
+            for partition in range(number, PARTITIONS, len(members)):
+                self._consume(member, generation, partition)
+
+    def _consume(self, member: int, generation: int, partition: int) -> None:
+        position = self.committed[partition]
+        begun = self._tick()
+        self._add(POSITION, member, begun, self._tick(), partition=partition, position=position)
+        at = max(0, position)
+        for _ in range(self.rng.randrange(1, 4)):
+            end = min(RECORDS, at + self.rng.randrange(1, 8))
+            begun = self._tick()
+            self._add(POLL, member, begun, self._tick(), partition=partition, delivered=tuple(range(at, end)))
+            at = end
+            outcome = self.rng.choices((OK, FAIL, INFO), (8, 1, 1))[0]
+            begun = self._tick()
+            facts = {"generation": generation, "partition": partition, "position": at, "type": outcome}
+            self._add(COMMIT, member, begun, None if outcome == INFO else self._tick(), **facts)
+            if outcome == OK or (outcome == INFO and self.rng.random() < 0.5):
+                self.committed[partition] = at
+
+
+def healthy_group(seed: int, generations: int = 6) -> History:
+    """The history of a correct group."""
+    return _Group(seed, generations).history
+
+
+# Anomalies ------------------------------------------------------------------------------------------------------------
+
+
+def _end_of(history: History) -> int:
+    return max(one.completed or one.invoked for one in history) + 10
+
+
+def _last_generation(history: History) -> int:
+    return max(one.generation or 0 for one in history)
+
+
+def _told(history: History, position: int, partition: int = 0) -> History:
+    """Somebody is told a position after everything else."""
+    end = _end_of(history)
+    return [*history, GroupOperation(POSITION, 50, end, end + 1, partition=partition, position=position)]
+
+
+def _acknowledged(history: History, partition: int = 0) -> list[GroupOperation]:
+    return [one for one in history if one.f == COMMIT and one.type == OK and one.partition == partition]
+
+
+def _two_commits(history: History) -> History:
+    """Two more commits of a topic-partition of their own, one after the other, after what they commit was read."""
+    end, generation = _end_of(history), _last_generation(history)
+    facts = {"partition": 40, "generation": generation}
+    read = GroupOperation(POLL, 50, end, end + 1, partition=40, delivered=tuple(range(20)))
+    first = GroupOperation(COMMIT, 50, end + 2, end + 3, position=10, **facts)  # type: ignore[arg-type]
+    second = GroupOperation(COMMIT, 50, end + 4, end + 5, position=20, **facts)  # type: ignore[arg-type]
+    return [*history, read, first, second]
+
+
+def _stale(history: History, rng: random.Random) -> History:
+    return _told(_two_commits(history), 10, 40)
+
+
+def _forgotten(history: History, rng: random.Random) -> History:
+    """A group is told that it has no position, although it had committed one."""
+    return _told(_two_commits(history), NOWHERE, 40)
+
+
+def _went_back(history: History, rng: random.Random) -> History:
+    """Of two commits, the later of unknown outcome: once it was told, the earlier is history."""
+    *before, read, first, second = _two_commits(history)
+    unknown = replace(second, type=INFO, completed=None)
+    return _told(_told([*before, read, first, unknown], 20, 40), 10, 40)
+
+
+def _invented(history: History, rng: random.Random) -> History:
+    return _told(_two_commits(history), 5, 40)
+
+
+def _refused_but_stored(history: History, rng: random.Random) -> History:
+    *before, second = _two_commits(history)
+    return _told([*before, replace(second, type=FAIL)], 20, 40)
+
+
+def _shared(history: History, rng: random.Random) -> History:
+    """A member is given a topic-partition of another, in the same generation."""
+    joins = [one for one in history if one.f == JOIN]
+    one = rng.choice([one for one in joins if one.assigned])
+    other = replace(one, member=60, assigned=(rng.choice(one.assigned),))
+    return [*history, other]
+
+
+def _old_generation(history: History, rng: random.Random) -> History:
+    end, newest = _end_of(history), _last_generation(history)
+    return [*history, GroupOperation(JOIN, 60, end, end + 5, generation=newest - rng.randrange(1, newest))]
+
+
+def _zombie(history: History, rng: random.Random) -> History:
+    """A member of an older generation commits what it had been given, and is not refused."""
+    *before, first, second = _two_commits(history)
+    return [*before, first, replace(second, generation=_last_generation(history) - 1)]
+
+
+def _ahead(history: History, rng: random.Random) -> History:
+    """A commit passes a record that was not delivered to the group."""
+    *before, read, first, second = _two_commits(history)
+    gap = rng.randrange(1, 20)
+    short = replace(read, delivered=tuple(one for one in read.delivered if one != gap))
+    return [*before, replace(read, group=NOBODY, member=70), short, first, second]
+
+
+INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
+    "position of yesterday": ("stale_commit", _stale),
+    "position forgotten": ("stale_commit", _forgotten),
+    "position that went back": ("stale_commit", _went_back),
+    "position nobody committed": ("phantom_commit", _invented),
+    "refused commit stored": ("phantom_commit", _refused_but_stored),
+    "two owners": ("double_assignment", _shared),
+    "older generation": ("generation_regress", _old_generation),
+    "commit of a zombie": ("zombie_commit", _zombie),
+    "commit ahead of delivery": ("commit_ahead", _ahead),
+}
+
+
+def _unknown_commit_late(history: History, rng: random.Random) -> History:
+    """A commit of unknown outcome that comes true after another."""
+    *before, read, first, second = _two_commits(history)
+    unknown = replace(first, type=INFO, completed=None)
+    return _told(_told([*before, read, unknown, second], 20, 40), 10, 40)
+
+
+def _asked_meanwhile(history: History, rng: random.Random) -> History:
+    """A position asked for while a commit was under way may be the old one."""
+    spoilt = _two_commits(history)
+    second = spoilt[-1]
+    asked = GroupOperation(POSITION, 51, second.invoked, second.invoked + 9, partition=40, position=10)
+    return [*spoilt, asked]
+
+
+def _same_generation_again(history: History, rng: random.Random) -> History:
+    """A member that asks again gets what it had."""
+    newest = [one for one in history if one.f == JOIN and one.generation == _last_generation(history)]
+    one, end = rng.choice(newest), _end_of(history)
+    return [*history, replace(one, invoked=end, completed=end + 5)]
+
+
+def _handed_over(history: History, rng: random.Random) -> History:
+    """Another member has the topic-partition, in the next generation."""
+    one, end = rng.choice([one for one in history if one.f == JOIN]), _end_of(history)
+    generation = _last_generation(history) + 1
+    return [*history, replace(one, member=60, invoked=end, completed=end + 5, generation=generation)]
+
+
+def _zombie_refused(history: History, rng: random.Random) -> History:
+    *before, commit = _zombie(history, rng)
+    return [*before, replace(commit, type=FAIL)]
+
+
+def _zombie_just_before(history: History, rng: random.Random) -> History:
+    """A commit that was asked for when the next generation was not complete yet."""
+    *before, commit = _zombie(history, rng)
+    newer = GroupOperation(JOIN, 60, 1, commit.invoked, generation=_last_generation(history) + 1)
+    return [*before, replace(commit, generation=_last_generation(history)), newer]
+
+
+def _begins_in_the_midst(history: History, rng: random.Random) -> History:
+    """A group that starts at the end of the log is not given what lies before."""
+    *before, read, first, second = _two_commits(history)
+    return [*before, replace(read, group=NOBODY), replace(read, delivered=read.delivered[5:]), first, second]
+
+
+NEAR_MISSES: Final[dict[str, Injection]] = {
+    "a commit of unknown outcome that comes true late": _unknown_commit_late,
+    "a position asked for during a commit": _asked_meanwhile,
+    "the same generation again": _same_generation_again,
+    "a topic-partition handed over": _handed_over,
+    "a zombie that is refused": _zombie_refused,
+    "a commit just before a new generation": _zombie_just_before,
+    "a group that begins in the midst of the log": _begins_in_the_midst,
+}

@@ -1,0 +1,186 @@
+"""The rules of consumer groups, each in the smallest history that shows it; positions against a plain search."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from squall.results.checks.groups import COMMIT, GROUP_SCHEMA, JOIN, NOBODY, NOWHERE, POLL, POSITION, check_groups
+from squall.results.checks.kernels.operations import FAIL, INFO, OK
+from squall.results.forge_groups import GroupOperation, group_table
+
+A_FEW = 3_000
+MANY = 100_000
+
+
+def found_in(*history: GroupOperation) -> dict[str, int]:
+    return check_groups(group_table(history)).counts
+
+
+def join(member: int, invoked: int, completed: int, generation: int, *assigned: int) -> GroupOperation:
+    return GroupOperation(JOIN, member, invoked, completed, generation=generation, assigned=assigned)
+
+
+def commit(position: int, invoked: int, completed: int | None, **facts: int) -> GroupOperation:
+    kind = INFO if completed is None else facts.pop("type", OK)
+    return GroupOperation(COMMIT, 1, invoked, completed, kind, partition=0, position=position, **facts)
+
+
+def told(position: int, invoked: int, completed: int) -> GroupOperation:
+    return GroupOperation(POSITION, 2, invoked, completed, partition=0, position=position)
+
+
+def poll(invoked: int, completed: int | None, *offsets: int, group: int = 1) -> GroupOperation:
+    kind = INFO if completed is None else OK
+    return GroupOperation(POLL, 1, invoked, completed, kind, group=group, partition=0, delivered=offsets)
+
+
+def test_a_topic_partition_has_one_owner_in_a_generation() -> None:
+    assert found_in(join(1, 0, 5, 1, 0, 1), join(2, 0, 5, 1, 2)) == {}
+    assert found_in(join(1, 0, 5, 1, 0, 1), join(2, 0, 5, 1, 1)) == {"double_assignment": 1}
+    assert found_in(join(1, 0, 5, 1, 0, 1), join(2, 0, 5, 2, 1)) == {}
+    assert found_in(join(1, 0, 5, 1, 0, 1), join(1, 6, 8, 1, 1)) == {}
+
+
+def test_generations_of_different_groups_have_nothing_to_do_with_each_other() -> None:
+    other = GroupOperation(JOIN, 2, 0, 5, group=2, generation=1, assigned=(0,))
+    assert found_in(join(1, 6, 9, 1, 0), other) == {}
+
+
+def test_a_generation_is_not_older_than_one_that_was_complete() -> None:
+    assert found_in(join(1, 0, 5, 2), join(2, 6, 8, 1)) == {"generation_regress": 1}
+    assert found_in(join(1, 0, 5, 2), join(2, 5, 8, 1)) == {}, "they overlap"
+    assert found_in(join(1, 0, 5, 2), join(2, 6, 8, 2)) == {}
+
+
+def test_a_commit_of_an_older_generation_is_refused() -> None:
+    assert found_in(join(1, 0, 5, 2), commit(7, 6, 9, generation=1)) == {"zombie_commit": 1}
+    assert found_in(join(1, 0, 5, 2), commit(7, 6, 9, generation=1, type=FAIL)) == {}
+    assert found_in(join(1, 0, 5, 2), commit(7, 5, 9, generation=1)) == {}
+    assert found_in(join(1, 0, 5, 2), commit(7, 6, 9)) == {}, "no generation was stated"
+
+
+def test_a_position_was_committed() -> None:
+    assert found_in(told(NOWHERE, 0, 1)) == {}
+    assert found_in(told(5, 0, 1)) == {"phantom_commit": 1}
+    assert found_in(commit(5, 2, 3), told(5, 0, 1)) == {"phantom_commit": 1}
+    assert found_in(commit(5, 1, 3), told(5, 0, 1)) == {}
+    assert found_in(commit(5, 0, 1, type=FAIL), told(5, 2, 3)) == {"phantom_commit": 1}
+    assert found_in(commit(5, 0, None), told(5, 2, 3)) == {}
+
+
+def test_a_position_was_not_replaced() -> None:
+    assert found_in(commit(5, 0, 1), commit(9, 2, 3), told(5, 4, 5)) == {"stale_commit": 1}
+    assert found_in(commit(5, 0, 1), commit(9, 2, 3), told(5, 3, 5)) == {}
+    assert found_in(commit(5, 0, 2), commit(9, 2, 3), told(5, 4, 5)) == {}
+    assert found_in(commit(5, 0, 1), commit(9, 2, None), told(5, 4, 5)) == {}
+    assert found_in(commit(5, 0, 1), told(NOWHERE, 4, 5)) == {"stale_commit": 1}
+
+
+def test_a_position_once_told_is_done() -> None:
+    unknown = commit(9, 2, None)
+    assert found_in(commit(5, 0, 1), unknown, told(9, 4, 5), told(5, 6, 7)) == {"stale_commit": 1}
+    assert found_in(commit(5, 0, 1), unknown, told(5, 4, 5), told(9, 6, 7)) == {}
+
+
+def test_two_commits_at_once_are_not_both_the_later_one() -> None:
+    both = (commit(5, 0, 10), commit(9, 0, 10))
+    assert found_in(*both, told(5, 11, 12), told(5, 13, 14)) == {}
+    assert found_in(*both, told(5, 11, 12), told(9, 13, 14)) == {"stale_commit": 1}
+
+
+def test_a_commit_does_not_pass_what_no_member_was_given() -> None:
+    everybody = poll(0, 1, 0, 1, 2, 3, group=NOBODY)
+    assert found_in(everybody, poll(0, 1, 0, 1), commit(2, 2, 3)) == {}
+    assert found_in(everybody, poll(0, 1, 0, 1), commit(3, 2, 3)) == {"commit_ahead": 1}
+    assert found_in(everybody, poll(0, 1, 0, 1), commit(3, 2, 5), poll(4, 9, 2)) == {}
+    assert found_in(everybody, poll(0, 1, 0, 1), commit(3, 2, 5), poll(6, 9, 2)) == {"commit_ahead": 1}
+    assert found_in(everybody, poll(0, 1, 2, 3), commit(4, 2, 3)) == {}, "the group began at 2"
+    assert found_in(everybody, poll(0, 1, 0, 1), poll(1, None), commit(3, 2, 3)) == {}, "nobody knows what was given"
+    assert found_in(poll(0, 1, 0, 2), commit(3, 2, 3)) == {}, "nobody ever saw a record at 1"
+
+
+def test_a_history_of_nothing_proves_nothing() -> None:
+    assert check_groups(GROUP_SCHEMA.empty_table()).verdict == "unknown"
+    assert check_groups(group_table([commit(5, 0, 1), told(5, 2, 3)])).verdict == "unknown"
+
+
+# Against a search -----------------------------------------------------------------------------------------------------
+
+
+def explicable(history: Sequence[GroupOperation]) -> bool:
+    """Whether all positions told, and all commits that were done, fit one order in time."""
+
+    def search(left: list[GroupOperation], position: int) -> bool:
+        certain = [one for one in left if one.type == OK]
+        if not certain:
+            return True
+        soonest = min(one.completed for one in certain if one.completed is not None)
+        for one in left:
+            if one.invoked > soonest or (one.f == POSITION and one.position != position):
+                continue
+            others = [other for other in left if other is not one]
+            if search(others, position if one.f == POSITION or one.position is None else one.position):
+                return True
+        return False
+
+    return search([one for one in history if one.type != FAIL], NOWHERE)
+
+
+def random_positions(rng: random.Random) -> list[GroupOperation]:
+    """Commits and questions of one topic-partition, more or less in agreement."""
+    unique = rng.random() < 0.7
+    history: list[tuple[int, GroupOperation]] = []
+    position, now = NOWHERE, 0
+    seen = [NOWHERE]
+    for number in range(rng.randrange(4, 9)):
+        now += rng.randrange(1, 10)
+        begun, ended = now - rng.randrange(0, 6), now + rng.randrange(1, 6)
+        if rng.random() < 0.5:
+            kind = rng.choices((OK, INFO, FAIL), (6, 2, 1))[0]
+            wanted = number if unique else rng.randrange(3)
+            if kind == OK or (kind == INFO and rng.random() < 0.5):
+                position = wanted
+            seen.append(wanted)
+            history.append(
+                (
+                    now,
+                    commit(wanted, begun, None if kind == INFO else ended, **({} if kind == INFO else {"type": kind})),
+                )
+            )
+        else:
+            answer = position if rng.random() > 0.4 else rng.choice(seen)
+            history.append((now, told(answer, begun, ended)))
+    return [one for _, one in history]
+
+
+def agree(seeds: range) -> dict[bool, int]:
+    """Exactly, where no position was committed twice; elsewhere no false alarm."""
+    seen = {True: 0, False: 0}
+    for seed in seeds:
+        history = random_positions(random.Random(seed))
+        expected = explicable(history)
+        found = found_in(*history)
+        committed = [one.position for one in history if one.f == COMMIT and one.type != FAIL]
+        told = f"seed {seed}: the search says {expected}, the rules {found}: {history}"
+        if len(set(committed)) == len(committed):
+            assert (not found) == expected, told
+        elif found:
+            assert not expected, told
+        seen[expected] += 1
+    return seen
+
+
+def test_positions_agree_with_a_search_through_all_orders() -> None:
+    seen = agree(range(A_FEW))
+    assert min(seen.values()) > A_FEW // 5, f"{seen}: too lopsided to mean much"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(10))
+def test_positions_agree_with_the_search_on_many_histories(part: int) -> None:
+    size = MANY // 10
+    agree(range(A_FEW + part * size, A_FEW + (part + 1) * size))
