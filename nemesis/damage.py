@@ -60,7 +60,9 @@ class DamageFiles:
         context = self._context
         files = await all_of(self._look(name) for name in self._targets)
         processes = await process_facts(context.hosts, self._targets, context.process, context.ports)
-        return {"files": dict(zip(self._targets, files, strict=True)), "processes": processes}
+        seen = dict(zip(self._targets, files, strict=True))
+        said = ", ".join(f"{name} {_in_words(file)}" for name, file in seen.items())
+        return {"files": seen, "processes": processes, "said": said}
 
     async def _look(self, name: str) -> Facts:
         """The first one chooses."""
@@ -134,6 +136,11 @@ class DamageFiles:
 
     def cuts(self) -> Grudge:
         return {}
+
+
+def _in_words(file: Facts) -> str:
+    reads = f"from byte {file['offset']} on reads {file['digest'][:8]}" if file["digest"] else "is not there"
+    return f"{file['file']} {reads}"
 
 
 class RestoreCopy:

@@ -39,8 +39,9 @@ class LoadDisk:
             context.hosts[name].call("probe.load", id=context.id, name=context.process, seconds=LOOK_SECONDS)
             for name in self._targets
         )
-        loads = zip(self._targets, answers, strict=True)
-        return {"loads": {name: {key: answer[key] for key in SEEN} for name, answer in loads}}
+        loads = {name: {key: answer[key] for key in SEEN} for name, answer in zip(self._targets, answers, strict=True)}
+        said = ", ".join(f"{name} an fsync takes {seen['fsync_s'] * 1000:.1f} ms" for name, seen in loads.items())
+        return {"loads": loads, "said": said}
 
     async def inject(self, ttl: float) -> None:
         context, options = self._context, self._options
