@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import sys
 from random import Random
 from statistics import mean
@@ -16,7 +17,7 @@ from tests.nemesis.agent.conftest import AGENT_DIRECTORY
 
 sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
 
-from link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, shape_from
+from link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, jitter_of, shape_from
 from trouble import Trouble
 
 MTU = 1500
@@ -120,3 +121,50 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> Non
     with pytest.raises(Trouble) as trouble:
         shape(**{"delay_s": 1, **wrong})
     assert trouble.value.kind == "bad_argument" and said in trouble.value.error
+
+
+@pytest.mark.parametrize(
+    ("distribution", "least", "most"), [("uniform", 0, 0.05), ("normal", 0, 0.15), ("pareto", 0, 0.5)]
+)
+def test_jitter_is_half_of_it_in_the_mean_whatever_its_distribution(
+    distribution: str, least: float, most: float
+) -> None:
+    rng = Random(1)
+    drawn = [jitter_of(distribution, 0.05, rng) for _ in range(20_000)]
+    assert mean(drawn) == pytest.approx(0.025, rel=0.15)
+    assert least <= min(drawn) and max(drawn) <= most
+
+
+def test_a_heavy_tail_is_mostly_small_and_rarely_very_large() -> None:
+    rng = Random(1)
+    drawn = sorted(jitter_of("pareto", 0.05, rng) for _ in range(20_000))
+    assert drawn[10_000] < 0.012 and drawn[-1] > 0.25
+
+
+def test_losses_come_in_bursts_as_long_and_as_many_as_they_should() -> None:
+    bad = link(shape(enter=0.02, leave=0.25))
+    lost = [bad.passes_at(float(at), MTU) is None for at in range(50_000)]
+    bursts = sum(now and not before for before, now in itertools.pairwise(lost))
+    assert mean(lost) == pytest.approx(0.02 / 0.27, rel=0.15)
+    assert sum(lost) / bursts == pytest.approx(4, rel=0.15)
+
+
+def test_a_packet_out_of_order_is_late_and_holds_nobody_up() -> None:
+    mixed = link(shape(delay_s=0.01, reorder=0.3, late_s=0.5))
+    passages = [mixed.passage(float(at), MTU) for at in range(1000)]
+    late = [round(one.due - at, 6) for at, one in enumerate(passages) if one is not None]
+    assert set(late) == {0.01, 0.51}
+    assert late.count(0.51) == pytest.approx(300, abs=50)
+
+
+def test_chances_of_several_shapes_are_independent() -> None:
+    both = link(shape(duplicate=0.5, corrupt=0.2), shape(duplicate=0.4))
+    passages = [one for at in range(10_000) if (one := both.passage(float(at), MTU)) is not None]
+    assert mean(one.twice for one in passages) == pytest.approx(0.7, abs=0.02)
+    assert mean(one.damaged for one in passages) == pytest.approx(0.2, abs=0.02)
+
+
+def test_only_what_changes_packets_needs_them_whole_and_only_delays_leave_segments_joined() -> None:
+    assert shape(delay_s=0.1).only_delays and not shape(delay_s=0.1).needs_content
+    assert not shape(reorder=0.1, late_s=0.1).only_delays and not shape(reorder=0.1, late_s=0.1).needs_content
+    assert shape(duplicate=0.1).needs_content and shape(corrupt=0.1).needs_content
