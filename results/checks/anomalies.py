@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from squall.results.checks.anomaly import Anomaly
+from squall.results.checks.registers.anomalies import REGISTER_ANOMALIES
 from squall.results.checks.transactions.anomalies import TRANSACTION_ANOMALIES
 
 __all__ = ["ANOMALIES", "Anomaly"]
@@ -116,5 +117,6 @@ ANOMALIES: Final[dict[str, Anomaly]] = {
             "sequence numbers not checked per producer and topic-partition",
         ),
         *TRANSACTION_ANOMALIES,
+        *REGISTER_ANOMALIES,
     )
 }

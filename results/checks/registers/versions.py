@@ -1,0 +1,255 @@
+"""Versions of registers: they agree with the values, and follow time.
+
+Where an answer names a version, it says more than the value alone: values that were replaced while nobody
+looked are in order nevertheless. Versions grow with every change. So, for registers with unique values,
+
+    agreement   a version stands for one value, and a value that was put there once has one version;
+    order       along a chain of compare-and-sets versions grow, no other version lies between those of a chain,
+                and of two clusters the one with the lower version comes first, whatever time says of them.
+
+With the clusters of `zones.py` the last rule makes the check exact: a register is linearizable, with its
+versions, if and only if "F of A before S of B" and "A has a lower version than B" together have no circle. If all
+clusters have versions, these give the order, and a running maximum decides. If only some have (the value of an
+unanswered write, seen by a compare-and-set alone), `orderable` takes away one cluster after the other that
+nothing left must precede; a circle is left over if and only if there is one. The search is over few numbers
+per cluster, O(n log n).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from squall.results.checks.registers.findings import WITNESSES, RegisterFinding, RegisterFindings
+from squall.results.checks.registers.operations import NONE, Flags, Ints, Registers
+from squall.results.checks.registers.values import INITIAL, NOBODY, Values
+from squall.results.checks.registers.zones import Zones
+
+ROWS_SHOWN: Final = 12
+
+
+def stated_versions(operations: Registers, values: Values) -> tuple[Ints, Ints]:
+    """Rows that name the version of a value, and which value: of what they met, or of what they put there."""
+    changed = operations.changes & (operations.version != NONE)
+    met = operations.observes & (operations.version != NONE)
+    rows = np.flatnonzero(changed | met)
+    return rows, np.where(changed[rows], values.put[rows], values.seen[rows])
+
+
+def check_agreement(operations: Registers, values: Values, findings: RegisterFindings) -> None:
+    """No version stands for two values; in a register of unique values, no value has two versions."""
+    rows, value = stated_versions(operations, values)
+    if len(rows) == 0:
+        return
+    rows, value = rows[value != NOBODY], value[value != NOBODY]
+    codes, distinct = pd.factorize(operations.version[rows])
+    versions, _ = pd.factorize(operations.register[rows] * len(distinct) + codes)
+    versions = versions.astype(np.int64)
+    _disagreement(operations, rows, versions, value, np.ones(len(rows), np.bool_), findings)
+    unique = ~values.ambiguous[operations.register[rows]]
+    _disagreement(operations, rows, value, versions, unique, findings)
+
+
+def _disagreement(
+    operations: Registers, rows: Ints, one: Ints, other: Ints, considered: Flags, findings: RegisterFindings
+) -> None:
+    """Each of `one` goes with a single one of `other`."""
+    rows, one, other = rows[considered], one[considered], other[considered]
+    order = np.lexsort((other, one))
+    rows, one, other = rows[order], one[order], other[order]
+    twice = np.flatnonzero((np.diff(one) == 0) & (np.diff(other) != 0))
+    found = [
+        RegisterFinding(
+            "register_version_conflict", int(operations.register[rows[at]]), (int(rows[at]), int(rows[at + 1]))
+        )
+        for at in twice[:WITNESSES].tolist()
+    ]
+    findings.add("register_version_conflict", len(twice), operations.register[rows[twice]].tolist(), found)
+
+
+def check_order(zones: Zones, findings: RegisterFindings) -> None:
+    """Versions follow chains and time, in registers about which nothing else was found."""
+    operations, values = zones.operations, zones.values
+    sound = np.ones(len(operations.names), np.bool_)
+    sound[list(findings.registers)] = False
+    rows, value = stated_versions(operations, values)
+    used = np.zeros(len(operations), np.bool_)
+    used[zones.members.row] = True
+    kept = used[rows] & sound[operations.register[rows]]
+    rows, value = rows[kept], value[kept]
+    if len(rows) == 0:
+        return
+    version = np.full(len(values.register), NONE, np.int64)
+    version[value] = operations.version[rows]
+    told = np.full(len(values.register), NOBODY, np.int64)
+    told[value] = rows
+    known = np.flatnonzero(version != NONE)
+    order = known[np.lexsort((version[known], values.register[known]))]
+    _Order(zones, findings, version, told, order).check()
+
+
+class _Order:
+    """The rules of order; `order` are the values of known version, by register and version."""
+
+    def __init__(self, zones: Zones, findings: RegisterFindings, version: Ints, told: Ints, order: Ints) -> None:
+        self.zones = zones
+        self.findings = findings
+        self.version = version
+        self.told = told
+        self.order = order
+
+    def check(self) -> None:
+        self._along_chains()
+        self._in_time()
+        self._with_unknown_versions()
+
+    def _along_chains(self) -> None:
+        """Along the values of a register in order of versions, each chain is one stretch, and its depth grows."""
+        chains, register = self.zones.chains, self.zones.values.register
+        order = self.order
+        root, depth = chains.root[order], chains.depth[order]
+        left = (root[1:] != root[:-1]) | (register[order[1:]] != register[order[:-1]])
+        backwards = ~left & (depth[1:] < depth[:-1])
+        stretches = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), left)))
+        seen = pd.Series(root[stretches]).duplicated().to_numpy()
+        places = np.flatnonzero(backwards)
+        self._regress(order[places + 1], order[places], order[places])
+        again = stretches[seen]
+        by_root = np.lexsort((np.arange(len(order)), root))
+        before = np.full(len(order), NOBODY, np.int64)
+        before[by_root[1:]] = by_root[:-1]  # the last one of the same chain, where there is one
+        self._regress(order[before[again]], order[again], order[again - 1])
+
+    def _regress(self, ones: Ints, others: Ints, between: Ints) -> None:
+        """Values of one chain, two by two, whose versions contradict it, and a value whose version shows that."""
+        register = self.zones.values.register
+        found = []
+        for one, other, third in zip(ones[:WITNESSES], others, between, strict=False):
+            chain = self.zones.linked(int(self.told[one]), int(self.told[other]))
+            rows = tuple(dict.fromkeys((*chain, int(self.told[third]))))
+            found.append(RegisterFinding("register_version_regress", int(register[one]), rows))
+        self.findings.add("register_version_regress", len(ones), register[ones].tolist(), found)
+
+    def _in_time(self) -> None:
+        """Nothing of a lower version begins after something of a higher version has ended."""
+        clusters, chains = self.zones.clusters, self.zones.chains
+        low = np.full(len(self.version), NONE, np.int64)
+        lowest_last = self.order[::-1]
+        low[chains.root[lowest_last]] = self.version[lowest_last]
+        self.teller = np.full(len(self.version), NOBODY, np.int64)
+        self.teller[chains.root[lowest_last]] = self.told[lowest_last]
+        self.low = low[clusters.which]
+        flagged = np.zeros(len(self.zones.operations.names), np.bool_)
+        flagged[list(self.findings.registers)] = True
+        kept = np.flatnonzero((self.low != NONE) & ~flagged[clusters.register])
+        kept = kept[np.lexsort((self.low[kept], clusters.register[kept]))]
+        register, start, end = clusters.register[kept], clusters.latest_start[kept], clusters.earliest_end[kept]
+        ranks = np.empty(len(kept), np.int64)
+        by_start = np.argsort(start, kind="stable")
+        ranks[by_start] = np.arange(len(kept))
+        highest = np.maximum.accumulate(register * len(kept) + ranks)
+        earlier = by_start[highest[:-1] % max(1, len(kept))]
+        wrong = np.flatnonzero((register[1:] == register[earlier]) & (end[1:] < start[earlier]))
+        self._out_of_time(kept[earlier[wrong]], kept[wrong + 1])
+
+    def _out_of_time(self, low: Ints, high: Ints) -> None:
+        """Pairs of clusters: an operation of the first, of a lower version, began after one of the second had ended."""
+        if len(low) == 0:
+            return
+        zones, operations, which = self.zones, self.zones.operations, self.zones.clusters.which
+        members = zones.members
+        by_start = np.lexsort((operations.invoked[members.row], members.cluster))
+        last, last_change = (np.full(len(self.version), NOBODY, np.int64) for _ in range(2))
+        last[members.cluster[by_start]] = members.row[by_start]  # of several, the last one stays
+        changes = by_start[operations.changes[members.row[by_start]]]
+        last_change[members.cluster[changes]] = members.row[changes]
+        change = last_change[which[low]]
+        given = (change != NOBODY) & (operations.invoked[change] > zones.clusters.earliest_end[high])
+        second = np.where(given, change, last[which[low]])
+        named = np.isin(zones.clusters.register[low], zones.clusters.register[low[given]])
+        for anomaly, these in (
+            ("stale_register_read", np.flatnonzero(~named)),
+            ("register_version_regress", np.flatnonzero(given)),
+        ):
+            found = [
+                self._late(anomaly, int(second[at]), int(which[low[at]]), int(which[high[at]]))
+                for at in these[:WITNESSES].tolist()
+            ]
+            registers = operations.register[second[these]].tolist()
+            self.findings.add(anomaly, len(these), registers, found)
+
+    def _late(self, anomaly: str, second: int, low: int, high: int) -> RegisterFinding:
+        operations, zones = self.zones.operations, self.zones
+        register = int(operations.register[second])
+        teller = int(self.teller[high])
+        told = zones.linked(int(self.teller[low]), second)
+        if zones.values.writer[high] == INITIAL:  # it was there before everything else
+            return RegisterFinding(anomaly, register, tuple(dict.fromkeys((teller, *told))))
+        early = zones.members.of(high)
+        first = int(early[np.argmin(operations.completed[early])])
+        rows = (*zones.linked(teller, first), *told)
+        return RegisterFinding(anomaly, register, tuple(dict.fromkeys(rows)), ((first, second),))
+
+    def _with_unknown_versions(self) -> None:
+        """Registers of which some clusters have no version: `orderable` decides."""
+        clusters = self.zones.clusters
+        known = self.low != NONE
+        registers = len(self.zones.operations.names)
+        some = np.bincount(clusters.register[known], minlength=registers)
+        mixed = np.flatnonzero((some > 0) & (some < np.bincount(clusters.register, minlength=registers)))
+        for register in mixed.tolist():
+            if register in self.findings.registers:
+                continue
+            these = np.flatnonzero(clusters.register == register)
+            versions = [None if one == NONE else int(one) for one in self.low[these].tolist()]
+            ends, starts = clusters.earliest_end[these].tolist(), clusters.latest_start[these].tolist()
+            left = orderable(ends, starts, versions)
+            if left:
+                members = [self.zones.members.of(int(clusters.which[these[one]])) for one in left]
+                rows = tuple(int(row) for part in members for row in part)
+                found = RegisterFinding("nonlinearizable_register", register, rows[:ROWS_SHOWN])
+                self.findings.add("nonlinearizable_register", 1, [register], [found])
+
+
+def orderable(ends: Sequence[int], starts: Sequence[int], versions: Sequence[int | None]) -> list[int]:
+    """Clusters of one register that cannot be put in order, given F, S and version of each; none if all can.
+
+    A may come first if its S is no later than every other's F, and if no lower version is left. Taking such a
+    cluster away never spoils another's chance, so that what cannot be taken away any more holds a circle. Versions
+    are compared, not counted: there is always room for a cluster without a version between two with.
+    """
+    by_end = [(end, number) for number, end in enumerate(ends)]
+    by_start = [(start, number) for number, start in enumerate(starts) if versions[number] is None]
+    by_version = [(version, number) for number, version in enumerate(versions) if version is not None]
+    for heap in (by_end, by_start, by_version):
+        heapq.heapify(heap)
+    gone: set[int] = set()
+    while len(gone) < len(ends):
+        for heap in (by_end, by_start, by_version):
+            while heap and heap[0][1] in gone:
+                heapq.heappop(heap)
+        first = by_end[0][1]
+        candidates = [heap[0][1] for heap in (by_start, by_version) if heap]
+        if versions[first] is None:
+            candidates.append(first)
+        taken = next((one for one in candidates if starts[one] <= _earliest_other(by_end, one, gone)), None)
+        if taken is None:
+            return [number for number in range(len(ends)) if number not in gone]
+        gone.add(taken)
+    return []
+
+
+def _earliest_other(by_end: list[tuple[int, int]], one: int, gone: set[int]) -> float:
+    """The earliest F of all clusters left but this one. The head of the heap is left."""
+    if by_end[0][1] != one:
+        return by_end[0][0]
+    head = heapq.heappop(by_end)
+    while by_end and by_end[0][1] in gone:
+        heapq.heappop(by_end)
+    other = by_end[0][0] if by_end else float("inf")
+    heapq.heappush(by_end, head)
+    return other
