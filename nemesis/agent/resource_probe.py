@@ -19,7 +19,7 @@ import cgroups
 from faults import number, text
 from journal import Journal
 from limits import used
-from processes import Identity, Processes, state_of
+from processes import Identity, Processes, read_stat, state_of
 
 LOOK = 0.004
 LONGEST = 5.0
@@ -90,6 +90,7 @@ class ResourceProbe:
             "process": process,
             "eaters": {
                 "pids": eaters,
+                "busy": sum(is_runnable(pid) for pid in eaters),
                 "cpu_s": sum(max(0.0, had_by(pid) - had[pid]) for pid in eaters),
                 "resident_bytes": sum(resident_bytes(pid) for pid in eaters),
             },
@@ -126,6 +127,12 @@ def times_throttled(pid: int) -> int | None:
     """By the first kind of control groups that counts it."""
     counts = (groups.times_throttled(pid) for groups in cgroups.candidates())
     return next((count for count in counts if count is not None), None)
+
+
+def is_runnable(pid: int) -> bool:
+    """Whether it has a processor or waits for one, and for nothing else."""
+    found = read_stat(pid)
+    return found is not None and found[0] == "R"
 
 
 def had_by(pid: int) -> float:

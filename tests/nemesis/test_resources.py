@@ -15,7 +15,7 @@ from squall.nemesis.registry import build_fault
 from tests.nemesis.test_operations import Clock, Cluster
 
 OPTIONS: TypeAdapter[Any] = TypeAdapter(AnyFault)
-NOTHING_EATEN = {"pids": [], "cpu_s": 0.0, "resident_bytes": 0}
+NOTHING_EATEN = {"pids": [], "busy": 0, "cpu_s": 0.0, "resident_bytes": 0}
 
 
 def process(**seen: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def fault(host: Host | None = None, **written: Any) -> Fault:
 
 
 LIMITED = process(limits={"memory": 2 << 20, "descriptors": 1024})
-EATING = {"pids": [1, 2, 3], "cpu_s": 0.8, "resident_bytes": 1 << 27}
+EATING = {"pids": [1, 2, 3], "busy": 2, "cpu_s": 0.8, "resident_bytes": 1 << 27}
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,9 @@ EATING = {"pids": [1, 2, 3], "cpu_s": 0.8, "resident_bytes": 1 << 27}
         ({"fault": "cpu-throttle"}, look(process(stopped=90)), look(process(stopped=90)), "before as well"),
         ({"fault": "cpu-throttle"}, look(), look(process(stopped=93, cpu_s=0.4)), "0.40 s of 0.50 s all the same"),
         ({"fault": "cpu-stress"}, look(), look(eaters=EATING), None),
-        ({"fault": "cpu-stress"}, look(), look(), "no busy process"),
-        ({"fault": "cpu-stress"}, look(), look(eaters=EATING | {"cpu_s": 0.01}), "use no more than 0.02"),
+        ({"fault": "cpu-stress"}, look(), look(), "0 busy processes are there, and not 2"),
+        ({"fault": "cpu-stress"}, look(), look(eaters=EATING | {"cpu_s": 0.0}), "got no processor time"),
+        ({"fault": "cpu-stress", "processes": 3}, look(), look(eaters=EATING), "2 busy processes are there, and not 3"),
         ({"fault": "cpu-stress"}, look(eaters=EATING), look(eaters=EATING), "before as well"),
         ({"fault": "memory-stress"}, look(), look(eaters=EATING), None),
         ({"fault": "memory-stress"}, look(), look(), "only 0 bytes"),
