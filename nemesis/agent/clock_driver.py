@@ -110,17 +110,15 @@ class DriverProcess:
                     time.sleep(STEP)
         raise Trouble("failed", f"what sets the clock does not end: it holds {self._lock}")
 
-    def run(self, tell: int) -> None:
+    def run(self, tell: int, device: Settable) -> None:
         """The process's life."""
-        from clocks import RealClockDevice  # which needs this module
-
         with open(self._lock, "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             plan = Plan.from_json(self._plan.read_text())
             mine = self._plan.stat().st_ino
             os.write(tell, b"+")
             os.close(tell)
-            follow(plan, RealClockDevice(), lambda: self._stands(mine))
+            follow(plan, device, lambda: self._stands(mine))
 
     def _stands(self, inode: int) -> bool:
         try:
@@ -134,7 +132,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--tell", type=int, required=True, metavar="DESCRIPTOR")
     options = parser.parse_args(argv)
-    DriverProcess(options.state).run(options.tell)
+    from clocks import RealClockDevice  # which needs this module
+
+    DriverProcess(options.state).run(options.tell, RealClockDevice())
     return 0
 
 

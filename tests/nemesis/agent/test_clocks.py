@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -367,6 +369,32 @@ def test_a_driven_clock_is_left_alone_when_its_time_is_up(modules: dict[str, Mod
     began = device.raw
     modules["clock_driver"].follow(driver.plans[0], device, lambda: True)
     assert device.raw - began == pytest.approx(2 * SECOND, abs=0.1 * SECOND)
+
+
+def test_who_drives_a_clock_sets_it_no_more_once_it_was_stopped(
+    modules: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here in a thread, against a clock that is only numbers."""
+    driving = modules["clock_driver"]
+    device, process = PretendedClock(), driving.DriverProcess(tmp_path)
+    device.sleep = lambda seconds: (time.sleep(0.001), PretendedClock.sleep(device, seconds))  # type: ignore[method-assign]
+
+    def in_a_thread(*_: object) -> bool:
+        _, tell = os.pipe()
+        threading.Thread(target=process.run, args=(tell, device), daemon=True).start()
+        return True
+
+    monkeypatch.setattr(driving, "start_detached", in_a_thread)
+    line = driving.Line(device.raw, device.wall_ns(), 0.0)
+    process.start(driving.Plan(line, line, 0, 3600.0))
+    deadline = time.monotonic() + 5
+    while len(device.settings) < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.stop()
+    count = len(device.settings)
+    time.sleep(0.05)
+    assert 3 <= count == len(device.settings)
+    process.stop()
 
 
 def test_a_machines_monotonic_clock_is_nobodys_to_set(modules: dict[str, ModuleType], tmp_path: Path) -> None:
