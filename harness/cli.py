@@ -62,6 +62,9 @@ LabOption = Annotated[
     str | None, typer.Option("--lab", metavar="NAME", help="on the lab of this name, which is up and stays up")
 ]
 SeedOption = Annotated[int | None, typer.Option(help="repeat the run with this seed; drawn and printed if left out")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="print every command, host by host and in order; nothing is started")
+]
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
 InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in this process, without Spark")]
@@ -80,7 +83,7 @@ def console() -> Console:
 @app.command(
     epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
     "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml · "
-    "squall run suites/smoke.yaml --lab default"
+    "squall run suites/smoke.yaml --lab default · squall run suites/smoke.yaml --dry-run"
 )
 def run(
     suite: SuiteArgument,
@@ -92,6 +95,7 @@ def run(
     idle_nemesis: Annotated[
         bool, typer.Option("--idle-nemesis", help="a control: claim every fault and do nothing; must end unknown")
     ] = False,
+    dry_run: DryRunOption = False,
     spark_master: SparkOption = None,
     in_process: InProcessOption = False,
 ) -> int:
@@ -103,6 +107,11 @@ def run(
     refuse_two_places(inventory, lab)
     chosen = load_suite(suite).only(only)
     hosts = load_inventory(inventory) if inventory is not None else None
+    if dry_run:
+        from squall.harness.dry_run import print_dry_run
+
+        print_dry_run(console(), chosen, choose_seed(seed), hosts, lab)
+        return 0
     from squall.harness.campaign import Campaign  # takes a second; what is wrong with a file is told before
 
     campaign = Campaign(
@@ -143,13 +152,28 @@ def show(
     return show_run(run, rows, console())
 
 
-@app.command(epilog="Example: squall plan suites/quickstart.yaml --seed 4711")
-def plan(suite: SuiteArgument, seed: SeedOption = None, only: OnlyOption = None) -> None:
+@app.command(
+    epilog="Examples: squall plan suites/quickstart.yaml --seed 4711 · squall plan suites/smoke.yaml --dry-run"
+)
+def plan(
+    suite: SuiteArgument,
+    seed: SeedOption = None,
+    only: OnlyOption = None,
+    dry_run: DryRunOption = False,
+    inventory: InventoryOption = None,
+) -> None:
     """What a suite would do, to whom, when; nothing is started."""
     from squall.harness.plan import choose_seed, described, schedule_of
     from squall.harness.suite import load_suite
 
     out, chosen = console(), choose_seed(seed)
+    if dry_run:
+        from squall.harness.dry_run import print_dry_run
+        from squall.harness.inventory import load_inventory
+
+        hosts = load_inventory(inventory) if inventory is not None else None
+        print_dry_run(out, load_suite(suite).only(only), chosen, hosts)
+        return
     out.print(f"{'seed':<11}{chosen}")
     for scenario in load_suite(suite).only(only).scenarios:
         out.print()

@@ -148,6 +148,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
         f"{write_seconds(scenario.time.load)}: {load.producers} producers, {load.consumers} consumers,"
         f" {load.rate:g} sends/s, acks={load.acks}",
     )
+    if scenario.time.quiet:
+        yield "quiet", f"the last {write_seconds(scenario.time.quiet)} of it, in which no fault is open"
     for fault in schedule.faults:
         after = f" (once {fault.follows} has healed)" if fault.follows else ""
         target = (
@@ -157,5 +159,7 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
             "fault",
             f"{fault.at_s:6.1f} s  {fault.options.fault:<12} {target}  for {write_seconds(fault.for_s)}{after}",
         )
+    if schedule.faults:
+        yield "schedule", f"{schedule.content_hash()}, on hosts as in simulation"
     yield "checks", ", ".join(scenario.checks)
     yield "expect", str(scenario.expect)

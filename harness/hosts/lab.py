@@ -105,7 +105,7 @@ def lab_up(
         raise UsageError(f"lab {name} is already up", remedy=f"take it down first: {_down_command(name)}")
     started = time.monotonic()
     data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
-    hosts = _host_specs(LabShape(controllers=controllers, brokers=brokers, clients=clients), directory)
+    hosts = lab_hosts(LabShape(controllers=controllers, brokers=brokers, clients=clients), directory)
     try:
         prepare(directory, data, hosts, name, read_only, sshd_config)
         _start_supervisor(directory, owner)
@@ -215,7 +215,7 @@ def check_machine() -> None:
         )
 
 
-def _host_specs(shape: LabShape, directory: Path) -> tuple[HostSpec, ...]:
+def lab_hosts(shape: LabShape, directory: Path) -> tuple[HostSpec, ...]:
     python = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
     return tuple(
         HostSpec(
