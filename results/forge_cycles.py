@@ -14,6 +14,7 @@ from squall.results.checks.kernels.operations import FAIL, INFO, OK
 from squall.results.checks.transactions.columns import APPEND, READ
 from squall.results.forge_rings import FAMILIES, FRESH, History, Injection, almost, apart, at_once, chain
 from squall.results.forge_transactions import (
+    MILLISECOND,
     ForgedTransaction,
     Micro,
     append,
@@ -119,9 +120,9 @@ def _midst(history: History, rng: random.Random) -> History:
     writes = (append(FRESH, 1), append(FRESH, 2))
     return _add(
         history,
-        (1, now, now + 20, writes),
-        (2, now + 5, now + 15, (read(FRESH, 1),)),
-        (3, now + 30, now + 40, (read(FRESH, 1, 2),)),
+        (1, now, now + 20 * MILLISECOND, writes),
+        (2, now + 5 * MILLISECOND, now + 15 * MILLISECOND, (read(FRESH, 1),)),
+        (3, now + 30 * MILLISECOND, now + 40 * MILLISECOND, (read(FRESH, 1, 2),)),
     )
 
 
@@ -135,7 +136,7 @@ def _forgets_itself(history: History, rng: random.Random) -> History:
         (append(FRESH + 1, 7), read(FRESH + 1, 7), read(FRESH + 1)),
         (read(FRESH, 1), append(FRESH, 1)),
     )
-    return _add(history, (1, now, now + 20, rng.choice(contradictions)))
+    return _add(history, (1, now, now + 20 * MILLISECOND, rng.choice(contradictions)))
 
 
 # Well-known stories ---------------------------------------------------------------------------------------------------
@@ -146,17 +147,22 @@ def _lost_append(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 10, (append(FRESH, 1),)),
-        (2, now + 20, now + 30, (append(FRESH, 2),)),
-        (3, now + 40, now + 50, (read(FRESH, 2),)),
+        (1, now, now + 10 * MILLISECOND, (append(FRESH, 1),)),
+        (2, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (append(FRESH, 2),)),
+        (3, now + 40 * MILLISECOND, now + 50 * MILLISECOND, (read(FRESH, 2),)),
     )
 
 
 def _stale_read(history: History, rng: random.Random) -> History:
     """A read that began after an append had been acknowledged does not show it."""
     now = _moment(history, rng)
-    later = rng.choice(((), ((3, now + 40, now + 50, (read(FRESH, 1),)),)))
-    return _add(history, (1, now, now + 10, (append(FRESH, 1),)), (2, now + 20, now + 30, (read(FRESH),)), *later)
+    later = rng.choice(((), ((3, now + 40 * MILLISECOND, now + 50 * MILLISECOND, (read(FRESH, 1),)),)))
+    return _add(
+        history,
+        (1, now, now + 10 * MILLISECOND, (append(FRESH, 1),)),
+        (2, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH),)),
+        *later,
+    )
 
 
 def _lost_update(history: History, rng: random.Random) -> History:
@@ -164,9 +170,9 @@ def _lost_update(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 20, (read(FRESH), append(FRESH, 1))),
-        (2, now, now + 20, (read(FRESH), append(FRESH, 2))),
-        (3, now + 40, now + 50, (read(FRESH, 1, 2),)),
+        (1, now, now + 20 * MILLISECOND, (read(FRESH), append(FRESH, 1))),
+        (2, now, now + 20 * MILLISECOND, (read(FRESH), append(FRESH, 2))),
+        (3, now + 40 * MILLISECOND, now + 50 * MILLISECOND, (read(FRESH, 1, 2),)),
     )
 
 
@@ -174,8 +180,8 @@ def _write_skew(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 20, (read(FRESH), append(FRESH + 1, 1))),
-        (2, now, now + 20, (read(FRESH + 1), append(FRESH, 1))),
+        (1, now, now + 20 * MILLISECOND, (read(FRESH), append(FRESH + 1, 1))),
+        (2, now, now + 20 * MILLISECOND, (read(FRESH + 1), append(FRESH, 1))),
     )
 
 
@@ -184,17 +190,21 @@ def _long_fork(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 20, (append(FRESH, 1),)),
-        (2, now, now + 20, (append(FRESH + 1, 1),)),
-        (3, now, now + 20, (read(FRESH, 1), read(FRESH + 1))),
-        (4, now, now + 20, (read(FRESH), read(FRESH + 1, 1))),
+        (1, now, now + 20 * MILLISECOND, (append(FRESH, 1),)),
+        (2, now, now + 20 * MILLISECOND, (append(FRESH + 1, 1),)),
+        (3, now, now + 20 * MILLISECOND, (read(FRESH, 1), read(FRESH + 1))),
+        (4, now, now + 20 * MILLISECOND, (read(FRESH), read(FRESH + 1, 1))),
     )
 
 
 def _forgetful_session(history: History, rng: random.Random) -> History:
     """A process does not see what it appended itself, a moment ago."""
     now = _moment(history, rng)
-    return _add(history, (1, now, now + 10, (append(FRESH, 1),)), (1, now + 10, now + 20, (read(FRESH),)))
+    return _add(
+        history,
+        (1, now, now + 10 * MILLISECOND, (append(FRESH, 1),)),
+        (1, now + 10 * MILLISECOND, now + 20 * MILLISECOND, (read(FRESH),)),
+    )
 
 
 INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
@@ -226,7 +236,7 @@ def _unknown_unseen(history: History, rng: random.Random) -> History:
     """A transaction of unknown outcome that nobody saw: it need not have happened."""
     now = _moment(history, rng)
     unseen = ForgedTransaction(FRESH + 9, now, None, (append(FRESH, 1), read(FRESH + 1)), INFO)
-    return [*_add(history, (1, now + 20, now + 30, (read(FRESH),))), unseen]
+    return [*_add(history, (1, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH),))), unseen]
 
 
 def _unknown_late(history: History, rng: random.Random) -> History:
@@ -234,7 +244,11 @@ def _unknown_late(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     late = ForgedTransaction(FRESH + 9, now, None, (append(FRESH, 1),), INFO)
     return [
-        *_add(history, (1, now + 20, now + 30, (read(FRESH),)), (2, now + 40, now + 50, (read(FRESH, 1),))),
+        *_add(
+            history,
+            (1, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH),)),
+            (2, now + 40 * MILLISECOND, now + 50 * MILLISECOND, (read(FRESH, 1),)),
+        ),
         late,
     ]
 
@@ -242,7 +256,10 @@ def _unknown_late(history: History, rng: random.Random) -> History:
 def _aborted_unseen(history: History, rng: random.Random) -> History:
     """An aborted transaction that read nonsense, whose elements nobody saw."""
     now = _moment(history, rng)
-    return [*history, ForgedTransaction(FRESH + 9, now, now + 10, (append(FRESH, 1), read(FRESH, 9)), FAIL)]
+    return [
+        *history,
+        ForgedTransaction(FRESH + 9, now, now + 10 * MILLISECOND, (append(FRESH, 1), read(FRESH, 9)), FAIL),
+    ]
 
 
 def _read_by_unknown(history: History, rng: random.Random) -> History:
@@ -256,16 +273,20 @@ def _own_midst(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 20, (append(FRESH, 1), read(FRESH, 1), append(FRESH, 2), read(FRESH, 1, 2))),
-        (2, now, now + 20, (read(FRESH),)),
-        (3, now, now + 20, (read(FRESH, 1, 2),)),
+        (1, now, now + 20 * MILLISECOND, (append(FRESH, 1), read(FRESH, 1), append(FRESH, 2), read(FRESH, 1, 2))),
+        (2, now, now + 20 * MILLISECOND, (read(FRESH),)),
+        (3, now, now + 20 * MILLISECOND, (read(FRESH, 1, 2),)),
     )
 
 
 def _stale_at_once(history: History, rng: random.Random) -> History:
     """A read that overlaps with an append need not show it."""
     now = _moment(history, rng)
-    return _add(history, (1, now, now + 10, (append(FRESH, 1),)), (2, now + 10, now + 30, (read(FRESH),)))
+    return _add(
+        history,
+        (1, now, now + 10 * MILLISECOND, (append(FRESH, 1),)),
+        (2, now + 10 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH),)),
+    )
 
 
 def _appends_nobody_read(history: History, rng: random.Random) -> History:
@@ -273,10 +294,10 @@ def _appends_nobody_read(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 10, (append(FRESH, 1),)),
-        (2, now + 20, now + 30, (read(FRESH, 1), append(FRESH, 2))),
-        (3, now + 20, now + 30, (append(FRESH, 3),)),
-        (4, now + 40, now + 50, (append(FRESH, 4),)),
+        (1, now, now + 10 * MILLISECOND, (append(FRESH, 1),)),
+        (2, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH, 1), append(FRESH, 2))),
+        (3, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (append(FRESH, 3),)),
+        (4, now + 40 * MILLISECOND, now + 50 * MILLISECOND, (append(FRESH, 4),)),
     )
 
 
@@ -285,8 +306,8 @@ def _same_elements_elsewhere(history: History, rng: random.Random) -> History:
     now = _moment(history, rng)
     return _add(
         history,
-        (1, now, now + 10, (append(FRESH, 1), append(FRESH + 1, 1))),
-        (2, now + 20, now + 30, (read(FRESH, 1), read(FRESH + 1, 1))),
+        (1, now, now + 10 * MILLISECOND, (append(FRESH, 1), append(FRESH + 1, 1))),
+        (2, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH, 1), read(FRESH + 1, 1))),
     )
 
 

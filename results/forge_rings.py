@@ -18,7 +18,7 @@ from squall.results.forge_transactions import MILLISECOND, ForgedTransaction, Mi
 History = list[ForgedTransaction]
 Injection = Callable[[History, random.Random], History]
 Reason = str
-FRESH: Final = 1 << 50
+FRESH: Final = 1_000_000_000
 """Keys, processes and elements from here on are an injection's own."""
 FAMILIES: Final = ("G0", "G1c", "G-single", "G2")
 

@@ -12,12 +12,15 @@ ORDERS: tuple[Order, ...] = ("ww", "wr", "rw", "process", "realtime")
 
 
 class MicroFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One append or read. Of a list only the end is kept; `length` is how long it was, -1 if nobody knows."""
+    """One append or read. Of a list only a part is kept, `shown` from place `since` on: its end, or what a witness is
+    about. `length` is how long it was, -1 if nobody knows.
+    """
 
     f: Literal["append", "read"]
     key: int
     element: int | None = None
-    tail: tuple[int, ...] = ()
+    shown: tuple[int, ...] = ()
+    since: int = 0
     length: int = -1
 
 

@@ -33,7 +33,7 @@ from squall.results.checks.transactions.facts import (
 from squall.results.checks.transactions.versions import Contradiction, Versions, versions
 
 SECONDS: Final = 120.0
-TAIL: Final = 6
+SHOWN: Final = 6
 _TYPES: Final = {OK: "ok", FAIL: "fail", INFO: "info"}
 
 Name = Literal["valid", "invalid", "unknown"]
@@ -126,12 +126,27 @@ class _Teller:
             (distinct.index(owner), micro - int(self.first[owner]))
             for owner, micro in zip(owners, one.micros, strict=True)
         )
+        focus = self._focus(one)
         return TransactionWitness(
             anomaly=one.anomaly,
-            transactions=tuple(self._transaction(owner) for owner in distinct),
+            transactions=tuple(self._transaction(owner, focus) for owner in distinct),
             places=places,
             element=one.element,
         )
+
+    def _focus(self, one: Contradiction) -> dict[int, int]:
+        """By micro-operation: the place in its list that a contradiction is about."""
+        lists = {micro: self.transactions.list_of(micro) for micro in one.micros}
+        if one.element is not None:
+            return {micro: shown.index(one.element) for micro, shown in lists.items() if one.element in shown}
+        if one.anomaly == "duplicate_element":
+            again = [at for at, element in enumerate(lists[one.micros[-1]]) if element in lists[one.micros[-1]][:at]]
+            return {one.micros[-1]: again[0]}
+        if one.anomaly == "incompatible_order":
+            pairs = zip(*lists.values(), strict=False)
+            apart = next((at for at, (first, second) in enumerate(pairs) if first != second), 0)
+            return dict.fromkeys(lists, apart)
+        return {}
 
     def cycle(self, one: Cycle) -> TransactionWitness:
         owners = [edge.source for edge in one.edges]
@@ -162,7 +177,7 @@ class _Teller:
             unread=at < 0,
         )
 
-    def _transaction(self, row: int) -> TransactionFacts:
+    def _transaction(self, row: int, focus: dict[int, int] | None = None) -> TransactionFacts:
         transactions = self.transactions
         answered = int(transactions.answered[row])
         return TransactionFacts(
@@ -171,13 +186,18 @@ class _Teller:
             type=_TYPES[int(transactions.type[row])],
             invoked=int(transactions.asked[row]),
             completed=None if answered == NEVER else answered,
-            operations=tuple(self._micro(micro) for micro in range(int(self.first[row]), int(self.first[row + 1]))),
+            operations=tuple(
+                self._micro(micro, (focus or {}).get(micro))
+                for micro in range(int(self.first[row]), int(self.first[row + 1]))
+            ),
         )
 
-    def _micro(self, micro: int) -> MicroFacts:
+    def _micro(self, micro: int, focus: int | None) -> MicroFacts:
         transactions = self.transactions
         key = int(transactions.key_names[transactions.key[micro]])
         if transactions.is_append[micro]:
             return MicroFacts(f="append", key=key, element=int(transactions.element[micro]))
         shown = tuple(transactions.list_of(micro))
-        return MicroFacts(f="read", key=key, tail=shown[-TAIL:], length=int(transactions.length[micro]))
+        since = max(0, len(shown) - SHOWN) if focus is None else max(0, focus - SHOWN // 2)
+        part = shown[since : since + SHOWN]
+        return MicroFacts(f="read", key=key, shown=part, since=since, length=int(transactions.length[micro]))

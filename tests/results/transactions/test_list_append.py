@@ -1,0 +1,252 @@
+"""Every anomaly of list-append, in the smallest history that shows it, beside the nearest legal one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+
+from squall.results.checks.kernels.operations import FAIL, INFO, OK
+from squall.results.checks.transactions.columns import READ, SCHEMA
+from squall.results.checks.transactions.list_append import MODELS, ListAppendResult, check_list_append, verdict_of
+from squall.results.forge_transactions import ForgedTransaction, Micro, append, healthy_table, read, table_of
+
+X, Y, Z = 1, 2, 3
+
+
+def txn(process: int, begun: int, ended: int | None, *operations: Micro, kind: int = OK) -> ForgedTransaction:
+    return ForgedTransaction(process, begun, ended, operations, INFO if ended is None else kind)
+
+
+def at_once(*each: tuple[Micro, ...]) -> list[ForgedTransaction]:
+    """Committed transactions that run at the same time."""
+    return [txn(number, 0, 10, *operations) for number, operations in enumerate(each)]
+
+
+def result_of(history: list[ForgedTransaction]) -> ListAppendResult:
+    return check_list_append(table_of(history))
+
+
+def found_in(history: list[ForgedTransaction]) -> dict[str, int]:
+    return result_of(history).anomalies
+
+
+# Lists by themselves --------------------------------------------------------------------------------------------------
+
+
+def test_g1a_an_element_of_an_aborted_transaction() -> None:
+    writes, reads = txn(1, 0, 5, append(X, 1), kind=FAIL), txn(2, 6, 9, read(X, 1))
+    assert found_in([writes, reads]) == {"G1a": 1}
+    assert found_in([txn(1, 0, 5, append(X, 1)), reads]) == {}
+    assert found_in([txn(1, 0, None, append(X, 1)), reads]) == {}
+
+
+def test_g1a_counts_each_element_once() -> None:
+    writes = txn(1, 0, 5, append(X, 1), append(Y, 1), kind=FAIL)
+    readers = [txn(2, 6, 9, read(X, 1)), txn(3, 6, 9, read(X, 1), read(Y, 1))]
+    assert found_in([writes, *readers]) == {"G1a": 2}
+
+
+def test_g1b_a_state_that_a_transaction_left_behind_in_its_midst() -> None:
+    writes = (append(X, 1), append(X, 2))
+    assert found_in(at_once(writes, (read(X, 1),), (read(X, 1, 2),))) == {"G1b": 1}
+    assert found_in(at_once(writes, (read(X),), (read(X, 1, 2),))) == {}
+    assert found_in(at_once((append(X, 1), read(X, 1), append(X, 2)), (read(X, 1, 2),))) == {}
+
+
+def test_internal_a_transaction_does_not_see_its_own_append() -> None:
+    assert found_in(at_once((append(X, 1), read(X)))) == {"internal": 1}
+    assert found_in(at_once((append(X, 1), read(X, 1)))) == {}
+
+
+def test_internal_a_transaction_reads_twice_and_sees_what_changed_meanwhile() -> None:
+    assert found_in(at_once((append(X, 1),), (read(X), read(X, 1)))) == {"internal": 1}
+    assert found_in(at_once((append(X, 1),), (read(X, 1), read(X, 1)))) == {}
+
+
+def test_internal_a_transaction_sees_its_own_append_too_early() -> None:
+    assert found_in(at_once((read(X, 1), append(X, 1)))) == {"internal": 1}
+
+
+def test_internal_another_element_where_the_own_one_should_be() -> None:
+    spoilt = (read(X), append(X, 1), read(X, 2))
+    assert "internal" in found_in(at_once(spoilt, (append(X, 2),)))
+
+
+def test_incompatible_order() -> None:
+    writes = [(append(X, 1),), (append(X, 2),)]
+    assert found_in(at_once(*writes, (read(X, 1, 2),), (read(X, 2, 1),))) == {"incompatible_order": 1}
+    assert found_in(at_once(*writes, (read(X, 1, 2),), (read(X, 2),))) == {"incompatible_order": 1}
+    assert found_in(at_once(*writes, (read(X, 1, 2),), (read(X, 1),))) == {}
+
+
+def test_duplicate_element() -> None:
+    assert found_in(at_once((append(X, 1),), (read(X, 1, 1),))) == {"duplicate_element": 1}
+
+
+def test_phantom_element() -> None:
+    assert found_in(at_once((append(X, 1),), (read(X, 1, 7),))) == {"phantom_element": 1}
+    assert found_in(at_once((append(Y, 7),), (read(X, 7),))) == {"phantom_element": 1}, "another key's element"
+
+
+# Cycles of dependencies -----------------------------------------------------------------------------------------------
+
+
+def test_g0_two_transactions_overwrite_each_other() -> None:
+    first, second = (append(X, 1), append(Y, 1)), (append(X, 2), append(Y, 2))
+    assert found_in(at_once(first, second, (read(X, 1, 2), read(Y, 2, 1)))) == {"G0": 1}
+    assert found_in(at_once(first, second, (read(X, 1, 2), read(Y, 1, 2)))) == {}
+
+
+def test_g0_appends_of_a_transaction_are_torn_apart() -> None:
+    assert found_in(at_once((append(X, 1), append(X, 3)), (append(X, 2),), (read(X, 1, 2, 3),))) == {"G0": 1}
+
+
+def test_g1c_two_transactions_see_each_other() -> None:
+    assert found_in(at_once((append(X, 1), read(Y, 1)), (append(Y, 1), read(X, 1)))) == {"G1c": 1}
+    assert found_in(at_once((append(X, 1), read(Y)), (append(Y, 1), read(X, 1)))) == {}
+
+
+def test_g_single_a_lost_update() -> None:
+    both = (read(X), append(X, 1)), (read(X), append(X, 2))
+    assert found_in(at_once(*both, (read(X, 1, 2),))) == {"G-single": 1}
+    assert found_in(at_once(both[0], (read(X, 1), append(X, 2)), (read(X, 1, 2),))) == {}
+
+
+def test_g_single_half_of_a_transaction_is_seen() -> None:
+    assert found_in(at_once((append(X, 1), append(Y, 1)), (read(X, 1), read(Y)))) == {"G-single": 1}
+
+
+def test_g2_write_skew() -> None:
+    assert found_in(at_once((read(X), append(Y, 1)), (read(Y), append(X, 1)))) == {"G2": 1}
+    assert found_in(at_once((read(X), append(Y, 1)), (read(Y, 1), append(X, 1)))) == {}
+
+
+def test_g2_two_readers_see_two_appends_in_opposite_orders() -> None:
+    readers = (read(X, 1), read(Y)), (read(X), read(Y, 1))
+    assert found_in(at_once((append(X, 1),), (append(Y, 1),), *readers)) == {"G2": 1}
+
+
+def test_two_groups_of_transactions_are_two_anomalies() -> None:
+    skew = [(read(X), append(Y, 1)), (read(Y), append(X, 1))]
+    elsewhere = [(append(Z, 1), read(9, 1)), (append(9, 1), read(Z, 1))]
+    assert found_in(at_once(*skew, *elsewhere)) == {"G2": 1, "G1c": 1}
+
+
+def test_several_transactions_may_append_unread_after_having_read_everything() -> None:
+    """The two must not precede each other through the list's unknown end, except where each missed the other."""
+    assert found_in([txn(1, 0, 5, read(X), append(X, 1))]) == {}
+    both = [txn(1, 0, 5, read(X), append(X, 1)), txn(2, 0, 5, read(X), append(X, 2))]
+    assert found_in(both) == {"G2": 1}, "whichever came first, the other should have seen it"
+
+
+# Order within processes, and real time --------------------------------------------------------------------------------
+
+
+def test_g_single_process_a_session_forgets_what_it_did() -> None:
+    first = txn(1, 0, 5, append(X, 1))
+    assert found_in([first, txn(1, 5, 9, read(X))]) == {"G-single-process": 1}
+    assert found_in([first, txn(2, 5, 9, read(X))]) == {}
+
+
+def test_g_single_realtime_a_stale_read() -> None:
+    first = txn(1, 0, 5, append(X, 1))
+    assert found_in([first, txn(2, 6, 9, read(X))]) == {"G-single-realtime": 1}
+    assert found_in([first, txn(2, 5, 9, read(X))]) == {}, "they overlap"
+    assert found_in([txn(1, 0, None, append(X, 1)), txn(2, 6, 9, read(X))]) == {}, "it may happen yet"
+
+
+def test_g1c_realtime_a_read_from_the_future() -> None:
+    assert found_in([txn(1, 6, 9, append(X, 1)), txn(2, 0, 5, read(X, 1))]) == {"G1c-realtime": 1}
+    assert found_in([txn(1, 5, 9, append(X, 1)), txn(2, 0, 5, read(X, 1))]) == {}
+
+
+def test_g0_realtime_an_append_is_lost() -> None:
+    first, second = txn(1, 0, 5, append(X, 1)), txn(2, 6, 9, append(X, 2))
+    assert found_in([first, second, txn(3, 10, 12, read(X, 2))]) == {"G0-realtime": 1}
+    assert found_in([first, second, txn(3, 10, 12, read(X, 1, 2))]) == {}
+
+
+def test_g2_realtime() -> None:
+    history = [
+        txn(1, 20, 25, read(X)),
+        txn(2, 0, 30, append(X, 1), read(Y)),
+        txn(3, 0, 5, append(Y, 1)),
+        txn(4, 40, 45, read(X, 1), read(Y, 1)),
+    ]
+    assert found_in(history) == {"G2-realtime": 1}
+    assert found_in([txn(1, 5, 25, read(X)), *history[1:]]) == {}
+
+
+def test_the_error_of_clocks_widens_intervals() -> None:
+    table = table_of([txn(1, 0, 5, append(X, 1)), txn(2, 8, 12, read(X))])
+    assert check_list_append(table).anomalies == {"G-single-realtime": 1}
+    doubt = table.set_column(5, SCHEMA.field("clock_error"), pa.array([1, 2]))
+    assert check_list_append(doubt).anomalies == {}
+
+
+def test_rows_may_come_in_any_order() -> None:
+    table = healthy_table(4, 300)
+    assert check_list_append(table.take(list(range(299, -1, -1)))).anomalies == {}
+
+
+# Verdicts -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_model_forbids_more_than_the_weaker_ones() -> None:
+    models = list(MODELS.values())
+    assert all(weaker < stronger for weaker, stronger in pairwise(models))
+
+
+def test_a_model_allows_what_it_does_not_forbid() -> None:
+    skew = result_of(at_once((append(Z, 1),), (read(X), append(Y, 1)), (read(Y), append(X, 1)), (read(Z, 1),)))
+    assert verdict_of(skew, "read-committed") == "valid"
+    assert verdict_of(skew, "serializable") == "invalid"
+    stale = result_of([txn(1, 0, 5, append(X, 1)), txn(2, 6, 9, read(X)), txn(3, 10, 12, read(X, 1))])
+    assert verdict_of(stale, "strong-session-serializable") == "valid"
+    assert verdict_of(stale, "strict-serializable") == "invalid"
+
+
+def test_a_history_of_nothing_proves_nothing() -> None:
+    for history in ([], [txn(1, 0, 5, append(X, 1))], [txn(1, 0, 5, read(X))], [txn(1, 0, None, append(X, 1))]):
+        assert verdict_of(result_of(history), "strict-serializable") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("history", "reason"),
+    [
+        ([txn(1, 0, 5, append(X, 1)), txn(2, 0, 5, append(X, 1))], "element 1 was appended twice to key 1"),
+        ([txn(1, 5, 0, append(X, 1))], "transaction 0 ended before it began"),
+        ([txn(1, 0, 5), txn(1, 4, 9)], "process 1 began another transaction before 0 had ended"),
+        ([txn(1, 0, None), txn(1, 4, 9)], "process 1 began another transaction before 0 had ended"),
+        ([txn(1, 0, 5, kind=7)], "transaction 0 has the type 7"),
+    ],
+)
+def test_a_history_that_makes_no_sense_is_unknown(history: list[ForgedTransaction], reason: str) -> None:
+    result = result_of(history)
+    assert verdict_of(result, "read-committed") == "unknown"
+    assert reason in result.undecided[0]
+
+
+def test_a_table_without_its_columns_is_unknown() -> None:
+    result = check_list_append(healthy_table(1, 5).drop_columns(["reads"]))
+    assert result.undecided == ("the table of transactions lacks the columns reads",)
+
+
+def test_when_the_time_is_up_nothing_is_called_valid() -> None:
+    result = check_list_append(healthy_table(1, 2000), seconds=-1.0)
+    assert verdict_of(result, "strict-serializable") == "unknown"
+    assert result.undecided
+
+
+def test_what_was_found_stands_when_the_time_is_up() -> None:
+    spoilt = [txn(1, 0, 5, append(X, 1)), txn(2, 6, 9, read(X)), txn(3, 0, 5, append(Y, 1), kind=FAIL)]
+    result = check_list_append(table_of([*spoilt, txn(4, 6, 9, read(Y, 1))]), seconds=-1.0)
+    assert verdict_of(result, "read-committed") == "invalid"
+    assert result.anomalies["G1a"] == 1
+
+
+def test_unknown_reads_of_a_committed_transaction_say_nothing() -> None:
+    silent = txn(2, 6, 9, Micro(READ, X))
+    assert found_in([txn(1, 0, 5, append(X, 1)), silent]) == {}
