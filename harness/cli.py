@@ -165,6 +165,7 @@ def plan(
     """What a suite would do, to whom, when; nothing is started."""
     from squall.harness.plan import choose_seed, described, schedule_of
     from squall.harness.suite import load_suite
+    from squall.harness.targets import refuse_clashes
 
     out, chosen = console(), choose_seed(seed)
     if dry_run:
@@ -177,7 +178,9 @@ def plan(
     out.print(f"{'seed':<11}{chosen}")
     for scenario in load_suite(suite).only(only).scenarios:
         out.print()
-        for label, text in described(scenario, schedule_of(suite, scenario, chosen)):
+        schedule = schedule_of(suite, scenario, chosen)
+        refuse_clashes(suite, scenario, schedule)
+        for label, text in described(scenario, schedule):
             out.print(f"{label:<11}{text}", markup=False)
 
 

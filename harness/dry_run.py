@@ -28,6 +28,7 @@ from squall.harness.inventory import Inventory, LabShape
 from squall.harness.plan import RunPlan, described, plan_suite
 from squall.harness.stand_ins import StandIn, StandInClock, StandInCluster, StandInOperator
 from squall.harness.suite import Suite
+from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.nemesis.disk import watched_calls
 from squall.nemesis.fault import ActsByItself, Fault, FaultContext
 from squall.nemesis.options import targets_of
@@ -67,6 +68,7 @@ class DryRun:
         cluster = plan.scenario.cluster
         shape = LabShape(controllers=cluster.controllers, brokers=cluster.brokers, clients=cluster.clients)
         self.inventory = inventory or Inventory("the lab it would have", lab_hosts(shape, Path("keys")))
+        refuse_bad_targets(plan.suite, plan.scenario, plan.schedule, Nodes.of_inventory(self.inventory))
         calls = watched_calls(fault.options for fault in plan.schedule.faults)
         self._settings = ClusterSettings(plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
         nodes = {host.name: host for host in (*self.inventory.controllers, *self.inventory.brokers)}

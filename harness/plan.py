@@ -16,6 +16,7 @@ from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.suite import Scenario, Suite, faults_of
+from squall.harness.targets import refuse_clashes
 from squall.harness.yaml_source import dotted
 from squall.nemesis.durations import write_seconds
 from squall.nemesis.options import FaultOptions, RpcCut, RpcHold
@@ -85,12 +86,14 @@ def plan_suite(
         _refuse_what_hosts_cannot(suite.path, scenario)
         seeds = scenario.seeds_from(seed)
         for one in seeds:
+            schedule = schedule_of(suite.path, scenario, one)
+            refuse_clashes(suite.path, scenario, schedule)
             name = started if len(seeds) == 1 else f"{started}-seed-{one}"
             yield RunPlan(
                 suite=suite.path,
                 scenario=scenario,
                 seed=one,
-                schedule=schedule_of(suite.path, scenario, one),
+                schedule=schedule,
                 run_id=str(uuid.uuid4()),
                 directory=runs_directory / scenario.scenario / name,
                 idle_nemesis=idle_nemesis or scenario.idle_nemesis,

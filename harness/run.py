@@ -52,15 +52,15 @@ from squall.harness.load_agents import LoadAgents, refuse_without_clients
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
+from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
-from squall.nemesis.options import PauseClients, targets_of
+from squall.nemesis.options import PauseClients
 from squall.nemesis.ports import LoadHost
 from squall.nemesis.registry import needed_verbs
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
-from squall.nemesis.selector import named_hosts
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
 from squall.results.segments import EventWriter
 from squall.results.text import several
@@ -222,7 +222,8 @@ class ScenarioRun:
         calls = watched_calls(fault.options for fault in self.plan.schedule.faults)
         settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
         self._refuse_too_few_brokers()
-        self._refuse_strange_hosts()
+        nodes = Nodes.of_inventory(self.hosts.inventory)
+        refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
         if self._aims_at_clients():
             refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
@@ -264,19 +265,6 @@ class ScenarioRun:
                     f" need as many brokers; {self.hosts.inventory.source} has {brokers}",
                     remedy="add hosts to the group `brokers`, or lower replication_factor",
                 )
-
-    def _refuse_strange_hosts(self) -> None:
-        """Raise UsageError if a fault is aimed at a host by a name that no node has."""
-        inventory = self.hosts.inventory
-        known = {host.name for host in (*inventory.controllers, *inventory.brokers)}
-        for fault in self.plan.schedule.faults:
-            for option, target in targets_of(fault.options).items():
-                strangers = [name for name in named_hosts(target) if name not in known]
-                if strangers:
-                    raise UsageError(
-                        f"{self.plan.suite}: nemesis: {fault.options.fault}: {option}: no node is called"
-                        f" {', '.join(strangers)}; {inventory.source} has {', '.join(sorted(known))}"
-                    )
 
     async def _await_cluster(self, began: float) -> None:
         topics = tuple(

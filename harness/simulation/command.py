@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from squall.harness.errors import UsageError
-from squall.harness.plan import refuse_what_simulation_cannot
+from squall.harness.plan import refuse_what_simulation_cannot, schedule_of
 from squall.harness.simulation.many import simulate_many
 from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult
 from squall.harness.simulation.spacetime import save_picture
 from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario, load_suite
+from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.harness.yaml_source import suggestion
 
 SHOWN_FAILURES = 5
@@ -44,6 +45,9 @@ def find_scenario(name: str, suites: Path = Path("suites"), *, swarm: bool = Fal
 def _simulable(path: Path, scenario: Scenario, swarm: bool) -> Scenario:
     if not swarm:
         refuse_what_simulation_cannot(path, scenario)
+        schedule = schedule_of(path, scenario, (*scenario.seeds, 1)[0])
+        if scenario.workload.operations is None:  # a schedule of what has happened may say whatever did happen
+            refuse_bad_targets(path, scenario, schedule, Nodes.of_lab(scenario))
     return scenario
 
 

@@ -1,0 +1,120 @@
+"""Whom faults are aimed at, looked at before anything is injected: who is not there, and who can be nobody at all.
+
+A role is resolved when its fault starts. But that a name is no host's, that a group has no minority, that nobody is
+left after `but`, or that a topic-partition with one replica has no followers, is known before; and so are two faults
+that exclude each other on a host that both of them name (nemesis/exclusion.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall.harness.errors import UsageError
+from squall.harness.inventory import Inventory, LabShape
+from squall.harness.suite import Scenario
+from squall.nemesis.exclusion import clashes
+from squall.nemesis.options import targets_of
+from squall.nemesis.schedule import Schedule
+from squall.nemesis.selector import (
+    But,
+    FollowersOf,
+    Group,
+    Named,
+    Selector,
+    SomeOf,
+    how_many,
+    named_hosts,
+    parse_selector,
+)
+
+NODES = {"brokers": ("brokers",), "controllers": ("controllers",), "nodes": ("brokers", "controllers")}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The hosts that run nodes, by group; `source` is where they are listed."""
+
+    source: str
+    groups: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of_inventory(cls, inventory: Inventory) -> Nodes:
+        brokers = tuple(host.name for host in inventory.brokers)
+        return cls(inventory.source, {"brokers": brokers, "controllers": tuple(h.name for h in inventory.controllers)})
+
+    @classmethod
+    def of_lab(cls, scenario: Scenario) -> Nodes:
+        """Those of the lab, or of the simulation, that a scenario describes."""
+        cluster = scenario.cluster
+        names = LabShape(controllers=cluster.controllers, brokers=cluster.brokers).names()
+        groups = {group: tuple(name for name, own in names if own == group) for group in ("brokers", "controllers")}
+        return cls("a lab of this suite", groups)
+
+    def of(self, group: Group) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for one in NODES[group] for name in self.groups[one]))
+
+
+def refuse_bad_targets(suite: Path | str, scenario: Scenario, schedule: Schedule, nodes: Nodes) -> None:
+    """Raise UsageError for a fault on an unlisted host, for a target that is nobody, and for faults that exclude each
+    other.
+    """
+    known = nodes.of("nodes")
+    replicas = {name: topic.replication_factor for name, topic in scenario.cluster.topics.items()}
+    for fault in schedule.faults:
+        for option, target in targets_of(fault.options).items():
+            where = f"{suite}: nemesis: {fault.options.fault}: {option}"
+            strangers = [name for name in named_hosts(target) if name not in known]
+            if strangers:
+                listed = f"{nodes.source} has {', '.join(sorted(known))}"
+                raise UsageError(f"{where}: no node is called {', '.join(strangers)}; {listed}")
+            if nobody := why_nobody(target, nodes, replicas):
+                raise UsageError(f"{where}: {target!r} is nobody: {nobody}", remedy="aim at others, or have more hosts")
+    refuse_clashes(suite, scenario, schedule)
+
+
+def refuse_clashes(suite: Path | str, scenario: Scenario, schedule: Schedule) -> None:
+    """Raise UsageError for two faults that exclude each other."""
+    clash = next(clashes(schedule), None)
+    if clash is not None:
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario}: {clash}",
+            remedy="let the first end before the second begins, or aim them at different hosts",
+        )
+
+
+def why_nobody(target: str, nodes: Nodes, replicas: Mapping[str, int]) -> str:
+    """Why a target can never be anybody; empty if it may be somebody. A bare topic-partition always may."""
+    try:
+        selector = parse_selector(target)
+    except ValueError:
+        return ""
+    return _why_nobody(selector, nodes, replicas)
+
+
+def _why_nobody(selector: Selector, nodes: Nodes, replicas: Mapping[str, int]) -> str:
+    if isinstance(selector, SomeOf):
+        size = len(nodes.of(selector.group))
+        return f"{size} {selector.group} have no {selector.amount}" if how_many(selector.amount, size) == 0 else ""
+    if isinstance(selector, FollowersOf) and replicas.get(selector.pattern.topic) == 1:
+        return f"{selector.pattern.topic} has one replica of each topic-partition, so no followers"
+    if isinstance(selector, But):
+        reason = _why_nobody(selector.these, nodes, replicas)
+        these, those = _certain(selector.these, nodes), _certain(selector.those, nodes)
+        if not reason and these is not None and those is not None and not these - those:
+            return "nobody is left"
+        return reason
+    return ""
+
+
+def _certain(selector: Selector, nodes: Nodes) -> set[str] | None:
+    """The hosts that a target always is; None if it depends on the time or the lot."""
+    if isinstance(selector, Named):
+        return set(selector.hosts)
+    if isinstance(selector, SomeOf) and selector.amount == "all":
+        return set(nodes.of(selector.group))
+    if isinstance(selector, But):
+        these, those = _certain(selector.these, nodes), _certain(selector.those, nodes)
+        return None if these is None or those is None else these - those
+    return None
