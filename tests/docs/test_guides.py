@@ -14,7 +14,8 @@ from tests.docs.transcripts import Block, blocks_of
 
 __all__ = ["place"]
 
-GUIDES = tuple(ROOT / "docs" / name for name in ("simulation.md", "writing-a-workload.md", "writing-a-check.md"))
+NAMES = ("simulation.md", "writing-a-workload.md", "writing-a-check.md", "checking-transactions.md")
+GUIDES = tuple(ROOT / "docs" / name for name in NAMES)
 
 
 @pytest.fixture
