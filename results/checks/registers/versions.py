@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from squall.results.checks.registers.findings import WITNESSES, RegisterFinding, RegisterFindings
-from squall.results.checks.registers.operations import NONE, Flags, Ints, Registers
+from squall.results.checks.registers.operations import NEVER, NONE, Flags, Ints, Registers
 from squall.results.checks.registers.values import INITIAL, NOBODY, Values
 from squall.results.checks.registers.zones import Zones
 
@@ -58,6 +58,11 @@ def _disagreement(
     operations: Registers, rows: Ints, one: Ints, other: Ints, considered: Flags, findings: RegisterFindings
 ) -> None:
     """Each of `one` goes with a single one of `other`."""
+    count = int(one.max(initial=-1)) + 1
+    least, most = np.full(count, NEVER, np.int64), np.full(count, NOBODY, np.int64)
+    np.minimum.at(least, one, other)
+    np.maximum.at(most, one, other)
+    considered = considered & (least != most)[one]
     rows, one, other = rows[considered], one[considered], other[considered]
     order = np.lexsort((other, one))
     rows, one, other = rows[order], one[order], other[order]

@@ -183,7 +183,7 @@ class Zones:
         inside = np.flatnonzero(linked[members.cluster])
         row, cluster = members.row[inside], members.cluster[inside]
         place = 2 * self.chains.depth[members.value[inside]] + operations.observes[row]
-        order = np.lexsort((place, cluster))
+        order = np.argsort(cluster * (2 + place.max(initial=0)) + place, kind="stable")
         row, cluster, place = row[order], cluster[order], place[order]
         latest = _latest_before(cluster, place, operations.invoked[row])
         known = np.flatnonzero(latest >= 0)
@@ -345,7 +345,7 @@ def _latest_before(group: Ints, place: Ints, time: Ints) -> Ints:
     ranks = np.empty(len(time), np.int64)
     by_time = np.argsort(time, kind="stable")
     ranks[by_time] = np.arange(len(time))
-    _, numbered = np.unique(group, return_inverse=True)
+    numbered = np.cumsum(np.concatenate((np.zeros(1, np.int64), np.diff(group) != 0)))[: len(group)]
     highest = np.maximum.accumulate(numbered * len(time) + ranks)
     fresh = np.concatenate((np.ones(1, np.bool_), (np.diff(group) != 0) | (np.diff(place) != 0)))
     start = np.maximum.accumulate(np.where(fresh, np.arange(len(time)), 0))
