@@ -47,6 +47,10 @@ class CpuGroups:
                 return path
         raise Trouble("failed", f"pid {pid} is in no group of {self.name}")
 
+    def directory_of(self, pid: int) -> Path:
+        """Of the group a process is in now. Raises Trouble."""
+        return self._place / self.home_of(pid).lstrip("/")
+
     def hold(self, group: str, pid: int, share: float) -> None:
         """The process may have so much of one processor from now on."""
         directory = self._place / group
@@ -74,7 +78,7 @@ class CpuGroups:
     def times_throttled(self, pid: int) -> int | None:
         """In how many periods the kernel has held back the group that the process is in; None if it does not count."""
         with contextlib.suppress(OSError, Trouble):
-            for line in (self._place / self.home_of(pid).lstrip("/") / "cpu.stat").read_text().splitlines():
+            for line in (self.directory_of(pid) / "cpu.stat").read_text().splitlines():
                 name, _, value = line.partition(" ")
                 if name == "nr_throttled":
                     return int(value)

@@ -16,6 +16,9 @@ from tests.nemesis.agent.conftest import AGENT_DIRECTORY
 sys.path.insert(0, str(AGENT_DIRECTORY))
 
 from cgroups import CpuGroups, candidates, usable
+from journal import Journal
+from processes import Processes
+from throttle import VERB, Throttle
 
 GROUPS = usable()
 working = pytest.mark.skipif(
@@ -51,6 +54,42 @@ def test_a_busy_process_gets_its_share_and_goes_home_afterwards(busy: int) -> No
         GROUPS.release(group, home)
     assert GROUPS.home_of(busy) == home
     GROUPS.release(group, home)  # harmless
+
+
+@working
+def test_throttles_of_a_host_of_its_own_share_one_group_and_the_smallest_share_rules(tmp_path: Path, busy: int) -> None:
+    """In any order of healing; and undoing twice does no harm."""
+    assert GROUPS is not None
+    journal, processes = Journal(tmp_path), Processes(tmp_path)
+    processes.adopt("node", busy)
+    throttle, home = Throttle(processes, journal, tmp_path, lab=False), GROUPS.home_of(busy)
+    entries = []
+    for id, share in (("small", 0.1), ("large", 0.5)):
+        prepared = throttle.prepare({"name": "node", "share": share})
+        entries.append(journal.open_entry(id, VERB, 60, prepared))
+        assert throttle.inject(entries[-1], entries)["driver"] == GROUPS.name
+    small, large = entries
+    assert small.arguments["group"] == large.arguments["group"]
+    assert small.arguments["home"] == large.arguments["home"] == home
+    try:
+        assert quota_of(busy) == 10_000
+        throttle.undo(small, [large])
+        assert quota_of(busy) == 50_000
+    finally:
+        for entry in entries:
+            throttle.undo(entry, [])
+            throttle.undo(entry, [])
+    assert GROUPS.home_of(busy) == home
+
+
+def quota_of(pid: int) -> int:
+    """Microseconds in each tenth of a second, as the group of the process has it."""
+    assert GROUPS is not None
+    directory = GROUPS.directory_of(pid)
+    for name in ("cpu.max", "cpu.cfs_quota_us"):
+        if (directory / name).exists():
+            return int((directory / name).read_text().split()[0])
+    raise AssertionError(f"no quota in {directory}")
 
 
 def test_version_two_is_told_quota_and_period_and_takes_the_process_back(tmp_path: Path) -> None:
