@@ -80,12 +80,8 @@ def find_cycles(invoked: Ints, completed: Ints, edges: Edges, deadline: float = 
     pieces = [some.nodes[start:stop] for start, stop in pairwise(bounds.tolist())]
     local = _edges_by_piece(pieces, len(invoked), edges)
     for nodes, inner in zip(pieces, local, strict=True):
-        if time.monotonic() > deadline and found.counts:
-            found.partly += 1
-        elif time.monotonic() > deadline:
-            found.undecided.append(f"the time was up before {len(nodes)} suspect transactions were searched")
-        elif len(nodes) > NODES:
-            _large(nodes, some, invoked, completed, edges, found)
+        if len(nodes) > NODES or time.monotonic() > deadline:
+            _large(nodes, some, invoked, completed, inner, found)
         else:
             _search(nodes, inner, invoked, completed, found)
     return found
@@ -236,16 +232,25 @@ def _without_missed(graph: Neighbours) -> Neighbours:
 
 
 def _large(nodes: Ints, some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles) -> None:
-    """A block with too many suspects: an example if one of them is late, otherwise nobody knows."""
+    """A block with more suspects than there is time for: an example if one of them is late, otherwise nobody knows."""
     late = np.intersect1d(some.late, nodes)
     if len(late) == 0:
-        found.undecided.append(f"{len(nodes)} suspect transactions are too many to search for cycles")
+        found.undecided.append(f"{len(nodes)} suspect transactions were too many to search, or the time was up")
         return
     _only_an_example(Suspects(nodes, nodes, late, some.effect, True), invoked, completed, edges, found)
 
 
 def _only_an_example(some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles) -> None:
-    """The circle through the late transaction that is late by the least, named by its own edges."""
+    """One circle, named by its own edges: a dependency on what had not begun yet, or the circle through the
+    transaction that is late by the least.
+    """
+    backwards = np.flatnonzero((edges.kind != PROCESS) & (completed[edges.target] < invoked[edges.source]))
+    if len(backwards):
+        at = int(backwards[np.argmin(edges.kind[backwards])])
+        edge = Edge(int(edges.source[at]), int(edges.target[at]), int(edges.kind[at]), int(edges.append[at]))
+        found.add(Cycle(f"{name_of([edge])}-realtime", (edge, Edge(*edge[1::-1], REALTIME, -1)), len(some.nodes)))
+        found.partly += 1
+        return
     by_least = some.late[np.argsort(some.effect[some.late] - completed[some.late], kind="stable")]
     for late in by_least[:1].tolist():
         effect = some.effect[late]

@@ -142,4 +142,18 @@ def test_a_block_too_large_to_search_has_an_example_all_the_same(monkeypatch) ->
     found = find_cycles(begun, ended, edges)
     assert found.counts == {"G-single-realtime": 1}
     assert found.partly == 1
-    assert found.undecided == ["2 suspect transactions are too many to search for cycles"]
+    assert found.undecided == ["2 suspect transactions were too many to search, or the time was up"]
+
+
+def test_a_cycle_in_a_large_block_is_traced_through_several_transactions(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(cycles, "NODES", 1)
+    edges = columns([(0, 1), (1, 2)], [WR, RW])
+    found = find_cycles(np.array([20, 0, 0]), np.array([25, 40, 5]), edges)
+    assert found.counts == {"G-single-realtime": 1}
+    assert [(edge.source, edge.target) for edge in found.examples[0].edges] == [(0, 1), (1, 2), (2, 0)]
+
+
+def test_what_is_certain_is_told_although_no_time_was_left() -> None:
+    edges = columns([(1, 0)], [RW])
+    found = find_cycles(np.array([0, 10]), np.array([5, 15]), edges, deadline=-1.0)
+    assert found.counts == {"G-single-realtime": 1}
