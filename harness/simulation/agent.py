@@ -8,13 +8,14 @@ may forget a fault and it heals all the same. Verbs and answers: docs/architectu
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
-from squall.harness.simulation.clock_watch import watch_clock
+from squall.harness.simulation.clock_watch import skew_clock, watch_clock
 from squall.harness.simulation.disk import Disturbance, LossMode
+from squall.harness.simulation.disk_verbs import DISK_CALL_VERBS, disturbance_for
 from squall.harness.simulation.kernel import MICROSECONDS, Kernel, Scheduled
 from squall.harness.simulation.links import RpcRule, Shape
 from squall.harness.simulation.network import SimNetwork
@@ -74,10 +75,7 @@ class SimHost:
             "clock.clear": self._undo_by_id,
             "proc.power_loss": self._lose_power,
             "disk.wipe": self._wipe_disk,
-            "disk.error": self._let_disk_fail,
-            "disk.slow": self._slow_disk_down,
-            "disk.fill": self._fill_disk,
-            "disk.lie": self._let_disk_lie,
+            **{verb: partial(self._disturb_disk, verb) for verb in DISK_CALL_VERBS},
             "net.shape": self._shape,
             "rpc.hold": self._hold,
             "rpc.cut": self._cut,
@@ -339,42 +337,23 @@ class SimHost:
 
     # -- disks ------------------------------------------------------------------------------------------------
 
-    def _let_disk_fail(self, arguments: Arguments) -> Answer:
-        probability = arguments.get("probability", 1.0)
-        assert isinstance(probability, int | float)
-        number: int = getattr(errno, str(arguments.get("errno", "EIO")))
-        path = str(arguments.get("path", "*"))
-        disturbance = Disturbance(_calls(arguments), error=number, probability=float(probability), path=path)
-        return self._disturb_disk(arguments, "disk.error", disturbance, self.start_if_it_may)
-
-    def _slow_disk_down(self, arguments: Arguments) -> Answer:
-        latency = arguments["latency_s"]
-        assert isinstance(latency, int | float)
-        path = str(arguments.get("path", "*"))
-        disturbance = Disturbance(_calls(arguments), delay=round(latency * MICROSECONDS), path=path)
-        return self._disturb_disk(arguments, "disk.slow", disturbance, self.process.disk_is_fast_again)
-
-    def _fill_disk(self, arguments: Arguments) -> Answer:
-        if arguments.get("leave", 0):
-            raise VerbFailed(self.name, "disk.fill", "unsupported", "a simulated disk has no size; `leave` must be 0")
-        disturbance = Disturbance(frozenset({"write", "create", "rename"}), error=errno.ENOSPC)
-        return self._disturb_disk(arguments, "disk.fill", disturbance, self.start_if_it_may)
-
-    def _let_disk_lie(self, arguments: Arguments) -> Answer:
-        disturbance = Disturbance(_calls(arguments), lie=True, path=str(arguments.get("path", "*")))
-        return self._disturb_disk(arguments, "disk.lie", disturbance, lambda: None)
-
-    def _disturb_disk(
-        self, arguments: Arguments, verb: str, disturbance: Disturbance, afterwards: Callable[[], None]
-    ) -> Answer:
+    def _disturb_disk(self, verb: str, arguments: Arguments) -> Answer:
+        """Let disk calls fail, wait or lie; a node that stopped over it is started again at the end."""
         identity = str(arguments["id"])
+        try:
+            disturbance = disturbance_for(verb, arguments)
+        except ValueError as reason:
+            raise VerbFailed(self.name, verb, "unsupported", str(reason)) from None
         if identity not in self._journal:
             self._disturbances[identity] = disturbance
             self.process.disk.disturb(identity, disturbance)
 
         def undo() -> None:
             self.process.disk.undisturb(identity)
-            afterwards()
+            if disturbance.error is not None:
+                self.start_if_it_may()
+            elif disturbance.delay:
+                self.process.disk_is_fast_again()
 
         self._open(arguments, verb, ",".join(sorted(disturbance.calls)), undo)
         return {}
@@ -393,12 +372,7 @@ class SimHost:
     # -- clocks and the rest ----------------------------------------------------------------------------------
 
     def _set_clock(self, arguments: Arguments) -> Answer:
-        offset, rate, every = (arguments.get(*one) for one in (("offset_s", 0.0), ("rate", 1.0), ("every_s", 0.0)))
-        wall = arguments.get("wall_s")
-        if isinstance(wall, int | float):
-            offset = wall - self.process.clock.true_s()
-        assert isinstance(offset, int | float) and isinstance(rate, int | float) and isinstance(every, int | float)
-        self.process.clock.skew(float(offset), float(rate), round(every * MICROSECONDS))
+        offset = skew_clock(self.process.clock, arguments)
         self._open(arguments, "clock.set", f"{offset:+g} s", lambda: self.process.clock.skew(0.0))
         return {}
 
@@ -416,12 +390,6 @@ class SimHost:
             "architecture": "simulated",
             "capabilities": ["net", "clock", "proc", "disk", "rpc"],
         }
-
-
-def _calls(arguments: Arguments) -> frozenset[str]:
-    calls = arguments.get("calls", ("write", "fsync"))
-    assert isinstance(calls, list | tuple)
-    return frozenset(str(call) for call in calls)
 
 
 def _loss_mode(arguments: Arguments) -> LossMode:

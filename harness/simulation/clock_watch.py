@@ -1,4 +1,4 @@
-"""Watching a simulated wall clock for a while, as `probe.clock` on hosts does: how it runs, how often it jumps."""
+"""Setting a simulated wall clock and watching it, as `clock.set` and `probe.clock` do on hosts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from squall.harness.simulation.kernel import MICROSECONDS, Kernel
-from squall.harness.simulation.probes import Answer
+from squall.harness.simulation.probes import Answer, Arguments
 
 if TYPE_CHECKING:
     from squall.harness.simulation.process import SimWallClock
 
 STEP_SECONDS = 0.001
 LEAST_JUMP_SECONDS = 0.002
+
+
+def skew_clock(clock: SimWallClock, arguments: Arguments) -> float:
+    """Let it jump by `offset_s` or to `wall_s`, run at `rate`, and strobe `every_s`; by how much it has jumped."""
+    offset, rate, every = (arguments.get(*one) for one in (("offset_s", 0.0), ("rate", 1.0), ("every_s", 0.0)))
+    wall = arguments.get("wall_s")
+    if isinstance(wall, int | float):
+        offset = wall - clock.true_s()
+    assert isinstance(offset, int | float) and isinstance(rate, int | float) and isinstance(every, int | float)
+    clock.skew(float(offset), float(rate), round(every * MICROSECONDS))
+    return float(offset)
 
 
 async def watch_clock(clock: SimWallClock, seconds: float, kernel: Kernel) -> Answer:
