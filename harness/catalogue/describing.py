@@ -27,6 +27,7 @@ VALIDATED_AS = {
     "parse_seconds": "duration, also 0 or negative",
     "parse_rate": "bytes per second",
 }
+LIKELY = {"topic-partition": "events/0", "selector": "one broker", "request's name": "Fetch"}
 PLAIN = {bool: "`true` or `false`", int: "whole number", float: "number", str: "text"}
 
 
@@ -119,7 +120,7 @@ def _least(kind: Kind) -> Iterator[tuple[str, str]]:
     """The options that must be given, with something to read there."""
     for option in options_of(kind.options):
         if option.required:
-            yield option.name, {"topic-partition": "events/0", "selector": "one broker"}.get(option.values, "…")
+            yield option.name, LIKELY.get(option.values, "…")
 
 
 def in_simulation(kind: Kind) -> bool:

@@ -14,8 +14,10 @@ from squall.harness.catalogue.describing import in_simulation, options_of, rows_
 from squall.harness.catalogue.trials import flat
 from squall.harness.errors import UsageError
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.kind import Kind
 from squall.nemesis.registry import KINDS
 
+NOT_SIMULATED = "not in simulation"
 MARKED = re.compile(r"(<!-- faults: (?P<name>\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -56,11 +58,17 @@ def _kinds() -> str:
                 kind.what,
                 kind.on_hosts + (f" (`{'`, `'.join(kind.verbs)}`)" if kind.verbs else ""),
                 kind.proof,
-                "; ".join(filter(None, (kind.limits, "" if in_simulation(kind) else "not in simulation"))),
+                _limits(kind),
             )
             for kind in KINDS
         ),
     )
+
+
+def _limits(kind: Kind) -> str:
+    if in_simulation(kind) or NOT_SIMULATED in kind.limits:
+        return kind.limits
+    return "; ".join(filter(None, (kind.limits, NOT_SIMULATED)))
 
 
 def _options() -> str:
