@@ -92,11 +92,12 @@ def check_columns(operations: Registers, *, initial: int = ABSENT, limits: Limit
 def _validate(operations: Registers) -> None:
     """What must hold of every operation. Raises IllFormedHistory with the operation."""
     changes = operations.f != READ
+    answered = (operations.type == OK) | operations.is_refusal
     for wrong, problem in (
         (operations.completed < operations.invoked, "completed before it was invoked"),
         (changes & (operations.value == NONE), "changes a register but does not say to which value"),
         ((operations.f == CAS) & (operations.expected == NONE), "is a compare-and-set without an expected value"),
-        ((operations.type == OK) & (operations.completed == NEVER), "was acknowledged, but at no time"),
+        (answered & (operations.completed == NEVER), "was acknowledged or refused, but at no time"),
         (~np.isin(operations.f, list(_FUNCTION_NAMES)), "is none of read, write and cas"),
         (~np.isin(operations.type, list(_TYPE_NAMES)), "is none of ok, fail and info"),
     ):

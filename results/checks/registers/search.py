@@ -6,12 +6,14 @@ and which changes of unknown outcome. Nothing takes effect before it must: when 
 configuration in which it has not taken effect is developed until it has, or dies. If none is left, the history
 is not linearizable, and the operation that just ended is where it shows.
 
-Three reductions, all exact, keep the number of configurations small:
+Four reductions, all exact, keep the number of configurations small:
 
 reads       an open read that is legal now takes effect at once, since it changes nothing;
 twins       of open changes that do the same, the one that must end first takes effect first;
 less spent  of two configurations alike but for changes of unknown outcome, the one that used fewer of these can
-            do whatever the other can.
+            do whatever the other can;
+not yet     a change of unknown outcome takes effect only if an open operation is there to meet its value, since it
+            may as well come just before the first one that does.
 
 Besides, changes of unknown outcome whose value nobody ever met are left out, unless some refusal does not say
 what it met, and a configuration dies as soon as a change with a higher version has gone past an open operation that
@@ -292,13 +294,26 @@ class _Search:
             if self.look_ahead and version != NONE and self._passed_by(version, gone | bit):
                 continue
             if bit & self.wanted:
-                stack.append((after, taken, used | bit))
+                if self._needed(after.value, gone | bit):
+                    stack.append((after, taken, used | bit))
             else:
                 stack.append((after, taken | bit, used))
         if not state.exact:
             for (value, version), bits in self.open.reads.items():
                 if bits & ~taken and value == state.value and version > state.version and version != NONE:
                     stack.append((State(value, version, True), taken, used))
+
+    def _needed(self, value: int, gone: int) -> bool:
+        """Whether some open operation would meet this value: otherwise nothing is lost by putting it there later."""
+        opened = self.open
+        if opened.any_refused & ~opened.refused.get(value, 0) & ~gone:
+            return True
+        if any(met == value and bits & ~gone for (met, _), bits in opened.reads.items()):
+            return True
+        return any(
+            kind == CAS and expected == value and any(not bit & gone for _, _, bit in queue)
+            for (kind, _, expected, _), queue in opened.twins.items()
+        )
 
     def _passed_by(self, version: int, gone: int) -> bool:
         """Whether an operation that must still take effect has a lower version."""

@@ -221,7 +221,8 @@ def test_intervals_are_widened_by_the_error_of_several_clocks() -> None:
         (write(1, (5, 3)), "completed before it was invoked"),
         (replace(write(1, (0, 1)), value=None), "does not say to which value"),
         (replace(cas(1, 2, (0, 1)), expected=None), "compare-and-set without an expected value"),
-        (replace(write(1, (0, 1)), completed=None), "acknowledged, but at no time"),
+        (replace(write(1, (0, 1)), completed=None), "acknowledged or refused, but at no time"),
+        (replace(refused(cas(1, 2, (0, 1)), 7), completed=None), "acknowledged or refused, but at no time"),
     ],
 )
 def test_an_operation_that_makes_no_sense_is_an_error(operation: RegisterOperation, problem: str) -> None:
