@@ -55,6 +55,9 @@ def faults(
         list[str] | None,
         typer.Option(metavar="ROW", help="verify only this: a row's number or name, or a fault; may be given again"),
     ] = None,
+    idle_nemesis: Annotated[
+        bool, typer.Option("--idle-nemesis", help="a control: claim every fault and do nothing; none may be verified")
+    ] = False,
     seed: Annotated[int, typer.Option(help="of choices by lot in trials")] = 1,
     runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept")] = Path("runs"),
     json_file: Annotated[
@@ -83,7 +86,7 @@ def faults(
         return 0
     if verify:
         _refuse_name(name)
-        return _verify(only or [], lab, inventory, seed, runs_dir, json_file, out)
+        return _verify(only or [], lab, inventory, seed, runs_dir, json_file, idle_nemesis, out)
     if only:
         raise UsageError("--only chooses what to verify", remedy="squall faults --verify --only ROW")
     if name is not None:
@@ -100,6 +103,7 @@ def _verify(
     seed: int,
     runs_dir: Path,
     json_file: str | None,
+    idle_nemesis: bool,
     out: Console,
 ) -> int:
     from squall.harness.catalogue.verification_command import VerifyFaults
@@ -115,6 +119,7 @@ def _verify(
         seed=seed,
         runs_directory=runs_dir,
         json_file=Path(json_file) if json_file is not None else None,
+        idle_nemesis=idle_nemesis,
         console=out,
     )
     return verification.run()

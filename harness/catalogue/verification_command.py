@@ -36,6 +36,7 @@ class VerifyFaults:
         seed: int,
         runs_directory: Path,
         json_file: Path | None,
+        idle_nemesis: bool,
         console: Console,
     ) -> None:
         self.rows = chosen_rows(only)
@@ -44,6 +45,7 @@ class VerifyFaults:
         self.seed = seed
         self.runs_directory = runs_directory
         self.json_file = json_file
+        self.idle_nemesis = idle_nemesis
         self.console = console
         self.results: list[Result] = []
         self.total = sum(not row.why_not for row in self.rows)
@@ -80,7 +82,9 @@ class VerifyFaults:
             at_the_end = [row for row in self.rows if row.in_every_run]
             if not trials and not at_the_end:
                 return
-            plan = plan_of(trials, self.seed, self.runs_directory.resolve(), clients=clients)
+            plan = plan_of(
+                trials, self.seed, self.runs_directory.resolve(), clients=clients, idle_nemesis=self.idle_nemesis
+            )
             self.directory = plan.directory
             run = Verification(
                 plan, hosts, display, trials, command="squall faults --verify", begin=self._begin, tell=self._tell

@@ -61,7 +61,9 @@ def scenario_of(clients: bool) -> Scenario:
     return scenario.model_copy(update={"fault_free": False})  # none of its own: the trials are in the plan
 
 
-def plan_of(trials: Sequence[Trial], seed: int, runs_directory: Path, *, clients: bool) -> RunPlan:
+def plan_of(
+    trials: Sequence[Trial], seed: int, runs_directory: Path, *, clients: bool, idle_nemesis: bool = False
+) -> RunPlan:
     """One run with the faults of all trials."""
     started = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
     faults = tuple(fault for trial in trials for fault in trial.schedule.faults)
@@ -72,6 +74,7 @@ def plan_of(trials: Sequence[Trial], seed: int, runs_directory: Path, *, clients
         schedule=Schedule(seed, faults),
         run_id=str(uuid.uuid4()),
         directory=runs_directory / NAME / started,
+        idle_nemesis=idle_nemesis,
     )
 
 
