@@ -90,6 +90,11 @@ def test_phantom_element() -> None:
     assert found_in(at_once((append(Y, 7),), (read(X, 7),))) == {"phantom_element": 1}, "another key's element"
 
 
+def test_an_element_of_nobody_ties_its_reader_to_nobody() -> None:
+    history = at_once((append(X, 1),), (read(X), read(Y, 7)), (read(X, 1),))
+    assert found_in(history) == {"phantom_element": 1}
+
+
 # Cycles of dependencies -----------------------------------------------------------------------------------------------
 
 
