@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from squall.results.checks.registers.findings import WITNESSES, RegisterFinding,
 from squall.results.checks.registers.operations import CAS, NEVER, NONE, OK, Flags, Ints, Registers
 from squall.results.checks.registers.values import INITIAL, NOBODY, Chains, Values
 
-LONGEST_CHAIN_SHOWN = 8
+LONGEST_CHAIN_SHOWN: Final = 8
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def random_history(rng: random.Random) -> list[RegisterOperation]:
             one = replace(one, version=version)
         history.append(one)
     for _ in range(rng.choice((0, 1, 2, 3))):
-        _lie(history, rng)
+        lie(history, rng)
     rng.shuffle(history)
     return history
 
@@ -120,19 +120,19 @@ def _plan(rng: random.Random) -> list[tuple[int, int, int, int]]:
     return plan
 
 
-def _lie(history: list[RegisterOperation], rng: random.Random) -> None:
+def lie(history: list[RegisterOperation], rng: random.Random) -> None:
     """One operation says something else than what was."""
     place = rng.randrange(len(history))
     one = history[place]
     others = [other.value for other in history if other.value is not None] + [ABSENT]
-    lie = rng.randrange(4)
-    if lie == 0 and one.found is not None:
+    kind = rng.randrange(4)
+    if kind == 0 and one.found is not None:
         one = replace(one, found=rng.choice(others))
-    elif lie == 1 and one.completed is not None:
+    elif kind == 1 and one.completed is not None:
         earlier = rng.randrange(0, one.invoked + 1)
         one = replace(one, invoked=earlier, completed=rng.randrange(earlier, one.completed + 1))
-    elif lie == 2 and one.version is not None:
+    elif kind == 2 and one.version is not None:
         one = replace(one, version=max(0, one.version + rng.choice((-2, -1, 1))))
-    elif lie == 3 and one.f == "cas":
+    elif kind == 3 and one.f == "cas":
         one = replace(one, expected=rng.choice(others))
     history[place] = one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from squall.results.checks.registers.check import check_registers, steps_of
 from squall.results.checks.registers.operations import ABSENT, RegisterOperation, Registers, register_table
 from squall.results.checks.registers.search import search
 from squall.results.checks.registers.values import Values
-from tests.results.checks.registers.oracle import linearizable, random_history
+from squall.results.checks.registers.versions import orderable
+from squall.results.forge_registers import RegisterForge
+from tests.results.checks.registers.oracle import lie, linearizable, random_history
 
 HISTORIES = 4_000
 ALL = 1_000_000
@@ -107,3 +110,48 @@ def test_the_operations_of_a_witness_alone_cannot_be_put_in_order() -> None:
             assert not linearizable(rooted), f"seed {seed}: {witness.anomaly}: {rooted}"
             seen += 1
     assert seen > 50
+
+
+def test_zones_and_search_agree_on_longer_histories() -> None:
+    """Too long to try every order: two ways that share nothing but the columns, on histories with a lie or two."""
+    seen = Counter[bool]()
+    for seed in range(400):
+        rng = random.Random(seed)
+        forged = RegisterForge(seed, 60, registers=1, processes=5, versions=seed % 2 == 0).history
+        for _ in range(rng.randrange(3)):
+            lie(forged, rng)
+        table = register_table(forged)
+        columns = Registers.from_table(table)
+        checked = not check_registers(table).anomalies
+        searched = search(steps_of(columns, np.flatnonzero(columns.has_effect))).linearizable
+        assert checked == searched, f"seed {seed}: {checked=}, {searched=}"
+        seen[checked] += 1
+    assert min(seen.values()) > 80, f"too lopsided to mean much: {seen}"
+
+
+def in_some_order(ends: list[int], starts: list[int], versions: list[int | None]) -> bool:
+    """Whether clusters can be put in an order in which none comes after one that it precedes."""
+
+    def precedes(one: int, other: int) -> bool:
+        low, high = versions[one], versions[other]
+        return ends[one] < starts[other] or (low is not None and high is not None and low < high)
+
+    return any(
+        not any(precedes(later, earlier) for place, earlier in enumerate(order) for later in order[place + 1 :])
+        for order in permutations(range(len(ends)))
+    )
+
+
+def test_clusters_of_which_some_have_versions_are_ordered_if_any_order_will_do() -> None:
+    seen = Counter[bool]()
+    for seed in range(3000):
+        rng = random.Random(seed)
+        count = rng.randrange(1, 6)
+        ends, starts = ([rng.randrange(12) for _ in range(count)] for _ in range(2))
+        numbers = rng.sample(range(9), count)
+        versions = [number if rng.random() < 0.6 else None for number in numbers]
+        expected = in_some_order(ends, starts, versions)
+        left = orderable(ends, starts, versions)
+        assert (not left) == expected, f"seed {seed}: {ends} {starts} {versions}: {left}"
+        seen[expected] += 1
+    assert min(seen.values()) > 300, f"too lopsided to mean much: {seen}"
