@@ -164,5 +164,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
         )
     if schedule.faults:
         yield "schedule", f"{schedule.content_hash()}, on hosts as in simulation"
+    for fault in {fault.options.fault: fault.options for fault in schedule.faults}.values():
+        if missing := only_on_hosts(fault):
+            yield "hosts only", f"{fault.fault} needs {missing[0]}, which simulated hosts do not offer"
     yield "checks", ", ".join(scenario.checks)
     yield "expect", str(scenario.expect)

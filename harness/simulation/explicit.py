@@ -32,6 +32,8 @@ from squall.workloads.scripted import operation_at
 LOAD_FUNCTIONS = (SEND, POLL, LIST_OFFSETS)
 BETWEEN_LOOKS_S = 0.1
 SHORTEST_FAULT_S = 0.001
+DRAWS_BY_ITSELF = ("halves", "thirds", "bridge", "majorities-ring", "admin-mix")
+"""Faults that draw what no target names; their lot is written down with them."""
 
 _ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
@@ -114,7 +116,7 @@ def _resolved(fault: ScheduledFault, started: NemesisEvent, started_s: float) ->
         data["target"] = started.role.removeprefix("leader of ").partition(",")[0]
     elif "target" in data:
         data["target"] = ", ".join(started.targets)
-    elif fault.options.fault in ("halves", "bridge", "majorities-ring"):
+    elif fault.options.fault in DRAWS_BY_ITSELF:
         data["lot"] = fault.seed
     return _ENTRY.validate_python(data)
 

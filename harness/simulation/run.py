@@ -211,6 +211,7 @@ class Simulation:
             require=scenario.require.stated(),
             mutants=tuple(sorted(self.shape.mutants.names)),
             final_read=self.final_read,
+            schedule_hash="" if self.swarming else self.schedule.content_hash(),
             trace_hash=self.digest,
             world="simulation",
         ).save(self.directory)

@@ -9,6 +9,7 @@ import pytest
 from squall.harness.plan import plan_suite
 from squall.harness.simulation.run import SimOptions, Simulation, simulate
 from squall.harness.suite import load_suite
+from squall.results.manifest import Manifest
 from squall.results.segments import FaultWindow, read_faults
 
 SUITE = """
@@ -51,6 +52,8 @@ def test_the_same_seed_is_the_same_schedule_on_hosts_and_in_simulation(suite: Pa
 def test_all_of_them_take_place_and_end_before_the_quiet_period(suite: Path, tmp_path: Path) -> None:
     result = simulate(load_suite(suite).scenarios[0], 3, SimOptions(keep=tmp_path))
     assert result.verdict == "valid", result.problem
+    planned = next(plan_suite(load_suite(suite), 3, tmp_path)).schedule
+    assert Manifest.load(tmp_path / "seed-3").schedule_hash == planned.content_hash()
     faults: list[FaultWindow] = list(read_faults(tmp_path / "seed-3"))
     assert len(faults) > 6
     assert all(window.took and window.undone for window in faults)

@@ -48,3 +48,8 @@ def test_a_scenario_found_by_its_name_is_refused_with_its_file(suite: Path) -> N
 
 def test_a_swarm_takes_the_place_of_such_faults(suite: Path) -> None:
     assert find_scenario(str(suite), swarm=True)[0].scenario == "late"
+
+
+def test_a_plan_says_which_faults_only_hosts_can_do(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["plan", str(suite)]) == 0
+    assert "hosts only pause needs proc.pause" in " ".join(capsys.readouterr().out.split())
