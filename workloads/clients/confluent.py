@@ -5,8 +5,10 @@ thread that does nothing but poll, and hands what it gets to the event loop in b
 waits for a future.
 
 What is recorded of a producer is the business of `shared_producer.py`. librdkafka pipelines what it is sent; a fatal
-error makes an instance dead; a record that times out makes it take a new producer epoch and repeat, as new records,
-what it has no answer for.
+error makes an instance dead. It takes a new producer epoch and repeats, as new records, what it has no answer for, on
+whatever topic-partition: when a record times out, and when one request behind another that failed is answered
+OUT_OF_ORDER_SEQUENCE_NUMBER. Of the latter no delivery report tells, but its log does (`RENUMBERS`), through the same
+queue as the reports.
 
 A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to
 the process that polls it. On a truncated or vanished position the consumer starts that topic-partition again from
@@ -48,6 +50,9 @@ POLL_THREAD_SECONDS = 0.05
 CLOSE_SECONDS = 2.0
 
 LOG = logging.getLogger("squall.confluent")
+
+RENUMBERS = ("epoch bump", " reset for ")
+"""In what librdkafka logs about its producer ids (debug context `eos`): it is about to go on under other numbers."""
 
 Setting = str | int | float | bool
 
@@ -98,6 +103,8 @@ class ConfluentProducer(SharedProducer):
             "delivery.timeout.ms": 10_000,
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 500,
+            "debug": "eos",
+            "log_level": 7,
         }
 
     def start(self, loop: asyncio.AbstractEventLoop) -> _ProducerInstance:
@@ -105,6 +112,31 @@ class ConfluentProducer(SharedProducer):
 
 
 Report = tuple[KafkaError | None, int | None]
+Told = tuple[asyncio.Future[Report], Report]
+
+
+class _Listener(logging.Handler):
+    """Hears what an instance of librdkafka logs, and tells when it renumbers."""
+
+    def __init__(self, renumbers: Callable[[], None]) -> None:
+        super().__init__(logging.DEBUG)
+        self._renumbers = renumbers
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if tells_of_renumbering(record.getMessage()):
+            self._renumbers()
+
+
+def tells_of_renumbering(line: str) -> bool:
+    """Whether a line of librdkafka's log says that a producer will go on under another id or epoch."""
+    return line.startswith("DRAIN") and any(words in line for words in RENUMBERS)
+
+
+def _heard_by(listener: _Listener) -> logging.Logger:
+    """A logger that nobody else has."""
+    logger = logging.Logger("squall.librdkafka", logging.DEBUG)
+    logger.addHandler(listener)
+    return logger
 
 
 class _ProducerInstance:
@@ -114,9 +146,12 @@ class _ProducerInstance:
         self.loop = loop
         self.dead = False
         self.retired = threading.Event()
-        self.reports: deque[tuple[asyncio.Future[Report], Report]] = deque()
+        self.renumberings = 0
+        self.reports: deque[Told | None] = deque()
+        """None: it renumbers."""
         self.open: set[asyncio.Future[Report]] = set()
-        self.producer = Producer({**configuration, "error_cb": self._error}, logger=LOG)
+        logger = _heard_by(_Listener(lambda: self.reports.append(None)))
+        self.producer = Producer({**configuration, "error_cb": self._error}, logger=logger)
         self.thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
         self.thread.start()
 
@@ -166,22 +201,24 @@ class _ProducerInstance:
 
     def _settle_open(self) -> None:
         """Nobody will report these any more; they may have arrived."""
-        _settle(deque((report, (KafkaError(KafkaError._FATAL), None)) for report in tuple(self.open)))
+        self._settle(deque((report, (KafkaError(KafkaError._FATAL), None)) for report in tuple(self.open)))
 
     def _hand_over(self) -> None:
         if self.reports:
             batch, self.reports = self.reports, deque()
-            _call_soon(self.loop, lambda: _settle(batch))
+            _call_soon(self.loop, lambda: self._settle(batch))
+
+    def _settle(self, batch: deque[Told | None]) -> None:
+        """In the event loop. Whoever waits for a report goes on only after all of this."""
+        for told in batch:
+            if told is None:
+                self.renumberings += 1
+            elif not told[0].done():
+                told[0].set_result(told[1])
 
 
 def _named(error: KafkaError) -> str:
     return error.name().lower().lstrip("_")
-
-
-def _settle(batch: deque[tuple[asyncio.Future[Report], Report]]) -> None:
-    for report, value in batch:
-        if not report.done():
-            report.set_result(value)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

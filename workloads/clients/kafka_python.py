@@ -141,6 +141,7 @@ class ProducerInstance:
 
     def __init__(self, configuration: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.dead = False
+        self.renumberings = 0  # it tells of none without failing a record
         self._configuration = configuration
         self._loop = loop
         self._mailbox = Mailbox(loop)

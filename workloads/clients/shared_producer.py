@@ -4,9 +4,10 @@ Records are handed over in the order of calls, and the number of the call, the s
 idempotence on, acknowledged records must lie in that order (S3 of the checkers). An instance that is dead is replaced
 under a new client number, and its numbers begin anew: order is promised within an instance only.
 
-When a record fails, the library may go on under a new producer epoch and send again what it has no answer for; a broker
-cannot know the second attempt from a new record. So whatever was under way in that instance at that time is recorded as
-outside the promise of idempotence, and only what is sent later is within it.
+The library may go on under a new producer epoch and send again what it has no answer for; a broker cannot know the
+second attempt from a new record. It does so when a record fails, and some for other reasons too, of which they
+tell (`renumberings`). Whatever was under way in that instance at that time is recorded as outside the promise of
+idempotence, and only what is sent later is within it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ class Instance(Protocol):
 
     dead: bool
     thread: threading.Thread
+    renumberings: int
+    """How often it has said that it goes on under a new producer epoch; of reports that come together none is told
+    before this is counted."""
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered: ...
 
@@ -87,6 +91,7 @@ class SharedProducer(ABC):
         life = self.life
         life.sequence += 1
         sequence = life.sequence
+        renumberings = life.instance.renumberings
         payload = encode_value(operation.value, self.plan.record_size)
         delivered = await life.instance.send(operation.topic, operation.partition, payload)
         if delivered.error is not None:
@@ -99,7 +104,7 @@ class SharedProducer(ABC):
             error=delivered.error,
             client=life.client,
             sequence=sequence,
-            idempotent=None if sequence > life.in_doubt_to else False,
+            idempotent=None if sequence > life.in_doubt_to and life.instance.renumberings == renumberings else False,
         )
 
     def _next(self, dead: Life) -> Life:

@@ -18,6 +18,7 @@ class Library:
 
     def __init__(self) -> None:
         self.dead = False
+        self.renumberings = 0
         self.retired = False
         self.thread = threading.Thread(target=lambda: None)
         self.thread.start()
@@ -130,3 +131,23 @@ def test_what_the_library_turned_away_has_failed_for_certain_and_casts_no_doubt(
     answered, refused = carried_out(scenario)
     assert (refused.type, refused.error) == (FAIL, "queue_full")
     assert answered.idempotent is None
+
+
+def test_all_that_is_under_way_when_the_library_renumbers_leaves_the_promise_of_idempotence() -> None:
+    """Rule 6: no record has failed, and yet the library sends some again as new ones."""
+
+    async def scenario(client: Producer) -> list[Completion]:
+        sends = sending(client, 0, 1)
+        await asyncio.sleep(0)
+        library = client.libraries[0]
+        library.reports[0].set_result(Delivered(offset=10))
+        before = await sends[0]
+        library.renumberings += 1
+        library.reports[1].set_result(Delivered(offset=12))
+        under_way = await sends[1]
+        later = sending(client, 2)
+        await asyncio.sleep(0)
+        library.reports[2].set_result(Delivered(offset=13))
+        return [before, under_way, await later[0]]
+
+    assert [one.idempotent for one in carried_out(scenario)] == [None, False, None]
