@@ -85,6 +85,13 @@ def test_a_position_once_told_is_done() -> None:
     assert found_in(commit(5, 0, 1), unknown, told(5, 4, 5), told(9, 6, 7)) == {}
 
 
+def test_a_position_once_told_is_done_although_others_were_committed_twice() -> None:
+    twice = (commit(3, 0, 1), commit(3, 2, 3))
+    unknown = commit(9, 6, None)
+    assert found_in(*twice, commit(5, 4, 5), unknown, told(9, 7, 8), told(5, 9, 10)) == {"stale_commit": 1}
+    assert found_in(*twice, commit(5, 4, 5), unknown, told(5, 9, 10)) == {}
+
+
 def test_two_commits_at_once_are_not_both_the_later_one() -> None:
     both = (commit(5, 0, 10), commit(9, 0, 10))
     assert found_in(*both, told(5, 11, 12), told(5, 13, 14)) == {}

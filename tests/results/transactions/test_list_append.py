@@ -81,6 +81,16 @@ def test_incompatible_order() -> None:
     assert found_in(at_once(*writes, (read(X, 1, 2),), (read(X, 1),))) == {}
 
 
+def test_a_key_without_an_order_takes_no_part_in_cycles() -> None:
+    history = at_once(
+        (append(X, 1),),
+        (append(X, 2), read(Y)),
+        (read(X, 2), append(Y, 1)),
+        (read(X, 1, 2), read(Y, 1)),
+    )
+    assert found_in(history) == {"incompatible_order": 1}
+
+
 def test_duplicate_element() -> None:
     assert found_in(at_once((append(X, 1),), (read(X, 1, 1),))) == {"duplicate_element": 1}
 

@@ -75,6 +75,21 @@ def test_a_transaction_is_not_delivered_its_own_records() -> None:
     assert found_in(LogTransaction(1, 0, 10, (Sent(0, 7, 0),), (Delivered(0, 0, 7),))) == {"precommitted_read": 1}
 
 
+def test_its_own_records_do_not_show_that_a_transaction_was_committed() -> None:
+    unknown = LogTransaction(1, 0, None, WRITES.sent, (Delivered(0, 0, 7),), type=INFO)
+    others = LogTransaction(4, 0, 10, (Sent(1, 1, 4), Sent(1, 2, 6)))
+    past = LogTransaction(3, 40, 50, (), (Delivered(1, 4, 1), Delivered(1, 6, 2)))
+    assert found_in(unknown, others, past) == {"precommitted_read": 1}
+
+
+def test_a_record_is_passed_by_a_wide_step_although_another_reader_took_a_narrow_one() -> None:
+    others = LogTransaction(4, 0, 10, tuple(Sent(1, 100 + offset, offset) for offset in (0, 2, 4, 10)))
+    wide = LogTransaction(5, 20, 30, (), (Delivered(1, 0, 100), Delivered(1, 10, 110)))
+    narrow = LogTransaction(6, 20, 30, (), (Delivered(1, 2, 102), Delivered(1, 4, 104)))
+    assert found_in(WRITES, others, wide, narrow) == {"lost_write": 1}
+    assert found_in(WRITES, others, narrow) == {}
+
+
 def test_a_history_of_nothing_proves_nothing() -> None:
     assert check_transactional_log(LOG_SCHEMA.empty_table()).verdict == "unknown"
     assert check_transactional_log(log_table([WRITES])).verdict == "unknown"
