@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from squall.results import forge, forge_cycles, forge_groups, forge_log_transactions
+from squall.results import forge, forge_cycles, forge_groups, forge_log_transactions, forge_registers
 from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.groups import check_groups
+from squall.results.checks.registers.check import check_registers
+from squall.results.checks.registers.operations import register_table
 from squall.results.checks.result import PartitionResult
-from squall.results.checks.transactions.anomalies import TRANSACTION_ANOMALIES
 from squall.results.checks.transactions.list_append import check_list_append
 from squall.results.checks.transactions.log_rules import check_transactional_log
 from squall.results.forge_transactions import table_of
@@ -31,36 +32,65 @@ CLEAN, MANY_CLEAN = 20, 1_000
 
 @dataclass(frozen=True)
 class Family:
-    """Histories of one kind. `exact` says that an injection raises its anomaly and no other."""
+    """Histories of one kind, each made from a seed. `exact`: an injection raises its anomaly and no other."""
 
-    healthy: Callable[[int], list[Any]]
-    injections: Mapping[str, tuple[str, Callable[[Any, random.Random], Any]]]
-    near_misses: Mapping[str, Callable[[Any, random.Random], Any]]
-    found: Callable[[Check, list[Any]], Found]
+    healthy: Callable[[int], Any]
+    injections: Mapping[str, tuple[str, Callable[[int], Any]]]
+    near_misses: Mapping[str, Callable[[int], Any]]
+    found: Callable[[Check, Any], Found]
     exact: bool = True
 
 
+def spoilt(healthy: Callable[[int], Any], change: Callable[[Any, random.Random], Any]) -> Callable[[int], Any]:
+    """A healthy history of a seed, changed."""
+    return lambda seed: change(healthy(seed), random.Random(seed))
+
+
+def family_of(
+    healthy: Callable[[int], Any],
+    injections: Mapping[str, tuple[str, Callable[[Any, random.Random], Any]]],
+    near_misses: Mapping[str, Callable[[Any, random.Random], Any]],
+    found: Callable[[Check, Any], Found],
+    *,
+    exact: bool = True,
+) -> Family:
+    """A family whose injections change a healthy history."""
+    return Family(
+        healthy,
+        {name: (anomaly, spoilt(healthy, change)) for name, (anomaly, change) in injections.items()},
+        {name: spoilt(healthy, change) for name, change in near_misses.items()},
+        found,
+        exact,
+    )
+
+
 FAMILIES = {
-    "log": Family(
+    "log": family_of(
         forge.healthy,
         forge.INJECTIONS,
         forge.NEAR_MISSES,
         lambda check, history: check(history).anomalies,
         exact=False,
     ),
-    "list-append": Family(
+    "registers": Family(
+        forge_registers.healthy_registers,
+        {name: (case.anomaly, case.history) for name, case in forge_registers.REGISTER_INJECTIONS.items()},
+        {name: case.history for name, case in forge_registers.REGISTER_NEAR_MISSES.items()},
+        lambda check, history: check_registers(register_table(history)).anomalies,
+    ),
+    "list-append": family_of(
         forge_cycles.healthy_transactions,
         forge_cycles.INJECTIONS,
         forge_cycles.NEAR_MISSES,
         lambda check, history: check_list_append(table_of(history)).anomalies,
     ),
-    "transactional log": Family(
+    "transactional log": family_of(
         forge_log_transactions.healthy_log,
         forge_log_transactions.INJECTIONS,
         forge_log_transactions.NEAR_MISSES,
         lambda check, history: check_transactional_log(forge_log_transactions.log_table(history)).counts,
     ),
-    "consumer group": Family(
+    "consumer group": family_of(
         forge_groups.healthy_group,
         forge_groups.INJECTIONS,
         forge_groups.NEAR_MISSES,
@@ -74,9 +104,9 @@ EACH_NEAR_MISS = [(family, name) for family, each in FAMILIES.items() for name i
 def hits(check: Check, kind: str, name: str, seeds: range) -> int:
     """In how many histories an injection is found by its name."""
     family = FAMILIES[kind]
-    anomaly, inject = family.injections[name]
+    anomaly, history = family.injections[name]
     for seed in seeds:
-        found = family.found(check, inject(family.healthy(seed), random.Random(seed)))
+        found = family.found(check, history(seed))
         assert anomaly in found, f"{kind}, {name}, seed {seed}: {found or 'nothing'} instead of {anomaly}"
         assert not family.exact or set(found) == {anomaly}, f"{kind}, {name}, seed {seed}: {found}"
     return len(seeds)
@@ -85,19 +115,16 @@ def hits(check: Check, kind: str, name: str, seeds: range) -> int:
 def alarms(check: Check, kind: str, name: str | None, seeds: range) -> int:
     """How many clean histories, or near-misses of one kind, raise anything: none may."""
     family = FAMILIES[kind]
+    history = family.healthy if name is None else family.near_misses[name]
     for seed in seeds:
-        history = family.healthy(seed)
-        if name is not None:
-            history = family.near_misses[name](history, random.Random(seed))
-        found = family.found(check, history)
+        found = family.found(check, history(seed))
         assert not found, f"{kind}, {name or 'clean'}, seed {seed}: {found}"
     return 0
 
 
-def test_all_names_of_transactions_and_groups_can_be_forged() -> None:
+def test_every_anomaly_of_the_registry_can_be_forged() -> None:
     forged = {FAMILIES[kind].injections[name][0] for kind, name in EACH}
-    assert forged <= set(ANOMALIES)
-    assert {one.name for one in TRANSACTION_ANOMALIES} <= forged
+    assert forged == set(ANOMALIES)
     assert len(forged) >= 24
 
 
