@@ -39,6 +39,8 @@ class RunPlan:
     run_id: str
     directory: Path
     idle_nemesis: bool = False
+    capture: bool = False
+    """Whether packets are captured on the nodes' hosts."""
 
     @property
     def workload(self) -> LogWorkload:
@@ -73,7 +75,13 @@ def schedule_of(suite: Path, scenario: Scenario, seed: int) -> Schedule:
 
 
 def plan_suite(
-    suite: Suite, seed: int, runs_directory: Path, *, idle_nemesis: bool = False, now: datetime | None = None
+    suite: Suite,
+    seed: int,
+    runs_directory: Path,
+    *,
+    idle_nemesis: bool = False,
+    capture: bool = False,
+    now: datetime | None = None,
 ) -> Iterator[RunPlan]:
     """Every run of a suite, in order."""
     started = (now or datetime.now()).strftime("%Y-%m-%dT%H-%M-%S")
@@ -97,6 +105,7 @@ def plan_suite(
                 run_id=str(uuid.uuid4()),
                 directory=runs_directory / scenario.scenario / name,
                 idle_nemesis=idle_nemesis or scenario.idle_nemesis,
+                capture=capture,
             )
 
 
@@ -164,8 +173,8 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
         )
     if schedule.faults:
         yield "schedule", f"{schedule.content_hash()}, on hosts as in simulation"
-    for fault in {fault.options.fault: fault.options for fault in schedule.faults}.values():
-        if missing := only_on_hosts(fault):
-            yield "hosts only", f"{fault.fault} needs {missing[0]}, which simulated hosts do not offer"
+    for name, options in {fault.options.fault: fault.options for fault in schedule.faults}.items():
+        if missing := only_on_hosts(options):
+            yield "hosts only", f"{name} needs {missing[0]}, which simulated hosts do not offer"
     yield "checks", ", ".join(scenario.checks)
     yield "expect", str(scenario.expect)
