@@ -124,9 +124,7 @@ class Registers:
     @classmethod
     def from_table(cls, table: pa.Table) -> Registers:
         """From rows of `REGISTER_SCHEMA` in any order. Nulls become NEVER for times and NONE for other numbers."""
-        names = table["register"].combine_chunks()
-        if isinstance(names, pa.ChunkedArray):  # no rows
-            names = pa.array([], pa.dictionary(pa.int32(), pa.string()))
+        names = table["register"].cast(pa.string()).combine_chunks().dictionary_encode()
         types = _numbers(table, "type", INFO)
         invoked, completed = _numbers(table, "invoked", 0), _numbers(table, "completed", int(NEVER))
         completed = np.where(types == INFO, NEVER, completed)

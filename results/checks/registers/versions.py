@@ -8,18 +8,22 @@ looked are in order nevertheless. Versions grow with every change. So, for regis
                 and of two clusters the one with the lower version comes first, whatever time says of them.
 
 With the clusters of `zones.py` the last rule makes the check exact: a register is linearizable, with its
-versions, if and only if "F of A before S of B" and "A has a lower version than B" together have no circle. If all
-clusters have versions, these give the order, and a running maximum decides. If only some have (the value of an
-unanswered write, seen by a compare-and-set alone), `orderable` takes away one cluster after the other that
-nothing left must precede; a circle is left over if and only if there is one. The search is over few numbers
-per cluster, O(n log n).
+versions, if and only if "F of A before S of B" and "A has a lower version than B" together have no circle. Let no
+two clusters precede each other, and let time agree with versions wherever two are known. A circle that is left
+goes from a version up to a higher one (or the same) and back through clusters X without versions (of unanswered
+writes that only a compare-and-set met). A backward zone X adds nothing: what precedes it also precedes whatever
+follows it. Of two forward zones one lies wholly before the other, so that one X is enough; and versions are a
+line, so that one way up is. What remains is
+
+    around  no forward zone without a version comes after one of a higher version and before one of a lower.
+
+Versions are compared, not counted: there is always room for a cluster without a version between two with. All of
+this is O(n log n), in arrays.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -27,9 +31,7 @@ import pandas as pd
 from squall.results.checks.registers.findings import WITNESSES, RegisterFinding, RegisterFindings
 from squall.results.checks.registers.operations import NEVER, NONE, Flags, Ints, Registers
 from squall.results.checks.registers.values import INITIAL, NOBODY, Values
-from squall.results.checks.registers.zones import Zones
-
-ROWS_SHOWN: Final = 12
+from squall.results.checks.registers.zones import Clusters, Zones
 
 
 def stated_versions(operations: Registers, values: Values) -> tuple[Ints, Ints]:
@@ -110,7 +112,7 @@ class _Order:
     def check(self) -> None:
         self._along_chains()
         self._in_time()
-        self._with_unknown_versions()
+        self._around_unknown_versions()
 
     def _along_chains(self) -> None:
         """Along the values of a register in order of versions, each chain is one stretch, and its depth grows."""
@@ -199,62 +201,74 @@ class _Order:
         rows = (*zones.linked(teller, first), *told)
         return RegisterFinding(anomaly, register, tuple(dict.fromkeys(rows)), ((first, second),))
 
-    def _with_unknown_versions(self) -> None:
-        """Registers of which some clusters have no version: `orderable` decides."""
-        clusters = self.zones.clusters
-        known = self.low != NONE
-        registers = len(self.zones.operations.names)
-        some = np.bincount(clusters.register[known], minlength=registers)
-        mixed = np.flatnonzero((some > 0) & (some < np.bincount(clusters.register, minlength=registers)))
-        for register in mixed.tolist():
-            if register in self.findings.registers:
-                continue
-            these = np.flatnonzero(clusters.register == register)
-            versions = [None if one == NONE else int(one) for one in self.low[these].tolist()]
-            ends, starts = clusters.earliest_end[these].tolist(), clusters.latest_start[these].tolist()
-            left = orderable(ends, starts, versions)
-            if left:
-                members = [self.zones.members.of(int(clusters.which[these[one]])) for one in left]
-                rows = tuple(int(row) for part in members for row in part)
-                found = RegisterFinding("nonlinearizable_register", register, rows[:ROWS_SHOWN])
-                self.findings.add("nonlinearizable_register", 1, [register], [found])
+    def _around_unknown_versions(self) -> None:
+        """No cluster without a version comes after one of a higher version and before one of a lower."""
+        clusters, findings = self.zones.clusters, self.findings
+        sound = np.ones(len(self.zones.operations.names), np.bool_)
+        sound[list(findings.registers)] = False
+        known = np.flatnonzero((self.low != NONE) & sound[clusters.register])
+        known = known[np.lexsort((self.low[known], clusters.register[known]))]
+        unknown = np.flatnonzero((self.low == NONE) & sound[clusters.register] & clusters.forward)
+        which, lower, higher = enclosing(
+            Spans.of(clusters, known), Spans.of(clusters, unknown), len(self.zones.operations.names)
+        )
+        which, lower, higher = unknown[which], known[lower], known[higher]
+        found = [
+            self._circle(int(one), int(low), int(high))
+            for one, low, high in zip(which[:WITNESSES], lower, higher, strict=False)
+        ]
+        findings.add("nonlinearizable_register", len(which), clusters.register[which].tolist(), found)
+
+    def _circle(self, unknown: int, low: int, high: int) -> RegisterFinding:
+        """High, unknown and low cluster in the order of time, and the versions that say otherwise."""
+        zones, operations, which = self.zones, self.zones.operations, self.zones.clusters.which
+        first, middle, last = (zones.members.of(int(which[one])) for one in (high, unknown, low))
+        ended = int(first[np.argmin(operations.completed[first])])
+        begun = int(middle[np.argmax(operations.invoked[middle])])
+        ended_then = int(middle[np.argmin(operations.completed[middle])])
+        begun_last = int(last[np.argmax(operations.invoked[last])])
+        rows = (
+            *zones.linked(int(self.teller[which[high]]), ended),
+            *zones.linked(begun, ended_then),
+            *zones.linked(int(self.teller[which[low]]), begun_last),
+        )
+        pairs = ((which[high], ended, begun), (which[unknown], ended_then, begun_last))
+        orders = tuple((one, other) for value, one, other in pairs if zones.values.writer[value] != INITIAL)
+        register = int(operations.register[begun])
+        return RegisterFinding("nonlinearizable_register", register, tuple(dict.fromkeys(rows)), orders)
 
 
-def orderable(ends: Sequence[int], starts: Sequence[int], versions: Sequence[int | None]) -> list[int]:
-    """Clusters of one register that cannot be put in order, given F, S and version of each; none if all can.
+@dataclass(frozen=True)
+class Spans:
+    """S and F of some clusters, with their registers."""
 
-    A may come first if its S is no later than every other's F, and if no lower version is left. Taking such a
-    cluster away never spoils another's chance, so that what cannot be taken away any more holds a circle. Versions
-    are compared, not counted: there is always room for a cluster without a version between two with.
+    register: Ints
+    latest_start: Ints
+    earliest_end: Ints
+
+    @classmethod
+    def of(cls, clusters: Clusters, these: Ints) -> Spans:
+        return cls(clusters.register[these], clusters.latest_start[these], clusters.earliest_end[these])
+
+
+def enclosing(known: Spans, unknown: Spans, registers: int) -> tuple[Ints, Ints, Ints]:
+    """Forward clusters of unknown version that time puts after a cluster of a higher version (or the same) and before
+    one of a lower: which of `unknown`, the lower and the higher of `known`, which is sorted by register and version.
+
+    Among the clusters of a register up to a version, the latest S grows with the version; among those from a version
+    on, the earliest F does. So the lowest that comes after, and the highest that comes before, are found by bisection.
     """
-    by_end = [(end, number) for number, end in enumerate(ends)]
-    by_start = [(start, number) for number, start in enumerate(starts) if versions[number] is None]
-    by_version = [(version, number) for number, version in enumerate(versions) if version is not None]
-    for heap in (by_end, by_start, by_version):
-        heapq.heapify(heap)
-    gone: set[int] = set()
-    while len(gone) < len(ends):
-        for heap in (by_end, by_start, by_version):
-            while heap and heap[0][1] in gone:
-                heapq.heappop(heap)
-        first = by_end[0][1]
-        candidates = [heap[0][1] for heap in (by_start, by_version) if heap]
-        if versions[first] is None:
-            candidates.append(first)
-        taken = next((one for one in candidates if starts[one] <= _earliest_other(by_end, one, gone)), None)
-        if taken is None:
-            return [number for number in range(len(ends)) if number not in gone]
-        gone.add(taken)
-    return []
-
-
-def _earliest_other(by_end: list[tuple[int, int]], one: int, gone: set[int]) -> float:
-    """The earliest F of all clusters left but this one. The head of the heap is left."""
-    if by_end[0][1] != one:
-        return by_end[0][0]
-    head = heapq.heappop(by_end)
-    while by_end and by_end[0][1] in gone:
-        heapq.heappop(by_end)
-    other = by_end[0][0] if by_end else float("inf")
-    heapq.heappush(by_end, head)
-    return other
+    moments, ranks = np.unique(
+        np.concatenate((known.latest_start, known.earliest_end, unknown.latest_start, unknown.earliest_end)),
+        return_inverse=True,
+    )
+    start, end, late, early = np.split(ranks, np.cumsum([len(known.register)] * 2 + [len(unknown.register)]))
+    base, own = known.register * len(moments), unknown.register * len(moments)
+    latest_start = np.maximum.accumulate(base + start)
+    earliest_end = np.minimum.accumulate((base + end)[::-1])[::-1]
+    lower = np.searchsorted(latest_start, own + early, side="right")
+    higher = np.searchsorted(earliest_end, own + late, side="left") - 1
+    register = np.append(known.register, registers)  # beyond the last there is none
+    wrong = (lower <= higher) & (register[lower] == unknown.register) & (register[higher] == unknown.register)
+    which = np.flatnonzero(wrong)
+    return which, lower[which], higher[which]

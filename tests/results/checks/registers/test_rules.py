@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from squall.results.checks.registers.check import Limits, check_registers
@@ -213,6 +214,16 @@ def test_intervals_are_widened_by_the_error_of_several_clocks() -> None:
     assert not anomalies(early, late)
     assert anomalies(replace(early, clock_error=2), late) == {"register_future_read": 1}
     assert anomalies(replace(early, clock_id=2), late) == {"register_future_read": 1}, "one clock is right by itself"
+
+
+def test_a_table_of_several_parts_is_one_history() -> None:
+    """As it comes from several files: each part has names and numbers of its own."""
+    parts = [
+        register_table([write(1, (0, 1), register="a"), write(2, (0, 1), register="b")]),
+        register_table([read(1, (2, 3), register="b"), read(1, (2, 3), register="a")]),
+    ]
+    result = check_registers(pa.concat_tables(parts))
+    assert (result.anomalies, result.wrong, result.registers) == ({"register_phantom": 1}, ("b",), 2)
 
 
 @pytest.mark.parametrize(
