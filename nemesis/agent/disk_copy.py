@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from disk_load import log_directory
 from faults import PAUSE, text
 from journal import Entry
 from power import NOT_DURABLE, Damage, Loss, Losses, NodeFiles
@@ -65,16 +66,14 @@ class CopyDisk:
         self._copies = copies
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        definition = self._processes.definition(text(arguments, "name"))
-        if not definition.data:
-            raise Trouble("unsupported", f"{definition.name} was defined without `data`: its files are not known")
-        data = Path(definition.data)
+        name = text(arguments, "name")
+        data = log_directory(self._processes, name)
         size = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
         free = shutil.disk_usage(self._copies.of("any").parent).free
         if size > MOST_BYTES or size * ROOM > free:
             raise Trouble("unsupported", f"the log directory has {size} bytes, and {free} are free: too much to copy")
         self._copies.forget(text(arguments, "id"))
-        return {"name": definition.name, "data": definition.data}
+        return {"name": name, "data": str(data)}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         if not self._copies.of(entry.id).exists():
@@ -129,7 +128,7 @@ class RewindDisk(Damage):
 
 def probe_copy(copies: Copies, processes: Processes, arguments: dict[str, Any]) -> dict[str, Any]:
     """`probe.copy`: whether there is such a copy, and whether the log directory is the same, file by file."""
-    copy, data = copies.of(text(arguments, "copy")), processes.definition(text(arguments, "name")).data
+    copy, data = copies.of(text(arguments, "copy")), str(log_directory(processes, text(arguments, "name")))
     if not copy.is_dir():
         return {"copied": False, "same": None, "files": None}
     here = str(Path(__file__).resolve().parent)

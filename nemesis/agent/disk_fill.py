@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from disk_faults import DisturbDisk, Revival
-from disk_load import beside
+from disk_load import beside, log_directory
 from disk_rules import DiskState
 from faults import DISK_FULL, KILLS, number, text
 from journal import Entry, Journal
@@ -91,15 +91,13 @@ class FillDisk(DisturbDisk):
         self._state = state
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        definition = self._processes.definition(text(arguments, "name"))
+        name = text(arguments, "name")
+        data = log_directory(self._processes, name)
         leave = number({"leave": 0, **arguments}, "leave")
-        if not definition.data:
-            raise Trouble("unsupported", f"{definition.name} was defined without `data`: where it writes is not known")
-        data = Path(definition.data)
         reason = why_not_to_be_filled(data, self._state)
         if reason is None:
             file = filler_for(data, text(arguments, "id"))
-            return {"name": definition.name, "calls": [], "filler": str(file), "leave": round(leave)}
+            return {"name": name, "calls": [], "filler": str(file), "leave": round(leave)}
         if leave:
             raise Trouble("unsupported", f"leave: {leave:g} needs a file system of the log directory's own: {reason}")
         return super().prepare({**arguments, "calls": CALLS})
@@ -157,7 +155,7 @@ def probe_fill(journal: Journal, processes: Processes, disk: DiskState, argument
     """`probe.fill`: how much is free, how many calls were refused, and how a write of 64 KiB beside the log directory
     goes: the name of its error, or null.
     """
-    id, data = text(arguments, "id"), Path(processes.definition(text(arguments, "name")).data)
+    id, data = text(arguments, "id"), log_directory(processes, text(arguments, "name"))
     entry = journal.find(id)
     filled = bool(entry and entry.verb == DISK_FULL and entry.arguments["filler"])
     return {

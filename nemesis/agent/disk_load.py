@@ -31,6 +31,14 @@ PROBES = 7
 LONGEST_LOOK = 5.0
 
 
+def log_directory(processes: Processes, name: str) -> Path:
+    """Of a process. Raises Trouble if it was defined without one."""
+    definition = processes.definition(name)
+    if not definition.data:
+        raise Trouble("unsupported", f"{name} was defined without `data`: where it writes is not known")
+    return Path(definition.data)
+
+
 def beside(data: Path) -> Path:
     """A directory on the log directory's file system, and that one itself only where it is mounted there."""
     return data.parent if data.parent.stat().st_dev == data.stat().st_dev else data
@@ -44,18 +52,16 @@ class LoadDisk:
         self._helpers = Helpers(state, "disk_writer.py")
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        definition = self._processes.definition(text(arguments, "name"))
-        if not definition.data:
-            raise Trouble("unsupported", f"{definition.name} was defined without `data`: where it writes is not known")
+        name = text(arguments, "name")
+        directory = beside(log_directory(self._processes, name))
         size = whole(arguments, "bytes", MOST_BYTES)
         writers = whole({"writers": 1, **arguments}, "writers", MOST_WRITERS)
         if not writers or size < LEAST_BYTES * writers:
             raise Trouble("bad_argument", f"bytes: {size} must be at least {LEAST_BYTES} for each of {writers} writers")
-        directory = beside(Path(definition.data))
         free = shutil.disk_usage(directory).free
         if free < size + SPARE_BYTES:
             raise Trouble("unsupported", f"bytes: {size} are too many where {free} are free, of which 1 GiB stays so")
-        return {"name": definition.name, "directory": str(directory), "bytes": size, "writers": writers}
+        return {"name": name, "directory": str(directory), "bytes": size, "writers": writers}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         told = entry.arguments
@@ -86,11 +92,11 @@ class LoadProbe:
         self._processes = processes
 
     def answer(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        id, definition = text(arguments, "id"), self._processes.definition(text(arguments, "name"))
+        id, directory = text(arguments, "id"), beside(log_directory(self._processes, text(arguments, "name")))
         seconds = min(number({"seconds": 0.3, **arguments}, "seconds"), LONGEST_LOOK)
         writer = self._helpers.alive(helper_of(id))
         first, began = bytes_written(writer.pid) if writer else 0, time.monotonic()
-        latency = fsync_seconds(beside(Path(definition.data)))
+        latency = fsync_seconds(directory)
         time.sleep(max(0.0, seconds - (time.monotonic() - began)))
         return {
             "open": self._journal.find(id) is not None,

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from disk_load import log_directory
 from faults import KILLS, number, required, text
 from journal import Entry, Journal, sync_directory, write_durably
 from processes import Processes
@@ -125,11 +126,9 @@ class DamageFile:
         self._kept = kept
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        definition = self._processes.definition(text(arguments, "name"))
+        name = text(arguments, "name")
+        data = Path(os.path.realpath(log_directory(self._processes, name)))
         how, place = checked_how(arguments), place_in(arguments)
-        if not definition.data:
-            raise Trouble("unsupported", f"{definition.name} was defined without `data`: its files are not known")
-        data = Path(os.path.realpath(definition.data))
         path = Path(os.path.realpath(data / place.file))
         if data not in path.parents or not path.is_file():
             raise Trouble("failed", f"file: {place.file!r} is no file below the log directory")
@@ -142,7 +141,7 @@ class DamageFile:
         if how == "delete":
             moved = data.parent / f".squall-lost-{text(arguments, 'id').replace('/', '_')}"
         return {
-            "name": definition.name,
+            "name": name,
             "how": how,
             "path": str(path),
             "moved": str(moved),
@@ -239,7 +238,7 @@ def probe_file(journal: Journal, processes: Processes, arguments: dict[str, Any]
     """`probe.file`: a stretch of a file as another process reads it: the file's size and the stretch's digest, null if
     there is no such file. Without `offset` a place is chosen first, by `file`, `how`, `where`, `length` and `id`.
     """
-    id, data = text(arguments, "id"), Path(processes.definition(text(arguments, "name")).data)
+    id, data = text(arguments, "id"), log_directory(processes, text(arguments, "name"))
     if "offset" in arguments:
         place = place_in(arguments)
     else:
