@@ -226,7 +226,7 @@ def disk_calls_finding(remote: Remote) -> Finding:
     if answer.ok:
         return Finding("disk calls", True, "can be watched")
     said = (answer.stdout.strip() or answer.stderr.strip()).splitlines() or ["no reason given"]
-    return Finding("disk calls", False, said[-1], "leave disk-error and disk-slow out, or use a newer kernel")
+    return Finding("disk calls", False, said[-1], "leave faults about disk calls out, or use a newer kernel")
 
 
 def _ports(remote: Remote) -> Finding:
