@@ -32,16 +32,19 @@ def healthy_transactions(seed: int, transactions: int = 120) -> History:
 # Lists that are wrong by themselves -----------------------------------------------------------------------------------
 
 
-def _chosen_read(history: History, rng: random.Random, least: int) -> tuple[int, int]:
-    """A committed read of at least some elements: the place of its transaction, and of it there."""
-    places = [
+Place = tuple[int, int]
+"""A transaction, and an operation in it."""
+
+
+def _reads_of(history: History, least: int) -> list[Place]:
+    """Committed reads of at least some elements, each the only operation of its transaction on its key."""
+    return [
         (at, number)
         for at, one in enumerate(history)
         if one.type == OK
         for number, micro in enumerate(one.operations)
         if micro.f == READ and len(micro.read or ()) >= least and _is_alone(one, number)
     ]
-    return rng.choice(places)
 
 
 def _is_alone(one: ForgedTransaction, number: int) -> bool:
@@ -49,7 +52,7 @@ def _is_alone(one: ForgedTransaction, number: int) -> bool:
     return sum(micro.key == one.operations[number].key for micro in one.operations) == 1
 
 
-def _with_read(history: History, place: tuple[int, int], shown: tuple[int, ...]) -> History:
+def _with_read(history: History, place: Place, shown: tuple[int, ...]) -> History:
     at, number = place
     one = history[at]
     changed = replace(one.operations[number], read=shown)
@@ -57,25 +60,37 @@ def _with_read(history: History, place: tuple[int, int], shown: tuple[int, ...])
     return [*history[:at], replace(one, operations=operations), *history[at + 1 :]]
 
 
-def _shown(history: History, place: tuple[int, int]) -> tuple[int, ...]:
+def _another_shows_as_much(history: History, place: Place) -> bool:
+    """Whether another transaction read as much of the same key."""
+    key, length = history[place[0]].operations[place[1]].key, len(_shown(history, place))
+    return any(
+        micro.key == key and len(micro.read or ()) >= length
+        for at, one in enumerate(history)
+        if at != place[0] and one.type == OK
+        for micro in one.operations
+    )
+
+
+def _shown(history: History, place: Place) -> tuple[int, ...]:
     return history[place[0]].operations[place[1]].read or ()
 
 
 def _swapped(history: History, rng: random.Random) -> History:
-    place = _chosen_read(history, rng, 2)
+    """Two elements change places in one of two reads that show both; in an only one that might be right."""
+    place = rng.choice([place for place in _reads_of(history, 2) if _another_shows_as_much(history, place)])
     *begin, first, second = _shown(history, place)
     return _with_read(history, place, (*begin, second, first))
 
 
 def _doubled(history: History, rng: random.Random) -> History:
-    place = _chosen_read(history, rng, 1)
+    place = rng.choice(_reads_of(history, 1))
     shown = _shown(history, place)
     at = rng.randrange(len(shown))
     return _with_read(history, place, (*shown, shown[at]))
 
 
 def _phantom(history: History, rng: random.Random) -> History:
-    place = _chosen_read(history, rng, 0)
+    place = rng.choice(_reads_of(history, 0))
     return _with_read(history, place, (*_shown(history, place), FRESH))
 
 

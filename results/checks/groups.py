@@ -33,6 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Ints
+from squall.results.checks.transactions.columns import UnusableTransactions, conformed, refuse_impossible
 from squall.results.checks.transactions.versions import spread
 
 JOIN: Final = 0
@@ -88,10 +89,11 @@ class GroupOperations:
 
     @classmethod
     def of(cls, table: pa.Table) -> GroupOperations:
-        """From rows of `GROUP_SCHEMA`; intervals are widened by the error of the clock."""
+        """From rows of `GROUP_SCHEMA`; intervals are widened by the error of the clock. Raises UnusableTransactions."""
+        table = conformed(table, GROUP_SCHEMA, unknown_within=frozenset())
         error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
         completed = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
-        return cls(
+        made = cls(
             op_id=_numbers(table, "op_id", -1),
             group=_numbers(table, "group", NOBODY),
             member=_numbers(table, "member", -1),
@@ -107,6 +109,8 @@ class GroupOperations:
             poll=_owners(table, "delivered"),
             delivered=np.asarray(pc.list_flatten(table["delivered"]), dtype=np.int64),
         )
+        refuse_impossible(made.op_id, kind, made.invoked, made.completed)
+        return made
 
     def of_kind(self, f: int, *types: int) -> Ints:
         """The operations of one function with one of some outcomes."""
@@ -139,6 +143,7 @@ class GroupFindings:
     counts: dict[str, int] = field(default_factory=dict)
     instances: list[GroupFinding] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
 
     def add(self, found: list[GroupFinding]) -> None:
         for one in found:
@@ -156,8 +161,12 @@ class GroupFindings:
 
 def check_groups(table: pa.Table) -> GroupFindings:
     """All rules over a table of `GROUP_SCHEMA`."""
-    operations = GroupOperations.of(table)
     findings = GroupFindings()
+    try:
+        operations = GroupOperations.of(table)
+    except UnusableTransactions as trouble:
+        findings.undecided = (str(trouble),)
+        return findings
     findings.checked = {name: len(operations.of_kind(code, OK)) for name, code in GROUP_FUNCTIONS.items()}
     findings.add(_double_assignments(operations))
     findings.add(_old_generations(operations))

@@ -76,9 +76,7 @@ class Transactions:
     @classmethod
     def of(cls, table: pa.Table) -> Transactions:
         """From rows of `SCHEMA`, in any order. Raises UnusableTransactions."""
-        missing = [name for name in SCHEMA.names if name not in table.column_names]
-        if missing:
-            raise UnusableTransactions(f"the table of transactions lacks the columns {', '.join(missing)}")
+        table = conformed(table, SCHEMA, unknown_within=frozenset(("reads",)))
         error = _numbers(table, "clock_error", 0)
         asked, answered = _numbers(table, "invoked", 0), _numbers(table, "completed", NEVER)
         kind = _numbers(table, "type", INFO)
@@ -89,7 +87,10 @@ class Transactions:
         _same_widths(widths, table)
         runs = reads.flatten()
         length = np.asarray(pc.fill_null(pc.list_value_length(runs), -1)).astype(np.int64)
-        is_append = np.asarray(functions.flatten()) == APPEND
+        codes = np.asarray(functions.flatten())
+        _refuse(bool(((codes != APPEND) & (codes != READ)).any()), "functions must be 0 (append) or 1 (read)")
+        _refuse(runs.values.null_count > 0, "the lists in the column reads hold nulls")
+        is_append = codes == APPEND
         names, key = _numbered(_whole(table, "keys").flatten())
         process = _numbers(table, "process", -1)
         made = cls(
@@ -114,15 +115,8 @@ class Transactions:
         return made
 
     def _refuse_nonsense(self) -> None:
-        bad = np.flatnonzero(self.answered < self.asked)
-        if len(bad):
-            raise UnusableTransactions(f"transaction {self.op_id[bad[0]]} ended before it began")
-        unknown = np.flatnonzero(~np.isin(self.type, (OK, FAIL, INFO)))
-        if len(unknown):
-            raise UnusableTransactions(
-                f"transaction {self.op_id[unknown[0]]} has the type {self.type[unknown[0]]}; it must be 0, 1 or 2"
-            )
-
+        _refuse(bool((self.invoked > self.asked).any()), "the error of a clock must not be negative")
+        refuse_impossible(self.op_id, self.type, self.asked, self.answered)
         first, second = self.by_process[:-1], self.by_process[1:]
         both = (self.process[first] == self.process[second]) & (self.answered[first] > self.asked[second])
         if both.any():
@@ -134,6 +128,43 @@ class Transactions:
     def list_of(self, micro: int) -> list[int]:
         """The list that a read returned."""
         return self.elements[self.start[micro] : self.start[micro] + max(0, self.length[micro])].tolist()
+
+
+def conformed(table: pa.Table, schema: pa.Schema, *, unknown_within: frozenset[str]) -> pa.Table:
+    """The columns of a schema, of its types. Nulls may be where the schema allows them, and within the lists of some
+    columns. Raises UnusableTransactions.
+    """
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise UnusableTransactions(f"the table of transactions lacks the columns {', '.join(missing)}")
+    table = table.select(schema.names)
+    for field in schema:
+        column = table[field.name]
+        inside = isinstance(field.type, pa.ListType) and field.name not in unknown_within
+        nulls = column.null_count if not field.nullable else 0
+        if nulls or (inside and pa.types.is_list(column.type) and pc.list_flatten(column).null_count):
+            raise UnusableTransactions(f"the column {field.name} holds nulls; it must not")
+    try:
+        return table.cast(schema)
+    except (pa.ArrowException, ValueError) as trouble:
+        raise UnusableTransactions(f"the columns do not have the types they must have: {trouble}") from trouble
+
+
+def refuse_impossible(op_id: Ints, kind: Ints, asked: Ints, answered: Ints) -> None:
+    """Operations that ended before they began, or of an outcome that does not exist. Raises UnusableTransactions."""
+    bad = np.flatnonzero(answered < asked)
+    if len(bad):
+        raise UnusableTransactions(f"operation {op_id[bad[0]]} ended before it began")
+    unknown = np.flatnonzero(~np.isin(kind, (OK, FAIL, INFO)))
+    if len(unknown):
+        raise UnusableTransactions(
+            f"operation {op_id[unknown[0]]} has the type {kind[unknown[0]]}; it must be 0, 1 or 2"
+        )
+
+
+def _refuse(condition: bool, reason: str) -> None:
+    if condition:
+        raise UnusableTransactions(reason)
 
 
 def _numbers(table: pa.Table, name: str, null: int) -> Ints:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Flags, Ints
-from squall.results.checks.transactions.columns import UnusableTransactions
+from squall.results.checks.transactions.columns import UnusableTransactions, conformed, refuse_impossible
 from squall.results.checks.transactions.cycles import Cycles, find_cycles
 from squall.results.checks.transactions.dependencies import PROCESS, WR, Edges, edges_of, joined
 
@@ -54,6 +54,9 @@ LOG_SCHEMA: Final = pa.schema(
         pa.field("polled_value", pa.list_(pa.int64()), nullable=False),
     ]
 )
+
+_SENT: Final = ("sent_partition", "sent_value", "sent_offset")
+_POLLED: Final = ("polled_run", "polled_partition", "polled_offset", "polled_value")
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,11 @@ class LogTransactions:
     @classmethod
     def of(cls, table: pa.Table) -> LogTransactions:
         """From rows of `LOG_SCHEMA`. Raises UnusableTransactions if a value was sent twice."""
-        missing = [name for name in LOG_SCHEMA.names if name not in table.column_names]
-        if missing:
-            raise UnusableTransactions(f"the table of transactions lacks the columns {', '.join(missing)}")
+        table = conformed(table, LOG_SCHEMA, unknown_within=frozenset(("sent_offset",)))
+        for names in (_SENT, _POLLED):
+            widths = [pc.list_value_length(table[name]) for name in names]
+            if any(not widths[0].equals(other) for other in widths[1:]):
+                raise UnusableTransactions(f"the lists in the columns {', '.join(names)} differ in length")
         error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
         completed = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
         made = cls(
@@ -106,6 +111,7 @@ class LogTransactions:
             offset=_flat(table, "polled_offset"),
             value=_flat(table, "polled_value"),
         )
+        refuse_impossible(made.op_id, kind, made.invoked, made.completed)
         ordered = np.sort(made.sent_value)
         twice = np.flatnonzero(np.diff(ordered) == 0)
         if len(twice):

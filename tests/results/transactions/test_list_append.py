@@ -232,10 +232,10 @@ def test_a_history_of_nothing_proves_nothing() -> None:
     ("history", "reason"),
     [
         ([txn(1, 0, 5, append(X, 1)), txn(2, 0, 5, append(X, 1))], "element 1 was appended twice to key 1"),
-        ([txn(1, 5, 0, append(X, 1))], "transaction 0 ended before it began"),
+        ([txn(1, 5, 0, append(X, 1))], "operation 0 ended before it began"),
         ([txn(1, 0, 5), txn(1, 4, 9)], "process 1 began another transaction before 0 had ended"),
         ([txn(1, 0, None), txn(1, 4, 9)], "process 1 began another transaction before 0 had ended"),
-        ([txn(1, 0, 5, kind=7)], "transaction 0 has the type 7"),
+        ([txn(1, 0, 5, kind=7)], "operation 0 has the type 7"),
     ],
 )
 def test_a_history_that_makes_no_sense_is_unknown(history: list[ForgedTransaction], reason: str) -> None:
