@@ -19,7 +19,7 @@ from squall.results.witness import faults_between
 
 COLOURS: Final = {"write": "#0072B2", "cas": "#CC79A7", "read": "#009E73"}
 CHARACTER: Final = 6.2
-TICK: Final = 56
+TICK: Final = 8
 
 
 def register_diagram(witness: RegisterWitness, origin: int = 0, faults: tuple[FaultWindow, ...] = ()) -> str:
@@ -64,7 +64,7 @@ def _ticks(axis: Axis, origin: int, bottom: float) -> list[str]:
     last = -float(WIDTH)
     for moment, place in zip(axis.times, axis.places, strict=True):
         parts.append(f'<line x1="{place:.1f}" y1="{TOP}" x2="{place:.1f}" y2="{bottom + 4}" class="grid"/>')
-        if place - last >= TICK:
+        if place - last >= TICK * (digits + 4):
             label = f"{(moment - origin) / 1e9:.{digits}f} s"
             parts.append(f'<text x="{place:.1f}" y="{bottom + 15}" class="tick">{label}</text>')
             last = place
