@@ -147,6 +147,17 @@ def test_a_replica_out_of_sync_can_be_aimed_at() -> None:
     assert pause.targets == kill.targets
 
 
+def test_a_power_loss_takes_what_a_disk_has_lied_about() -> None:
+    """Of one controller only: more of them would lose what a majority had."""
+
+    def lost(*entries: dict[str, Any]) -> int:
+        *_, loss = Cluster().suffer(*entries, {"fault": "power-loss", "target": "c1", "at": 6, "for": 1})
+        assert loss.proven and loss.healed, loss.detail
+        return int(loss.evidence_during["c1"]["lost_bytes"])
+
+    assert lost({"fault": "lying-fsync", "target": "c1", "at": 1, "for": 8}) > lost() + 100
+
+
 def test_a_power_loss_says_what_it_took_and_keeps_what_was_synced() -> None:
     """FD-03: brokers sync neither topic data nor their copy of the metadata log; controllers sync theirs (QC-20)."""
     broker, controller = Cluster().suffer(
