@@ -10,6 +10,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from squall.nemesis.catalogue import Row
 from squall.nemesis.evidence import heal_all
 from squall.nemesis.ports import NODE_PROCESS, HostUnreachable, OperationRefused, VerbFailed
 from squall.nemesis.runner import Patience
-from squall.nemesis.schedule import Schedule
+from squall.nemesis.schedule import Schedule, ScheduledFault
 from squall.results.segments import EventWriter
 
 NAME = "verify-faults"
@@ -64,14 +65,17 @@ def scenario_of(clients: bool) -> Scenario:
 def plan_of(
     trials: Sequence[Trial], seed: int, runs_directory: Path, *, clients: bool, idle_nemesis: bool = False
 ) -> RunPlan:
-    """One run with the faults of all trials."""
+    """One run with the faults of all trials, one after the other."""
     started = datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
-    faults = tuple(fault for trial in trials for fault in trial.schedule.faults)
+    faults: list[ScheduledFault] = []
+    for trial in trials:
+        began = max((fault.ends_at_s for fault in faults), default=0.0)
+        faults += (replace(fault, at_s=began + fault.at_s) for fault in trial.schedule.faults)
     return RunPlan(
         suite=Path("the catalogue of faults"),
         scenario=scenario_of(clients),
         seed=seed,
-        schedule=Schedule(seed, faults),
+        schedule=Schedule(seed, tuple(faults)),
         run_id=str(uuid.uuid4()),
         directory=runs_directory / NAME / started,
         idle_nemesis=idle_nemesis,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from squall.harness.catalogue.abilities import Abilities
 from squall.harness.catalogue.describing import example_of, options_of
 from squall.harness.catalogue.trials import WINDOW_SECONDS, Trial, chosen_rows, judged, trial_of, why_not
+from squall.harness.catalogue.verifying import plan_of
 from squall.harness.errors import UsageError
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis.catalogue import ROWS, Row
 from squall.nemesis.evidence import FaultRecord
+from squall.nemesis.exclusion import clashes
 from squall.nemesis.options import DiskError, Kill, NemesisEntry
 from squall.nemesis.registry import FAULTS, KINDS
 
@@ -56,6 +59,12 @@ class TestSchedules:
         ]
         assert made.schedule.faults[1].follows == "row-7-1-sequence-1-kill"
         assert made.what == "kill, pause"
+
+    def test_in_the_plan_of_all_of_them_no_two_exclude_each_other(self) -> None:
+        trials = [trial_of(row, HOSTS, seed=1) for row in ROWS if row.trial]
+        plan = plan_of(trials, 1, Path("runs"), clients=True)
+        assert len(plan.schedule.faults) == sum(len(one.schedule.faults) for one in trials)
+        assert list(clashes(plan.schedule)) == []
 
     @pytest.mark.parametrize("row", [row for row in ROWS if row.trial], ids=lambda row: str(row.number))
     def test_every_trial_of_the_catalogue_makes_a_schedule(self, row: Row) -> None:
