@@ -149,10 +149,10 @@ def test_the_full_table(check: Check) -> None:
     rows = []
     for kind, name in EACH:
         anomaly = FAMILIES[kind].injections[name][0]
-        rows.append(f"{kind:18} {name:34} {anomaly:22} {hits(check, kind, name, range(MANY)):4} of {MANY} found")
+        rows.append(f"{kind:18} {name:38} {anomaly:26} {hits(check, kind, name, range(MANY)):4} of {MANY} found")
     for kind, name in EACH_NEAR_MISS:
-        rows.append(f"{kind:18} {name:57} {alarms(check, kind, name, range(MANY)):4} of {MANY} flagged")
+        rows.append(f"{kind:18} {name:65} {alarms(check, kind, name, range(MANY)):4} of {MANY} flagged")
     for kind in FAMILIES:
-        rows.append(f"{kind:18} {'clean':57} {alarms(check, kind, None, range(MANY_CLEAN)):4} of {MANY_CLEAN} flagged")
+        rows.append(f"{kind:18} {'clean':65} {alarms(check, kind, None, range(MANY_CLEAN)):4} of {MANY_CLEAN} flagged")
     print("", *rows, sep="\n")
     assert len({FAMILIES[kind].injections[name][0] for kind, name in EACH}) >= 24
