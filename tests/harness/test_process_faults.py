@@ -48,6 +48,19 @@ time: {load: 9s, settle: 10s}
 min_acknowledged: 50
 """
 
+ASLEEP = """
+scenario: asleep
+cluster:
+  controllers: 1
+  clients: 1
+  topics: {events: {partitions: 1, replication_factor: 3, min_insync_replicas: 2}}
+workload: {name: log, client: confluent, producers: 2, consumers: 2, rate: 100/s, acks: all}
+nemesis:
+  - {fault: pause-clients, at: 1s, for: 2s}
+time: {load: 6s, settle: 10s}
+min_acknowledged: 50
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _machine() -> None:
@@ -85,3 +98,14 @@ def test_what_a_node_needs_is_withheld_and_given_back(squall: CommandLine) -> No
     assert int(re.findall(r"(\d+) MiB resident", told["memory-stress"].during)[0]) >= 64
     limits = re.search(r"may have (\d+) descriptors and uses (\d+)", told["process-limit"].during)
     assert limits and int(limits[1]) == int(limits[2]) + 200
+
+
+def test_clients_that_sleep_wake_and_lose_nothing(squall: CommandLine) -> None:
+    (squall.directory / "asleep.yaml").write_text(ASLEEP)
+    said = squall("run", "asleep.yaml", "--seed", "7", "--in-process")
+    assert said.status == 0, said.all
+    directory = squall.directory / "runs" / "latest"
+    asleep = window_of(directory, "pause-clients")
+    assert asleep.took and asleep.undone, asleep
+    sends = History.load(directory).of("events", 0)
+    assert acknowledged_and_gone(sends) == set()
