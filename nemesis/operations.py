@@ -59,6 +59,7 @@ class _Operation(ABC):
             "accepted": self.accepted,
             "taken_back": self._taken_back,
             "state": seen.state,
+            "said": seen.state or self._answer,
             "differs": seen.differs,
         }
 
