@@ -53,6 +53,7 @@ class Campaign:
     seed: int
     runs_directory: Path
     idle_nemesis: bool
+    capture: bool
     spark_master: str | None
     in_process: bool
     console: Console
@@ -60,7 +61,8 @@ class Campaign:
 
     def run(self) -> int:
         """Run and judge everything; the exit status."""
-        plans = list(plan_suite(self.suite, self.seed, self.runs_directory.resolve(), idle_nemesis=self.idle_nemesis))
+        directory = self.runs_directory.resolve()
+        plans = list(plan_suite(self.suite, self.seed, directory, idle_nemesis=self.idle_nemesis, capture=self.capture))
         display = Display(self.console)
         with Judge(self.console, spark_master=self.spark_master, in_process=self.in_process) as judge:
             judge.prepare()

@@ -95,6 +95,9 @@ def run(
     idle_nemesis: Annotated[
         bool, typer.Option("--idle-nemesis", help="a control: claim every fault and do nothing; must end unknown")
     ] = False,
+    capture: Annotated[
+        bool, typer.Option("--capture", help="keep the packets of every node's host: nodes/HOST/capture.pcap")
+    ] = False,
     dry_run: DryRunOption = False,
     spark_master: SparkOption = None,
     in_process: InProcessOption = False,
@@ -122,6 +125,7 @@ def run(
         seed=choose_seed(seed),
         runs_directory=runs_dir,
         idle_nemesis=idle_nemesis,
+        capture=capture,
         spark_master=spark_master,
         in_process=in_process,
         console=console(),

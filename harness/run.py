@@ -42,6 +42,7 @@ from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create
 from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
+from squall.harness.hosts.capturing import LONGER_SECONDS, Captures
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.hosts.network import MachineNetwork, Network
@@ -184,6 +185,7 @@ class ScenarioRun:
         self.workers: LoadWorkers | None = None
         self.clients: list[ClientHost] = []
         self.load_agents: LoadAgents | None = None
+        self.captures: Captures | None = None
         self.fault_log: FaultLog | None = None
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
@@ -245,6 +247,9 @@ class ScenarioRun:
                 self.display.say(f"{'':<11}{name} will be slow: checksums in {one.bundle.checksums}", style="yellow")
         began = time.monotonic()
         await self.testbed.start()
+        if self.plan.capture:
+            self.captures = self.testbed.captures()
+            await self.captures.start(self.scenario.time.load + LONGER_SECONDS)
         await self._await_cluster(began)
         self.display.stage("seed", str(self.plan.seed), f"repeat with: {self.command}")
         if calls:
@@ -461,6 +466,7 @@ class ScenarioRun:
                 )
             await self.testbed.stop()
             try:
+                await self._end_captures()
                 await self.testbed.collect(self.directory / "nodes")
                 if self.hosts.keep_clean:
                     await self.testbed.remove()
@@ -468,6 +474,16 @@ class ScenarioRun:
                 self.facts.notes["collecting"] = str(trouble)
         await self.testbed.close()
         self._save_manifest()
+
+    async def _end_captures(self) -> None:
+        if self.captures is None:
+            return
+        ended = await self.captures.end(self.directory / "nodes")
+        self.display.say(f"capture    {sum(one.written for one in ended)} packets, in nodes/HOST/capture.pcap")
+        for one in ended:
+            if not one.is_whole:
+                missing = f"{one.without_room} left out for want of room, {one.missed} missed by the kernel"
+                self.display.say(f"{'':<11}{one.host}: {missing}", style="yellow")
 
     def _watch(self) -> None:
         writer = EventWriter.cluster(self.directory)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from squall.harness.cluster import KafkaClusterView, NodeNames
 from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.capturing import Captures
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
 from squall.harness.hosts.preflight import refuse_busy_ports, refuse_unable, refuse_unfit, refuse_unwatchable_disks
@@ -165,6 +166,11 @@ class Testbed:
         await asyncio.gather(*defined)
         await asyncio.to_thread(refuse_busy_ports, [self.remotes[name] for name in self.plans])
         await asyncio.gather(*(self.agents[name].call("proc.start", name=NODE_PROCESS) for name in self.plans))
+
+    def captures(self) -> Captures:
+        """Packet captures on the nodes' hosts, which whoever asks for them starts and ends."""
+        places = {name: self.deployed[name].place for name in self.plans}
+        return Captures(self.agents, self.remotes, self.plans, places)
 
     async def heal(self) -> list[str]:
         """End every fault on every host; the hosts that could not be asked (their time to live will do it)."""

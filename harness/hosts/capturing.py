@@ -1,0 +1,80 @@
+"""`squall run --capture`: what was on the wire of every node's host, in `nodes/HOST/capture.pcap` of the run.
+
+A program that comes with the agent does it (nemesis/agent/capture.py), as a process of the agent beside the node:
+nothing to install, and it ends by itself should nobody end it. It costs processor time that the node might want, so it
+is only done when asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.deploy import Place
+from squall.harness.hosts.ssh import Remote
+from squall.harness.hosts.system import NodePlan
+
+PROCESS = "capture"
+LONGER_SECONDS = 600.0
+"""Than the load: bringing up, final reads, and whatever a slow machine needs."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one host's capture says of itself."""
+
+    host: str
+    written: int
+    without_room: int
+    missed: int
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.without_room or self.missed)
+
+
+class Captures:
+    """One capture on every host of a run."""
+
+    def __init__(
+        self,
+        agents: Mapping[str, AgentHost],
+        remotes: Mapping[str, Remote],
+        plans: Mapping[str, NodePlan],
+        places: Mapping[str, Place],
+    ) -> None:
+        self._agents = agents
+        self._remotes = remotes
+        self._plans = plans
+        self._places = places
+
+    async def start(self, seconds: float) -> None:
+        """For at most so long. Raises VerbFailed or HostUnreachable."""
+        await asyncio.gather(*(self._start(name, seconds) for name in self._plans))
+
+    async def _start(self, name: str, seconds: float) -> None:
+        agent, place, directory = self._agents[name], self._places[name], self._directory(name)
+        program = f"{Path(place.agent_program).parent}/capture.py"
+        argv = [place.python, "-u", program, "--output", f"{directory}/capture.pcap", "--seconds", f"{seconds:g}"]
+        argv += ["--except-port", str(self._remotes[name].spec.port)]
+        await agent.call("proc.define", name=PROCESS, argv=argv, env={}, cwd=directory, log=f"{directory}/capture.log")
+        await agent.call("proc.start", name=PROCESS)
+
+    async def end(self, into: Path) -> list[Captured]:
+        """Stop them all and fetch what they wrote, into `into/HOST/`. Raises SshError."""
+        await asyncio.gather(*(self._agents[name].call("proc.stop", name=PROCESS) for name in self._plans))
+        return list(await asyncio.gather(*(asyncio.to_thread(self._fetch, name, into / name) for name in self._plans)))
+
+    def _fetch(self, name: str, into: Path) -> Captured:
+        into.mkdir(parents=True, exist_ok=True)
+        remote, directory = self._remotes[name], self._directory(name)
+        remote.get(f"{directory}/capture.pcap", into / "capture.pcap", sudo=remote.spec.sudo)
+        said = remote.run(["cat", f"{directory}/capture.log"], sudo=remote.spec.sudo, check=True).stdout.splitlines()
+        return Captured(name, **json.loads(said[-1]))
+
+    def _directory(self, name: str) -> str:
+        return self._plans[name].process.cwd
