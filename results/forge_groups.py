@@ -138,10 +138,6 @@ def _told(history: History, position: int, partition: int = 0) -> History:
     return [*history, GroupOperation(POSITION, 50, end, end + 1, partition=partition, position=position)]
 
 
-def _acknowledged(history: History, partition: int = 0) -> list[GroupOperation]:
-    return [one for one in history if one.f == COMMIT and one.type == OK and one.partition == partition]
-
-
 def _two_commits(history: History) -> History:
     """Two more commits of a topic-partition of their own, one after the other, after what they commit was read."""
     end, generation = _end_of(history), _last_generation(history)

@@ -63,10 +63,6 @@ class Versions:
     effective: Flags
     contradictions: tuple[Contradictions, ...]
 
-    def position(self, key: Ints, micro: Ints) -> Ints:
-        """Where in the order of its key an append lies, counted from 0."""
-        return self.place[micro] - self.first[key]
-
 
 def versions(transactions: Transactions) -> Versions:
     """Orders of all keys. Raises UnusableTransactions if an element was appended twice."""
