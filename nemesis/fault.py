@@ -37,6 +37,8 @@ class FaultContext:
     cuts_by_others: Callable[[], Grudge] = no_cuts
     earlier: Earlier = nobody_yet
     operator: ClusterOperator | None = None
+    believes_answers: bool = False
+    """Whether an operation counts by its answer alone: a swarm asks for nothing that it has not drawn."""
     loads: Mapping[str, LoadHost] = field(default_factory=dict)
     """Client hosts whose load workers faults may be aimed at."""
     knock: Knock | None = None

@@ -53,7 +53,8 @@ class _Operation(ABC):
         return self._context.operator
 
     async def observe(self) -> Facts:
-        seen = await self._seen() if self._context.operator is not None else Seen("", "")
+        blind = self._context.operator is None or self._context.believes_answers
+        seen = Seen("", "") if blind else await self._seen()
         return {
             "asked": self._answer,
             "accepted": self.accepted,
@@ -162,7 +163,7 @@ class ReassignTopicPartition(_Operation):
         """What was moved must look otherwise than before, unless there was nothing to move."""
         reason = super().shows_hold(before, during)
         nothing_to_move = before["state"] == self._as_state(self._hosts)
-        if reason is None and during["state"] == before["state"] and not nothing_to_move:
+        if reason is None and during["state"] and during["state"] == before["state"] and not nothing_to_move:
             return f"{during['state']}, as before"
         return reason
 

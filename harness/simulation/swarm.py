@@ -364,6 +364,7 @@ class Swarm:
             sleep=world.sleep,
             rng=Random(f"{identity}/{fault.at}"),
             operator=self._operator,
+            believes_answers=True,
         )
         built = build_fault(_OPTIONS.validate_python(fault.words), context)
         if fault.kind in OPERATIONS:

@@ -114,12 +114,12 @@ class Clock:
         self.now += round(seconds * 1e9)
 
 
-def fault_of(operator: Operator | None, **words: object) -> Fault:
+def fault_of(operator: Operator | None, *, believes: bool = False, **words: object) -> Fault:
     clock = Clock()
     cluster = operator.cluster if operator is not None else Cluster()
     context = FaultContext(
         id="it", hosts={}, cluster=cluster, now_ns=clock.now_ns, sleep=clock.sleep, rng=random.Random(7),
-        operator=operator,
+        operator=operator, believes_answers=believes,
     )  # fmt: skip
     return build_fault(OPTIONS.validate_python(words), context)
 
@@ -226,3 +226,15 @@ def test_an_answer_that_the_metadata_does_not_bear_out_proves_nothing(words: dic
     operator = Operator(lies=True)
     operator.cluster.leads = "b2"
     assert happened(fault_of(operator, **words)) == told
+
+
+@pytest.mark.parametrize(
+    "words", [{"fault": "reassign", "target": "events/3", "to": "b1, b4"}, {"fault": "elect-leaders"}]
+)
+def test_a_swarm_believes_answers_and_asks_for_nothing_that_it_has_not_drawn(words: dict[str, object]) -> None:
+    operator = Operator(lies=True)
+    fault = fault_of(operator, believes=True, **words)
+    assert happened(fault) is None
+    assert len(operator.done) == 1
+    operator.cluster.leads = "nobody could know"
+    assert happened(fault) is None
