@@ -52,14 +52,19 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(10, "clients paused, killed, fenced", {"fault": "pause-clients"}, clients=True),
     Row(11, "one node isolated", {"fault": "isolate", "target": "b1"}),
-    Row(12, "halves, majority against minority, thirds", {"fault": "halves"}),
+    Row(12, "halves, majority against minority, thirds", {"sequence": [{"fault": "halves"}, {"fault": "thirds"}]}),
     Row(13, "majorities ring, bridge", {"fault": "majorities-ring"}),
     Row(14, "one-way partition", {"fault": "one-way", "target": "b1"}),
     Row(15, "clients from brokers only", {"fault": "cut-port", "target": "b1", "connections": "clients"}),
     Row(
         16,
         "one port only: replication or controllers",
-        {"fault": "cut-port", "target": "b1", "connections": "replication"},
+        {
+            "sequence": [
+                {"fault": "cut-port", "target": "b1", "connections": "replication"},
+                {"fault": "cut-port", "target": "b1", "connections": "controllers"},
+            ]
+        },
     ),
     Row(
         17,
@@ -73,9 +78,26 @@ ROWS: tuple[Row, ...] = (
     Row(22, "packets reordered", {"fault": "bad-link", "target": "b1", "reorder": 0.3}),
     Row(23, "bandwidth", {"fault": "bandwidth", "target": "b1"}),
     Row(24, "TCP reset", {"fault": "reset", "target": "b1"}),
-    Row(25, "black hole then close, slow close", {"fault": "black-hole", "target": "b1", "delay": "500ms"}),
-    Row(26, "slicing into small segments, cut after so many bytes", {"fault": "slice", "target": "b1", "size": 16}),
-    Row(27, "jam, network interface down, flood", {"fault": "interface-down", "target": "b1"}),
+    Row(
+        25,
+        "black hole then close, slow close",
+        {
+            "sequence": [
+                {"fault": "black-hole", "target": "b1", "delay": "500ms"},
+                {"fault": "slow-close", "target": "b1", "delay": "500ms"},
+            ]
+        },
+    ),
+    Row(
+        26,
+        "slicing into small segments, cut after so many bytes",
+        {"sequence": [{"fault": "slice", "target": "b1", "size": 16}, {"fault": "cut-after", "target": "b1"}]},
+    ),
+    Row(
+        27,
+        "jam, network interface down, flood",
+        {"sequence": [{"fault": "interface-down", "target": "b1"}, {"fault": "flood", "target": "b1"}]},
+    ),
     Row(
         28,
         "DNS error or spoof",

@@ -1,8 +1,8 @@
 """A network interface of a host that is down (`net.interface_down`), as when its cable is pulled.
 
 The way to the host is cut with it, control connection included, so nobody asks the target anything while the fault is
-open, and the host ends it by itself: its time to live is the fault's own length. A heal that gets through only brings
-it up earlier.
+open, and the host ends it by itself: its time to live is hardly more than the fault's own length. A heal that gets
+through only brings it up earlier.
 
 Evidence during the fault comes from the other nodes: none of them hears the target's echo, and its port stays silent.
 Afterwards the host tells what it saw meanwhile: the interface's flags, and that no byte went over it. Without that
@@ -21,6 +21,8 @@ from squall.nemesis.ports import Host
 from squall.nemesis.selector import NoTarget, Target, members
 
 REACH_SECONDS = 0.5
+SLACK_SECONDS = 0.4
+"""The host answers before it takes its interface down, and its time to live has begun by then."""
 
 
 class TakeInterfaceDown:
@@ -46,6 +48,13 @@ class TakeInterfaceDown:
         return target
 
     async def observe(self) -> Facts:
+        reached, ports = await all_of((self._reached(), self._ports()))
+        accounts = {} if self._open else await self._accounts()
+        said = "; ".join(f"{name} reached by {len(by)} of {len(self._observers)}" for name, by in reached.items())
+        return {"reached": reached, "ports": ports, "accounts": accounts, "said": said + _in_words(accounts)}
+
+    async def _reached(self) -> dict[str, list[str]]:
+        """Which observers reach each target."""
         context = self._context
         answers = await all_of(
             context.hosts[name].call(
@@ -55,18 +64,18 @@ class TakeInterfaceDown:
             )
             for name in self._observers
         )
-        reached = {
+        return {
             target: [name for name, answer in zip(self._observers, answers, strict=True) if answer[target]]
             for target in self._targets
         }
-        ports = {
-            target: await seen_from_elsewhere(self._hosts_to_ask(target), target, context.ports[target])
-            for target in self._targets
-            if target in context.ports
-        }
-        accounts = {} if self._open else await self._accounts()
-        said = "; ".join(f"{name} reached by {len(by)} of {len(self._observers)}" for name, by in reached.items())
-        return {"reached": reached, "ports": ports, "accounts": accounts, "said": said + _in_words(accounts)}
+
+    async def _ports(self) -> dict[str, str]:
+        """How the port of each target is found, where it is known."""
+        known = [target for target in self._targets if target in self._context.ports]
+        found = await all_of(
+            seen_from_elsewhere(self._hosts_to_ask(target), target, self._context.ports[target]) for target in known
+        )
+        return dict(zip(known, found, strict=True))
 
     def _hosts_to_ask(self, target: str) -> dict[str, Host]:
         """The observers, and the host that they look at."""
@@ -87,11 +96,12 @@ class TakeInterfaceDown:
                 "net.interface_down",
                 id=context.id,
                 address=context.hosts[name].address,
-                ttl=context.length_s or ttl,
+                ttl=context.length_s + SLACK_SECONDS if context.length_s else ttl,
                 **named,
             )
             for name in self._targets
         )
+        await context.sleep(SLACK_SECONDS)
 
     async def heal(self) -> None:
         context = self._context

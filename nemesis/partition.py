@@ -11,6 +11,7 @@ from squall.nemesis import grudge as grudges
 from squall.nemesis.connection import CONNECTIONS
 from squall.nemesis.evidence import Facts, all_of, reach_matrix
 from squall.nemesis.fault import FaultContext
+from squall.nemesis.flood import FLOODS
 from squall.nemesis.grudge import Grudge, pairs_of
 from squall.nemesis.interface import INTERFACES
 from squall.nemesis.kind import Kind
@@ -193,4 +194,5 @@ PARTITIONS = (
     *PORT_CUTS,
     *CONNECTIONS,
     *INTERFACES,
+    *FLOODS,
 )

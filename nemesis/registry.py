@@ -72,6 +72,7 @@ HOSTS_ONLY: tuple[str, ...] = (
     "net.storm",
     "rpc.stream",
     "net.interface_down",
+    "net.flood",
 )
 """Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
 
@@ -84,6 +85,7 @@ ON_HOSTS = (
     "net.drop",
     "net.shape",
     "net.spoil",
+    "net.flood",
     "net.interface_down",
     "rpc.stream",
     "net.storm",

@@ -16,6 +16,7 @@ from interface_down import InterfaceDown
 from journal import Journal
 from link_rules import QueueRules
 from link_shaping import Emulators, ShapeLinks
+from net_flood import Flood, probe_traffic
 from net_reset import ResetConnections
 from net_storm import Storm
 from network import Network
@@ -49,6 +50,7 @@ class NetworkVerbs:
             "net.drop_port": self._port_cuts,
             "net.reset": self._resets,
             "net.storm": Storm(errands),
+            "net.flood": Flood(errands),
             "net.interface_down": self._interface,
             "rpc.hold": Hold(self._messages),
             "rpc.cut": Cut(self._messages),
@@ -60,6 +62,7 @@ class NetworkVerbs:
             "probe.connections": probe_connections,
             "probe.rpc": self.probe_rpc,
             "probe.exchange": probe_exchange,
+            "probe.traffic": probe_traffic,
             "probe.errand": ErrandProbe(errands, journal).answer,
         }
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from squall.nemesis.durations import Seconds
 from squall.nemesis.options.base import CutFrom, Group, Target, Timed
+from squall.nemesis.rates import ByteRate
 
 
 class Isolate(Timed):
@@ -90,6 +91,15 @@ class ConnectionStorm(Timed):
     connections: int = Field(default=500, ge=1, le=20_000)
 
 
+class Flood(Timed):
+    """Datagrams that nobody wants come in at the target, `rate` of them; from one of `from`, or another node by lot."""
+
+    fault: Literal["flood"]
+    target: Target
+    senders: Target | None = Field(default=None, alias="from")
+    rate: ByteRate = 10 << 20
+
+
 class InterfaceDown(Timed):
     """The network interface of the target is down, the one by which its peers know it unless `interface` names another.
 
@@ -102,5 +112,15 @@ class InterfaceDown(Timed):
 
 
 NetworkFault = (
-    Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge | CutPort | Reset | ConnectionStorm | InterfaceDown
+    Isolate
+    | Halves
+    | Thirds
+    | OneWay
+    | MajoritiesRing
+    | Bridge
+    | CutPort
+    | Reset
+    | ConnectionStorm
+    | Flood
+    | InterfaceDown
 )

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.interface import TakeInterfaceDown
+from squall.nemesis.interface import SLACK_SECONDS, TakeInterfaceDown
 from squall.nemesis.options import NemesisEntry
 from squall.nemesis.selector import NoTarget
 from tests.nemesis.conftest import FakeWorld
@@ -36,13 +36,17 @@ class Asked:
         return dict.fromkeys(arguments.get("targets", {}), True)
 
 
+async def no_time(seconds: float) -> None:
+    """Nothing happens meanwhile."""
+
+
 def aimed(
     world: FakeWorld, target: str = "b1", length_s: float = 3.0
 ) -> tuple[TakeInterfaceDown, list[tuple[str, str, dict[str, Any]]]]:
     log: list[tuple[str, str, dict[str, Any]]] = []
     hosts = {name: Asked(name, host.address, log) for name, host in world.hosts.items()}
     context = FaultContext(
-        *("f1", hosts, world, world.time.now_ns, world.time.sleep, random.Random(1)),
+        *("f1", hosts, world, world.time.now_ns, no_time, random.Random(1)),
         ports=dict.fromkeys(world.brokers, 9092),
         length_s=length_s,
     )
@@ -97,7 +101,7 @@ def test_the_host_ends_it_by_itself_when_the_fault_is_over(world: FakeWorld) -> 
     fault, log = aimed(world)
     asyncio.run(fault.inject(ttl=8))
     ((name, verb, arguments),) = log
-    assert (name, verb, arguments["ttl"]) == ("b1", "net.interface_down", 3.0)
+    assert (name, verb, arguments["ttl"]) == ("b1", "net.interface_down", 3.0 + SLACK_SECONDS)
 
 
 def test_somebody_must_be_left_to_see_it(world: FakeWorld) -> None:
