@@ -42,9 +42,7 @@ DOES: Mapping[str, str] = {
 
 EXCLUDED: Mapping[frozenset[str], str] = {
     frozenset((ENDS,)): "a process can end only once",
-    frozenset(
-        (ENDS, STOPS)
-    ): "what is gone cannot be stopped, and what is stopped cannot leave in good order",
+    frozenset((ENDS, STOPS)): "what is gone cannot be stopped, and what is stopped cannot leave in good order",
     frozenset((SETS_CLOCK,)): "a process has one wall clock",
 }
 

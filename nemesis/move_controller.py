@@ -59,8 +59,8 @@ CONTROLLER_MOVES = (
     Kind(
         MoveController,
         MoveActiveController,
-        (),
-        on_hosts="SIGTERM by `proc.stop` to the active controller; `proc.start` when healed",
+        ("proc.term",),
+        on_hosts="SIGTERM to the active controller; started again when healed",
         proof="another controller is active by the quorum's word, and the process stopped by itself",
     ),
 )

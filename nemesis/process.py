@@ -106,7 +106,9 @@ class RestartProcess(_ProcessFault):
     async def inject(self, ttl: float) -> None:
         context = self._context
         answers = await all_of(
-            context.hosts[target].call("proc.stop", name=context.process, timeout=self._patience)
+            context.hosts[target].call(
+                "proc.term", id=context.id, name=context.process, timeout=self._patience, ttl=ttl + self._patience
+            )
             for target in self._targets
         )
         self._killed = [
@@ -246,8 +248,8 @@ PROCESSES = (
     Kind(
         Restart,
         RestartProcess,
-        (),
-        on_hosts="SIGTERM by `proc.stop`; `proc.start` when healed",
+        ("proc.term",),
+        on_hosts="SIGTERM; started again when healed",
         proof="as a kill, and that the process stopped by itself",
     ),
     Kind(

@@ -1,7 +1,7 @@
 """Restarts without end: one process bounced again and again, or all processes restarted one after the other.
 
 Both go on by themselves while their window lasts, as a task beside the runner's looks; they are made of the verbs that
-kill, stop and start. Each kill has a time to live of its own, so hosts end the storm should nobody else.
+kill, stop and start. Each stop has a time to live of its own, so hosts end the storm should nobody else.
 
 Evidence is the process table, looked at in each round, and by the runner in between: a bounce counts by another pid and
 start time than before, a rolling restart by a process that was gone and one that came in its place.
@@ -177,7 +177,13 @@ class RestartOneByOne(_Rounds):
         try:
             before = (await process_facts(context.hosts, (host,), context.process, {}))[host]
             self._stopped.append(host)
-            answer = await context.hosts[host].call("proc.stop", name=context.process, timeout=self._patience)
+            answer = await context.hosts[host].call(
+                "proc.term",
+                id=context.id,
+                name=context.process,
+                timeout=self._patience,
+                ttl=self._patience + LONGEST_DOWN_MARGIN,
+            )
             gone = (await self._look((host,)))[host]
             self._rolled[host] = {"before": before, "gone": gone, "by_itself": bool(answer.get("by_itself", True))}
             await context.hosts[host].call("proc.start", name=context.process)
@@ -232,9 +238,8 @@ ROUNDS = (
     Kind(
         RollingRestart,
         RestartOneByOne,
-        (),
-        on_hosts="SIGTERM by `proc.stop` and `proc.start`, host by host",
+        ("proc.term",),
+        on_hosts="SIGTERM and a start, host by host",
         proof="of each host: stopped by itself, gone from the process table, and another process in its place",
-        limits="should the control process die between a stop and a start, that node stays stopped",
     ),
 )

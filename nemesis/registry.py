@@ -92,6 +92,7 @@ ON_HOSTS = (
     "net.reset",
     "net.drop_port",
     "proc.kill",
+    "proc.term",
     "proc.pause",
     "proc.kill_at_call",
     "clock.set",

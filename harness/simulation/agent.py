@@ -25,7 +25,9 @@ from squall.nemesis.ports import EVERYONE, VerbFailed
 
 VERB_LATENCY_S = 0.002
 STOP_TIMEOUT_S = 10.0
-"""For which `proc.stop` waits before it kills, unless told otherwise."""
+"""For which a stop waits before it kills, unless told otherwise."""
+STOPS = ("proc.stop", "proc.term")
+"""Nobody who is to start the node again dies in simulation, so these are the same."""
 SHARED = ("proc.pause", "clock.set")
 """Verbs that set one state of the host: it ends with the last of them. All others undo what is theirs alone."""
 
@@ -106,7 +108,7 @@ class SimHost:
 
     def offers(self, verb: str) -> bool:
         """Whether this host can carry it out."""
-        return verb in self._verbs or verb in ("proc.stop", "probe.clock")
+        return verb in self._verbs or verb in (*STOPS, "probe.clock")
 
     def effect_of(self, identity: str) -> int:
         """What a fault that is over has done here: calls, messages, stalls, bytes; 1 for what counts as it is."""
@@ -122,7 +124,7 @@ class SimHost:
         await asyncio.sleep(VERB_LATENCY_S)
         if verb in self._probes.taking_time:
             return await self._probes.taking_time[verb](arguments)
-        if verb == "proc.stop":
+        if verb in STOPS:
             return await self._stop(arguments)
         if verb == "probe.clock":
             return await self._probe_clock(arguments)

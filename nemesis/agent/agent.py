@@ -38,7 +38,7 @@ from disk_faults import FailDisk, Revival, SlowDisk, calls_under_way, checked_ca
 from disk_launch import Watches
 from disk_rules import DiskState
 from disk_verbs import DiskVerbs
-from faults import Drop, FaultDesk, FaultVerb, Kill, Pause, number, required, text
+from faults import TERM, Drop, FaultDesk, FaultVerb, Kill, Pause, Terminate, identity_in, number, required, text
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from link_latency import LatencyProbe
@@ -104,6 +104,7 @@ class Agent:
             "net.drop": Drop(self.network),
             **self.network_verbs.faults,
             "proc.kill": Kill(self.processes),
+            TERM: Terminate(self.processes),
             "proc.pause": Pause(self.processes),
             "proc.power_loss": PowerLoss(self.processes, self.losses),
             "disk.wipe": WipeDisk(self.processes, self.losses),
@@ -138,6 +139,7 @@ class Agent:
         }
         for verb in faults:
             self.verbs[verb] = self._injecting(verb)
+        self.verbs[TERM] = self.terminate
 
     def _injecting(self, verb: str) -> Callable[[Arguments], Arguments]:
         return lambda arguments: self.desk.inject(verb, arguments)
@@ -211,6 +213,13 @@ class Agent:
         if identity is None:
             return {"pid": None, "by_itself": True}
         return {"pid": identity.pid, "by_itself": self.processes.see_it_stopped(identity, timeout)}
+
+    def terminate(self, arguments: Arguments) -> Arguments:
+        """As `stop`, but a fault: should nobody start it again, it starts when its time to live is over."""
+        timeout = number({"timeout": 10, **arguments}, "timeout")
+        answer = self.desk.inject(TERM, arguments)
+        entry = self.journal.find(text(arguments, "id"))
+        return {**answer, "by_itself": entry is None or self.processes.see_it_stopped(identity_in(entry), timeout)}
 
     def status(self, arguments: Arguments) -> Arguments:
         name = text(arguments, "name")

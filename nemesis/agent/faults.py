@@ -35,7 +35,8 @@ from network import Network, checked_sources
 from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
 from trouble import Trouble
 
-KILLS = ("proc.kill", "proc.power_loss", "disk.wipe", "disk.rewind")
+TERM = "proc.term"
+KILLS = ("proc.kill", TERM, "proc.power_loss", "disk.wipe", "disk.rewind")
 """Verbs after which the process is down until the last of them is undone."""
 
 MESSAGE_FAULTS = ("rpc.hold", "rpc.cut", "rpc.stream")
@@ -158,6 +159,21 @@ class Kill(Hit):
         still_down = any(other.arguments["name"] == name for other in remaining)
         if not still_down and self._processes.wanted(name):
             self._processes.start(name)
+
+
+class Terminate(Kill):
+    """`proc.term`: asked to stop as an operator would ask. Whoever injects it waits, without the journal's lock."""
+
+    def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
+        identity = identity_in(entry)
+        send_signal(identity, self._processes.stop_signal(entry.arguments["name"]))
+        send_signal(identity, signal.SIGCONT)
+        return {"pid": identity.pid}
+
+    def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
+        """One that still stops when its time is over is stopping for too long."""
+        self._processes.see_it_stopped(identity_in(entry), timeout=0)
+        super().undo(entry, remaining)
 
 
 class Pause(Hit):

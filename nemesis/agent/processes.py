@@ -167,13 +167,16 @@ class Processes:
         self._keep(name, identity, wanted=False)
         return identity
 
+    def stop_signal(self, name: str) -> signal.Signals:
+        """What a process of this name is asked to stop with."""
+        return signal.Signals[self.definition(name).stop_signal]
+
     def ask_to_stop(self, name: str) -> Identity | None:
         """From now on it is wanted stopped. The caller holds the journal's lock."""
-        definition = self.definition(name)
         identity = self.identity(name)
         if identity is not None:
             self._keep(name, identity, wanted=False)
-            send_signal(identity, signal.Signals[definition.stop_signal])
+            send_signal(identity, self.stop_signal(name))
             send_signal(identity, signal.SIGCONT)
         return identity
 

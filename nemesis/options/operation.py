@@ -53,7 +53,7 @@ class RemoveVoter(Timed):
 
 
 class AdminMix(Timed):
-    """Topics of its own are made, enlarged, set and deleted by lot, a step `every` so long, so many `topics` at most."""
+    """Topics of its own are made, enlarged, set and deleted by lot, a step `every` so long, `topics` at the most."""
 
     fault: Literal["admin-mix"]
     every: Duration = 0.2

@@ -25,7 +25,7 @@ class Host:
 
     async def call(self, verb: str, **arguments: object) -> dict[str, object]:
         self.verbs.append(verb)
-        if verb == "proc.stop":
+        if verb == "proc.term":
             self.state = "absent"
             return {"pid": 7, "by_itself": self.by_itself}
         if verb == "proc.start":
@@ -56,4 +56,4 @@ def test_only_a_process_that_stopped_by_itself_proves_a_clean_stop(by_itself: bo
     held, ended = asyncio.run(happen())
     assert (held is None) if reason is None else (held is not None and reason in held)
     assert ended is None
-    assert [verb for verb in host.verbs if verb in ("proc.stop", "proc.start")] == ["proc.stop", "proc.start"]
+    assert [verb for verb in host.verbs if verb in ("proc.term", "proc.start")] == ["proc.term", "proc.start"]

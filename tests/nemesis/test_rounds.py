@@ -90,7 +90,7 @@ class Stopping(FakeHost):
     stopped = False
 
     def _answer(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        if verb == "proc.stop":
+        if verb == "proc.term":
             self.stopped = True
             return {"pid": self.incarnation, "by_itself": self.by_itself}
         if verb == "proc.start":
@@ -103,7 +103,7 @@ class Stopping(FakeHost):
 
     @property
     def restarts(self) -> list[str]:
-        return [verb for verb, _ in self.calls if verb in ("proc.stop", "proc.start")]
+        return [verb for verb, _ in self.calls if verb in ("proc.term", "proc.start")]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_rolling_restart_takes_one_after_the_other(
 ) -> None:
     record = record_of(world, drive, fault="rolling-restart", target="b1, b2, b3", for_="10s")
     assert record.proven and record.healed, record.detail
-    assert [rolling[name].restarts for name in ("b1", "b2", "b3")] == [["proc.stop", "proc.start"]] * 3
+    assert [rolling[name].restarts for name in ("b1", "b2", "b3")] == [["proc.term", "proc.start"]] * 3
     assert rolling["b4"].restarts == []
     assert set(record.evidence_during["rolled"]) == {"b1", "b2", "b3"}
 

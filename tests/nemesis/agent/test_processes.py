@@ -59,14 +59,46 @@ def test_a_stopped_process_is_absent_and_went_by_itself(node: Any) -> None:
     assert node.state_of() == "absent"
 
 
-def test_a_process_that_will_not_go_is_killed(agent: Any, wait_until: Any, tmp_path: Path) -> None:
-    log = tmp_path / "stubborn.log"
+def stubborn(agent: Any, wait_until: Any, directory: Path) -> None:
+    """A process called `node` that ignores SIGTERM."""
+    log = directory / "stubborn.log"
     script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(99)"
     agent.define([os.sys.executable, "-c", script], log=str(log))
     agent.call("proc.start", name="node")
     wait_until(lambda: "ready" in log.read_text(), "it ignores SIGTERM")
+
+
+def test_a_process_that_will_not_go_is_killed(agent: Any, wait_until: Any, tmp_path: Path) -> None:
+    stubborn(agent, wait_until, tmp_path)
     assert agent.call("proc.stop", name="node", timeout=0.2)["by_itself"] is False
     assert agent.state_of() == "absent"
+
+
+def test_a_process_asked_to_stop_by_a_fault_stays_down_until_it_is_started(node: Any) -> None:
+    before = node.call("proc.status", name="node")["pid"]
+    assert node.call("proc.term", id="f1", name="node", ttl=60) == {"pid": before, "by_itself": True}
+    assert node.state_of() == "absent"
+    assert [entry["id"] for entry in node.call("journal")["entries"]] == ["f1"]
+    assert node.call("proc.start", name="node")["pid"] != before
+    assert node.call("journal")["entries"] == []
+
+
+def test_a_process_asked_to_stop_by_a_fault_is_started_by_the_host_if_nobody_else_does(
+    node: Any, wait_until: Any
+) -> None:
+    """A control process that dies within a rolling restart leaves no node stopped."""
+    before = node.call("proc.status", name="node")["pid"]
+    node.call("proc.term", id="f1", name="node", ttl=0.5)
+    wait_until(lambda: node.state_of() == "running", "it runs again")
+    assert node.call("proc.status", name="node")["pid"] != before
+
+
+def test_what_will_not_go_is_killed_by_the_fault_that_asked(agent: Any, wait_until: Any, tmp_path: Path) -> None:
+    stubborn(agent, wait_until, tmp_path)
+    assert agent.call("proc.term", id="f1", name="node", ttl=60, timeout=0.2)["by_itself"] is False
+    assert agent.state_of() == "absent"
+    assert agent.call("heal", id="f1") == {"healed": ["f1"]}
+    assert agent.state_of() == "running"
 
 
 def test_a_killed_process_stays_down_until_healed_and_comes_back_as_another(node: Any) -> None:
