@@ -10,7 +10,7 @@ from squall.results.segments import FaultWindow, read_faults
 from tests.harness.conftest import CommandLine
 from tests.labs import need_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("clock-faults")]
+pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("clock-faults")]
 
 SUITE = """
 scenario: bad-clocks

@@ -16,7 +16,7 @@ from tests.harness.conftest import CommandLine
 from tests.harness.test_power_loss import acknowledged_and_gone
 from tests.labs import need_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("power-loss")]
+pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("power-loss")]
 
 SUITE = """
 scenario: damage

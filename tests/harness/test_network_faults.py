@@ -10,7 +10,7 @@ from tests.harness.conftest import CommandLine
 from tests.harness.test_power_loss import acknowledged_and_gone
 from tests.labs import need_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("power-loss")]
+pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("power-loss")]
 
 FAULTS = """
   - {fault: bad-link, target: b1, duplicate: 0.3, corrupt: 0.1, reorder: 0.2, at: 1s, for: 2s}

@@ -12,7 +12,7 @@ from tests.harness.test_disk_faults import window_of
 from tests.harness.test_power_loss import acknowledged_and_gone
 from tests.labs import need_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("power-loss")]
+pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("power-loss")]
 
 SUITE = """
 scenario: dying

@@ -26,8 +26,8 @@ cluster:
 workload: {name: log, client: confluent, producers: 2, consumers: 2, rate: 100/s, acks: all}
 nemesis:
   - {fault: rpc-hold, api: Fetch, from: one follower of events/0, to: leader of events/0, at: 500ms, for: 1500ms}
-  - {fault: rpc-cut, api: Produce, direction: response, messages: 0, to: leader of events/0, at: 4s, for: 1s}
-time: {load: 8s, settle: 10s}
+  - {fault: rpc-cut, api: Produce, direction: response, messages: 0, to: leader of events/0, at: 4s, for: 3s}
+time: {load: 9s, settle: 10s}
 min_acknowledged: 50
 """
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from squall.harness.hosts.lab import lab_status
@@ -27,8 +29,10 @@ def rows(file: Path) -> dict[int, dict[str, object]]:
     return {row["number"]: row for row in json.loads(file.read_text())["rows"]}
 
 
-def labs_of_runs() -> set[str]:
-    return {status.lab.name for status in lab_status() if status.lab.name.startswith("run-")}
+def labs_of(running: subprocess.Popen[str]) -> set[str]:
+    """Labs that this process has brought up; other tests have theirs."""
+    children = {child.pid for child in psutil.Process(running.pid).children()}
+    return {status.lab.name for status in lab_status() if status.lab.supervisor in children}
 
 
 def test_trials_are_carried_out_one_after_the_other_and_told_with_their_evidence(squall: CommandLine) -> None:
@@ -43,6 +47,7 @@ def test_trials_are_carried_out_one_after_the_other_and_told_with_their_evidence
     assert "transactions" in str(found[53]["reason"])
 
 
+@pytest.mark.full
 def test_what_is_only_claimed_is_not_verified_and_stops_nothing(squall: CommandLine) -> None:
     said = squall("faults", "--verify", "--lab", "--only", "1", "--only", "14", "--idle-nemesis", "--json", "it.json")
     assert said.status == 1, said.all
@@ -51,15 +56,17 @@ def test_what_is_only_claimed_is_not_verified_and_stops_nothing(squall: CommandL
     assert "the process is running" in str(found[1]["reason"])
 
 
+@pytest.mark.full
 def test_interrupted_it_heals_tells_what_was_done_and_leaves_no_lab(squall: CommandLine) -> None:
-    before = labs_of_runs()
     running = squall.start("faults", "--verify", "--lab", "--only", "1", "--only", "3", "--only", "14")
     told = squall.directory / "said.txt"
     end = time.monotonic() + PATIENCE_SECONDS
     while "row 1 " not in told.read_text() and time.monotonic() < end:
         time.sleep(0.1)
+    own = labs_of(running)
+    assert own
     running.send_signal(signal.SIGINT)
     assert running.wait(PATIENCE_SECONDS) == 130, told.read_text()
     assert "all hosts were healed" in told.read_text()
     assert "row" in told.read_text().partition("all hosts were healed")[2]
-    assert labs_of_runs() <= before
+    assert not own & {status.lab.name for status in lab_status()}

@@ -74,7 +74,7 @@ def test_the_keeper_goes_when_no_agent_is_left_and_nothing_is_open(node: Any, wa
     node.kill()
     assert node.keeper_lives()
     wait_until(lambda: not node.keeper_lives(), "the keeper has gone")
-    assert process_state(node) == "S"
+    assert process_state(node) in ("S", "R"), "healed, not stopped"
 
 
 def test_a_new_agent_starts_a_keeper_for_what_a_dead_one_left_open(
