@@ -122,6 +122,7 @@ for p in /proc/[0-9]*; do
   state=$(sed -n 's/^State:[[:space:]]*//p' $p/status 2>/dev/null) || continue
   line=$(tr '\\0\\n' '  ' <$p/cmdline 2>/dev/null) && [ -n "$line" ] && echo "process $state $line"
 done
+true
 """
 
 
