@@ -190,7 +190,7 @@ async def delay(testbed: Testbed) -> list[Measurement]:
 
 async def clock(testbed: Testbed, lab: Lab) -> list[Measurement]:
     """An hour forward, and back."""
-    told = "/root/clock-told"
+    told = f"{_home(testbed)}/clock-told"
     await _start(testbed, "clock-watch", CLOCK_WATCH, [told])
     file = lab.host_files("b1") / told.lstrip("/")
     visible, stalls = [], []
@@ -221,10 +221,11 @@ async def _jump_back(testbed: Testbed, fault: str) -> None:
 
 async def power_failure(testbed: Testbed, lab: Lab) -> list[Measurement]:
     """Each round from the writer's death to its being back; then the file is read."""
-    data, ledger, told = "/root/power/data", "/root/power/ledger", "/root/power/told"
+    directory = f"{_home(testbed)}/power"
+    data, ledger, told = f"{directory}/data", f"{directory}/ledger", f"{directory}/told"
     await asyncio.to_thread(testbed.remotes["b1"].run, ["mkdir", "-p", data], check=True)
     await _start(testbed, "writer", WRITER, [data, ledger, told], data=data, ledger=ledger)
-    here = lab.host_files("b1") / "root/power"
+    here = lab.host_files("b1") / directory.lstrip("/")
     agent, took, lost, safe = testbed.agents["b1"], [], 0, 0
     for turn in range(POWER_FAILURES):
         await _until(lambda safe=safe: _told(here / "told") > safe + WRITTEN_AT_ONCE)  # type: ignore[misc]
@@ -267,19 +268,25 @@ def _lines(file: Path) -> list[str]:
 
 async def _start(testbed: Testbed, name: str, program: str, arguments: list[str], **more: str) -> None:
     """Run one of our own programs on b1 as a process of its agent."""
-    path = f"/root/{name}.py"
+    home = _home(testbed)
+    path = f"{home}/{name}.py"
     await asyncio.to_thread(testbed.remotes["b1"].put, program.encode(), path)
     agent, place = testbed.agents["b1"], testbed.deployed["b1"].place
     argv = [place.python, "-u", path, *arguments]
-    await agent.call("proc.define", name=name, argv=argv, env={}, cwd="/root", log=f"/root/{name}.log", **more)
+    await agent.call("proc.define", name=name, argv=argv, env={}, cwd=home, log=f"{home}/{name}.log", **more)
     await agent.call("proc.start", name=name)
+
+
+def _home(testbed: Testbed) -> str:
+    """Of the user that programs run as on b1."""
+    return testbed.deployed["b1"].place.home
 
 
 async def _until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {WAIT_S:g} s; see the programs' logs in /root of the lab's host b1")
+            raise TimeoutError(f"not within {WAIT_S:g} s; see the programs' logs in the home of the lab's host b1")
         await asyncio.sleep(0.001)
 
 
@@ -289,8 +296,9 @@ async def _until(holds: Callable[[], bool]) -> None:
 def dead_peer(lab: Lab) -> list[Measurement]:
     """From the moment the interface is down, by the host's own monotonic clock, which is this machine's."""
     host = Remote(lab.inventory().host("b3"), lab.network)
-    at = lab.host_files("b3") / "root/down-at"
-    cut = "sleep 0.2; ip link set eth0 down; cut -d' ' -f1 /proc/uptime >/root/down-at; sleep 8; ip link set eth0 up"
+    home = host.run("echo $HOME", check=True).stdout.strip()
+    at = lab.host_files("b3") / home.lstrip("/") / "down-at"
+    cut = f"sleep 0.2; ip link set eth0 down; cut -d' ' -f1 /proc/uptime >{home}/down-at; sleep 8; ip link set eth0 up"
     try:
         host.run(f'setsid -f sh -c "{cut}"; sleep 60', timeout=60)
     except ConnectionLost:

@@ -8,14 +8,15 @@ must be one that follows its clock page, where the host can tell. That the other
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.durations import write_seconds
-from squall.nemesis.evidence import Facts, all_of, clock_facts
+from squall.nemesis.evidence import Facts, clock_facts
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Clock, ClockFreeze, ClockMonotonic, ClockStrobe
 from squall.nemesis.options.clock import seconds_of
-from squall.nemesis.selector import Target
 
 LEAST_TOLERANCE_SECONDS = 0.05
 TIME_TOLERANCE_SECONDS = 1.0
@@ -27,24 +28,15 @@ WATCH_SECONDS = 0.3
 LEAST_PERIODS = 6
 
 
-class _WrongClock:
-    """Aim, look and heal, the same for all."""
+class _WrongClock(AimedFault):
+    """What they have in common: how they look, and that they judge host by host."""
 
-    waits_to_show = False
     verb = "clock.set"
     watch_s = 0.0
 
     def __init__(self, options: Clock | ClockStrobe | ClockFreeze | ClockMonotonic, context: FaultContext) -> None:
-        self.kind: str = options.fault
-        self._selector = options.target
-        self._context = context
-        self._targets: tuple[str, ...] = ()
+        super().__init__(options, context)
         self._injected_at_ns = 0
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._selector)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         context = self._context
@@ -52,24 +44,21 @@ class _WrongClock:
         elapsed = (context.now_ns() - self._injected_at_ns) / 1e9 if self._injected_at_ns else 0.0
         return {"clocks": facts, "elapsed_s": round(elapsed, 6)}
 
+    @abstractmethod
     def arguments(self) -> dict[str, object]:
         """What the verb is told."""
-        raise NotImplementedError
 
     async def inject(self, ttl: float) -> None:
         context, arguments = self._context, self.arguments()
         self._injected_at_ns = context.now_ns()
-        await all_of(
-            context.hosts[target].call(self.verb, id=context.id, name=context.process, ttl=ttl, **arguments)
-            for target in self._targets
-        )
+        await self._ask(self.verb, id=context.id, name=context.process, ttl=ttl, **arguments)
 
     async def heal(self) -> None:
-        await all_of(self._context.hosts[target].call("clock.clear", id=self._context.id) for target in self._targets)
+        await self._ask("clock.clear", id=self._context.id)
 
+    @abstractmethod
     def why_not_here(self, before: Facts, during: Facts, elapsed: float) -> str | None:
         """Why these looks at one host do not show the fault; None if they do."""
-        raise NotImplementedError
 
     def why_not_over(self, before: Facts, after: Facts) -> str | None:
         """Why these looks at one host do not show its end; None if they do."""
@@ -92,9 +81,6 @@ class _WrongClock:
             if reason is not None:
                 return f"{host}: {reason}"
         return None
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 class SkewClock(_WrongClock):

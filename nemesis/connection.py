@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
@@ -42,16 +43,12 @@ async def was_cut_short(context: FaultContext, names: tuple[str, ...]) -> list[s
     return [name for name, answer in zip(names, answers, strict=True) if answer["cut_short"]]
 
 
-class ResetConnections:
+class ResetConnections(AimedFault):
     """`reset`."""
 
-    waits_to_show = False
-
     def __init__(self, options: Reset, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._peers: list[str] = [EVERYONE]
         self._ports = sorted(set(context.ports.values()))
 
@@ -59,8 +56,7 @@ class ResetConnections:
         context, options = self._context, self._options
         if not self._ports:
             raise NoTarget("the nodes' ports are not known, so nobody can tell which connections are meant")
-        target = await context.resolve(options.target)
-        self._targets = target.hosts
+        target = await super().aim()
         if options.peers is None:
             return target
         peers = await context.resolve(options.peers)
@@ -89,21 +85,9 @@ class ResetConnections:
 
     async def inject(self, ttl: float) -> None:
         context = self._context
-        await all_of(
-            context.hosts[name].call(
-                "net.reset",
-                id=context.id,
-                ports=self._ports,
-                peers=self._peers,
-                every_s=self._options.every,
-                ttl=ttl,
-            )
-            for name in self._targets
+        await self._ask(
+            "net.reset", id=context.id, ports=self._ports, peers=self._peers, every_s=self._options.every, ttl=ttl
         )
-
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
@@ -125,9 +109,6 @@ class ResetConnections:
 
     def told(self, during: Facts) -> str:
         return f"none of the connections from before is left; {during['said']}"
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 class StormOfConnections:

@@ -8,13 +8,12 @@ node makes of damage that it has read in between is for the checks to judge: a v
 
 from __future__ import annotations
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import BitFlip, CopyChunk, FileCopyRestore, LoseFile, TruncateFile
 from squall.nemesis.process import MARGIN_SECONDS, why_not_back, why_not_killed
-from squall.nemesis.selector import Target
 
 PLACE = ("file", "offset", "length", "source")
 UNTIL_RESTORED = 1.0
@@ -23,26 +22,17 @@ UNTIL_RESTORED = 1.0
 DamageOptions = BitFlip | TruncateFile | CopyChunk | LoseFile
 
 
-class DamageFiles:
+class DamageFiles(AimedFault):
     """One file of each target."""
 
-    waits_to_show = False
-
     def __init__(self, options: DamageOptions, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._places: dict[str, dict[str, object]] = {}
 
     @property
     def _down(self) -> bool:
         return self._options.node == "down"
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
-        return target
 
     def _how(self) -> tuple[str, dict[str, object]]:
         """What to do, and what a place for it is chosen by."""
@@ -77,10 +67,7 @@ class DamageFiles:
         context, (how, _) = self._context, self._how()
         if self._down:
             longer = ttl + UNTIL_RESTORED
-            await all_of(
-                context.hosts[name].call("proc.kill", id=self._kill_id, name=context.process, ttl=longer)
-                for name in self._targets
-            )
+            await self._ask("proc.kill", id=self._kill_id, name=context.process, ttl=longer)
         told = {"id": context.id, "name": context.process, "how": how, "restore": self._options.restore, "ttl": ttl}
         await all_of(context.hosts[name].call("disk.damage", **told, **self._places[name]) for name in self._targets)
 
@@ -90,7 +77,7 @@ class DamageFiles:
 
     async def heal(self) -> None:
         for id in (self._context.id, *((self._kill_id,) if self._down else ())):
-            await all_of(self._context.hosts[name].call("heal", id=id) for name in self._targets)
+            await self._ask("heal", id=id)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
@@ -134,30 +121,18 @@ class DamageFiles:
                 what = f"{first['file']} {'deleted' if self._options.how == 'delete' else 'renamed'}"
         return f"{what}, the node {self._options.node}"
 
-    def cuts(self) -> Grudge:
-        return {}
-
 
 def _in_words(file: Facts) -> str:
     reads = f"from byte {file['offset']} on reads {file['digest'][:8]}" if file["digest"] else "is not there"
     return f"{file['file']} {reads}"
 
 
-class RestoreCopy:
+class RestoreCopy(AimedFault):
     """`file-copy-restore`: as when somebody restores a backup, or a virtual machine goes back to a snapshot."""
 
-    waits_to_show = False
-
     def __init__(self, options: FileCopyRestore, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
-        return target
 
     @property
     def _copy(self) -> str:
@@ -177,18 +152,13 @@ class RestoreCopy:
         """The copy first, and when it is old enough the kill and the way back."""
         context, common = self._context, {"name": self._context.process}
         longer = ttl + self._options.age + MARGIN_SECONDS
-        await all_of(
-            context.hosts[name].call("disk.copy", id=self._copy, ttl=longer, **common) for name in self._targets
-        )
+        await self._ask("disk.copy", id=self._copy, ttl=longer, **common)
         await context.sleep(self._options.age)
-        await all_of(
-            context.hosts[name].call("disk.rewind", id=context.id, copy=self._copy, ttl=ttl, **common)
-            for name in self._targets
-        )
+        await self._ask("disk.rewind", id=context.id, copy=self._copy, ttl=ttl, **common)
 
     async def heal(self) -> None:
         for id in (self._context.id, self._copy):
-            await all_of(self._context.hosts[name].call("heal", id=id) for name in self._targets)
+            await self._ask("heal", id=id)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
@@ -208,9 +178,6 @@ class RestoreCopy:
     def told(self, during: Facts) -> str:
         lost = sum(int(during[name]["lost_bytes"] or 0) for name in self._targets)
         return f"{self._options.age:g} s back: {lost} bytes written since the copy are gone, the process too"
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 BY_ROOT = "written to the file behind the node's back; what was there is kept, and put back unless `restore: false`"

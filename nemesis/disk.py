@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from squall.nemesis.evidence import Facts, all_of, process_facts
+from squall.nemesis.aimed import AimedFault
+from squall.nemesis.evidence import Facts, process_facts
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import (
     DiskError,
@@ -24,7 +24,6 @@ from squall.nemesis.options import (
     LyingFsync,
     ReadOnlyDisk,
 )
-from squall.nemesis.selector import Target
 
 CHANGES = ("write", "truncate", "create", "rename", "remove")
 """What a file system that is mounted read-only refuses."""
@@ -65,29 +64,20 @@ def _verb_and_more(options: WatchedDisk) -> tuple[str, Mapping[str, object]]:
             return "disk.lie", {}
 
 
-class DisturbDisk:
+class DisturbDisk(AimedFault):
     """What is had by answering the node's disk calls in the kernel's place."""
 
     waits_to_show = True
     probe = "probe.disk"
 
     def __init__(self, options: WatchedDisk | DiskFull, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
         self._calls = _calls_of(options)
-        self._context = context
-        self._targets: tuple[str, ...] = ()
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         context = self._context
-        answers = await all_of(
-            context.hosts[name].call(self.probe, id=context.id, name=context.process) for name in self._targets
-        )
+        answers = await self._ask(self.probe, id=context.id, name=context.process)
         processes = await process_facts(context.hosts, self._targets, context.process, {})
         disks = {
             name: {"open": bool(answer["open"]), "met": answer["met"], **self._seen(answer)}
@@ -107,11 +97,7 @@ class DisturbDisk:
         verb, more = _verb_and_more(self._options)
         path = {} if isinstance(self._options, ReadOnlyDisk) else {"path": self._options.path}
         told = {"id": context.id, "name": context.process, "calls": list(self._calls), "ttl": ttl, **path, **more}
-        await all_of(context.hosts[name].call(verb, **told) for name in self._targets)
-
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+        await self._ask(verb, **told)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
@@ -148,9 +134,6 @@ class DisturbDisk:
             case DiskFull():
                 return f"{met} calls failed with ENOSPC"
 
-    def cuts(self) -> Grudge:
-        return {}
-
 
 class FillDisk(DisturbDisk):
     """`disk-full`: really filled where the node has a file system of its own."""
@@ -167,7 +150,7 @@ class FillDisk(DisturbDisk):
     async def inject(self, ttl: float) -> None:
         context = self._context
         told = {"id": context.id, "name": context.process, "leave": self._leave, "ttl": ttl}
-        await all_of(context.hosts[name].call("disk.fill", **told) for name in self._targets)
+        await self._ask("disk.fill", **told)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         filled = [name for name in self._targets if during["disks"][name]["driver"] == "filler"]

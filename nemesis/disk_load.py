@@ -6,39 +6,26 @@ how long an fsync of 4 KiB takes for others is told beside it (`probe.load`).
 
 from __future__ import annotations
 
-from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.aimed import AimedFault
+from squall.nemesis.evidence import Facts
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import DiskLoad
-from squall.nemesis.selector import Target
 
 LOOK_SECONDS = 0.3
 SEEN = ("open", "pid", "written_bytes", "seconds", "fsync_s")
 
 
-class LoadDisk:
+class LoadDisk(AimedFault):
     """`disk-load`"""
 
-    waits_to_show = False
-
     def __init__(self, options: DiskLoad, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         context = self._context
-        answers = await all_of(
-            context.hosts[name].call("probe.load", id=context.id, name=context.process, seconds=LOOK_SECONDS)
-            for name in self._targets
-        )
+        answers = await self._ask("probe.load", id=context.id, name=context.process, seconds=LOOK_SECONDS)
         loads = {name: {key: answer[key] for key in SEEN} for name, answer in zip(self._targets, answers, strict=True)}
         said = ", ".join(f"{name} an fsync takes {seen['fsync_s'] * 1000:.1f} ms" for name, seen in loads.items())
         return {"loads": loads, "said": said}
@@ -46,14 +33,7 @@ class LoadDisk:
     async def inject(self, ttl: float) -> None:
         context, options = self._context, self._options
         told = {"id": context.id, "name": context.process, "ttl": ttl}
-        await all_of(
-            context.hosts[name].call("disk.load", bytes=options.size, writers=options.writers, **told)
-            for name in self._targets
-        )
-
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+        await self._ask("disk.load", bytes=options.size, writers=options.writers, **told)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
@@ -73,9 +53,6 @@ class LoadDisk:
         first = during["loads"][self._targets[0]]
         rate = first["written_bytes"] / first["seconds"] / 2**20
         return f"{rate:.0f} MiB/s written by another process, an fsync takes {first['fsync_s'] * 1000:.1f} ms"
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 LOADS = (

@@ -12,6 +12,7 @@ account the fault is not seen to end as it should.
 from __future__ import annotations
 
 from squall.nemesis import grudge as grudges
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of, seen_from_elsewhere
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
@@ -25,22 +26,17 @@ SLACK_SECONDS = 0.4
 """The host answers before it takes its interface down, and its time to live has begun by then."""
 
 
-class TakeInterfaceDown:
+class TakeInterfaceDown(AimedFault):
     """`interface-down`."""
 
-    waits_to_show = False
-
     def __init__(self, options: InterfaceDown, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._observers: tuple[str, ...] = ()
         self._open = False
 
     async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
+        target = await super().aim()
         nodes = members("nodes", self._context.cluster)
         self._observers = tuple(name for name in nodes if name not in target.hosts)
         if not self._observers:
@@ -84,7 +80,7 @@ class TakeInterfaceDown:
     async def _accounts(self) -> Facts:
         """What each host saw of its own interface."""
         context = self._context
-        answers = await all_of(context.hosts[name].call("probe.errand", id=context.id) for name in self._targets)
+        answers = await self._ask("probe.errand", id=context.id)
         return {name: dict(answer) for name, answer in zip(self._targets, answers, strict=True)}
 
     async def inject(self, ttl: float) -> None:
@@ -104,8 +100,7 @@ class TakeInterfaceDown:
         await context.sleep(SLACK_SECONDS)
 
     async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+        await super().heal()
         self._open = False
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:

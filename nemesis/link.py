@@ -9,9 +9,9 @@ nothing.
 
 from __future__ import annotations
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bandwidth, SlowLink
 from squall.nemesis.ports import EVERYONE
@@ -26,22 +26,19 @@ ROUNDS_FOR_LOSS = 20
 LEAST_PATIENCE_SECONDS = 1.0
 
 
-class ShapeLink:
+class ShapeLink(AimedFault):
     """`slow-link` and `bandwidth`."""
 
     def __init__(self, options: SlowLink | Bandwidth, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self.waits_to_show = isinstance(options, SlowLink) and options.loss > 0
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._peers: tuple[str, ...] = ()
         self._sources: list[str] = [EVERYONE]
 
     async def aim(self) -> Target:
         context, options = self._context, self._options
-        target = await context.resolve(options.target)
-        self._targets = target.hosts
+        target = await super().aim()
         if options.peers is None:
             self._peers = tuple(members("nodes", context.cluster))
             return target
@@ -89,16 +86,7 @@ class ShapeLink:
             shape = {"delay_s": options.latency, "jitter_s": options.jitter, "loss": options.loss}
             if options.distribution != "uniform":
                 shape["distribution"] = options.distribution
-        await all_of(
-            context.hosts[name].call(
-                "net.shape", id=context.id, peers=self._sources, direction=options.direction, ttl=ttl, **shape
-            )
-            for name in self._targets
-        )
-
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+        await self._ask("net.shape", id=context.id, peers=self._sources, direction=options.direction, ttl=ttl, **shape)
 
     def _added(self) -> float:
         """By how much a round trip must be longer, at least. Both directions count once each."""
@@ -134,9 +122,6 @@ class ShapeLink:
     def told(self, during: Facts) -> str:
         slowest = [seconds for peers in during["round_trips"].values() for seconds in peers.values() if seconds]
         return f"round trips of up to {max(slowest, default=0.0) * 1000:.1f} ms"
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 LINKS = (

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import CutPort
 from squall.nemesis.ports import EVERYONE
@@ -38,22 +38,17 @@ class Way:
         return f"{self.source} to {self.target}:{self.port}"
 
 
-class CutConnections:
+class CutConnections(AimedFault):
     """`cut-port`."""
 
-    waits_to_show = False
-
     def __init__(self, options: CutPort, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._cut: tuple[Way, ...] = ()
         self._open: tuple[Way, ...] = ()
 
     async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
+        target = await super().aim()
         cluster, kind = self._context.cluster, self._options.connections
         ways = {
             "controllers": self._ways(members("nodes", cluster), cluster.controllers, self._port("controllers")),
@@ -160,10 +155,6 @@ class CutConnections:
         }
         return {"peers": sorted(addresses[end] for end in ends) or [addresses[target]]}
 
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
-
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         if not any(answer == "open" for answer in before["cut"].values()):
             return "none of these connections could be made before it either"
@@ -183,9 +174,6 @@ class CutConnections:
 
     def told(self, during: Facts) -> str:
         return str(during["said"])
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 PORT_CUTS = (

@@ -8,7 +8,7 @@ much is gone, in bytes and, on hosts, in offsets of each log, which may be nothi
 
 from __future__ import annotations
 
-from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.evidence import Facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import PowerLoss, WipeDisk
@@ -29,10 +29,7 @@ class _DamageDisk(KillProcess):
 
     async def inject(self, ttl: float) -> None:
         context = self._context
-        await all_of(
-            context.hosts[target].call(self._verb, id=context.id, name=context.process, ttl=ttl, **self._arguments)
-            for target in self._targets
-        )
+        await self._ask(self._verb, id=context.id, name=context.process, ttl=ttl, **self._arguments)
 
     async def observe(self) -> Facts:
         """The process table as for a kill, and what the disk has to say."""

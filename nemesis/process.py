@@ -7,6 +7,7 @@ refuses.
 
 from __future__ import annotations
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge
@@ -48,21 +49,8 @@ def first_reason(reasons: list[str | None]) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-class _ProcessFault:
+class _ProcessFault(AimedFault):
     """Aim and look, the same for kill and pause."""
-
-    waits_to_show = False
-
-    def __init__(self, options: AimedAtProcess, context: FaultContext) -> None:
-        self.kind: str = options.fault
-        self._selector = options.target
-        self._context = context
-        self._targets: tuple[str, ...] = ()
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._selector)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         context = self._context
@@ -70,16 +58,7 @@ class _ProcessFault:
 
     async def inject(self, ttl: float) -> None:
         context = self._context
-        await all_of(
-            context.hosts[target].call(f"proc.{self.kind}", id=context.id, name=context.process, ttl=ttl)
-            for target in self._targets
-        )
-
-    async def heal(self) -> None:
-        await all_of(self._context.hosts[target].call("heal", id=self._context.id) for target in self._targets)
-
-    def cuts(self) -> Grudge:
-        return {}
+        await self._ask(f"proc.{self.kind}", id=context.id, name=context.process, ttl=ttl)
 
 
 class KillProcess(_ProcessFault):
@@ -105,11 +84,8 @@ class RestartProcess(_ProcessFault):
 
     async def inject(self, ttl: float) -> None:
         context = self._context
-        answers = await all_of(
-            context.hosts[target].call(
-                "proc.term", id=context.id, name=context.process, timeout=self._patience, ttl=ttl + self._patience
-            )
-            for target in self._targets
+        answers = await self._ask(
+            "proc.term", id=context.id, name=context.process, timeout=self._patience, ttl=ttl + self._patience
         )
         self._killed = [
             name for name, answer in zip(self._targets, answers, strict=True) if not answer.get("by_itself", True)
@@ -117,7 +93,7 @@ class RestartProcess(_ProcessFault):
 
     async def heal(self) -> None:
         context = self._context
-        await all_of(context.hosts[target].call("proc.start", name=context.process) for target in self._targets)
+        await self._ask("proc.start", name=context.process)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         if self._killed:

@@ -6,34 +6,24 @@ a check that always succeeds, proves nothing.
 
 from __future__ import annotations
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Command
 from squall.nemesis.process import first_reason
-from squall.nemesis.selector import Target
 
 
-class RunCommands:
+class RunCommands(AimedFault):
     """`command`"""
 
-    kind = "command"
-    waits_to_show = False
-
     def __init__(self, options: Command, context: FaultContext) -> None:
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._options.target)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         asked = {"id": self._context.id, "check": self._options.check, "timeout": self._options.timeout}
-        answers = await all_of(self._context.hosts[host].call("probe.command", **asked) for host in self._targets)
+        answers = await self._ask("probe.command", **asked)
         said = [f"{host} check {_outcome(answer)}" for host, answer in zip(self._targets, answers, strict=True)]
         return {"checks": dict(zip(self._targets, answers, strict=True)), "said": ", ".join(said)}
 
@@ -43,9 +33,6 @@ class RunCommands:
         await all_of(
             context.hosts[host].call("host.command", id=context.id, ttl=ttl, **asked) for host in self._targets
         )
-
-    async def heal(self) -> None:
-        await all_of(self._context.hosts[host].call("heal", id=self._context.id) for host in self._targets)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         return first_reason([self._why_not_held(host, before, during) for host in self._targets])
@@ -72,9 +59,6 @@ class RunCommands:
     def told(self, during: Facts) -> str:
         said = next((seen["said"] for seen in during["checks"].values() if seen["said"]), "")
         return "the check succeeds" + (f": {said.splitlines()[-1]}" if said else "")
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 def _outcome(seen: Facts) -> str:

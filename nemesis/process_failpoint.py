@@ -7,7 +7,7 @@ another looks. Before a call nothing may have changed; after one that creates, r
 
 from __future__ import annotations
 
-from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.evidence import Facts
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import KillAtCall
@@ -34,10 +34,7 @@ class KillAtDiskCall(KillProcess):
     async def inject(self, ttl: float) -> None:
         context, options = self._context, self._options
         asked = {"calls": [options.call], "path": options.path, "when": options.when, "nth": options.nth}
-        await all_of(
-            context.hosts[host].call("proc.kill_at_call", id=context.id, name=context.process, ttl=ttl, **asked)
-            for host in self._targets
-        )
+        await self._ask("proc.kill_at_call", id=context.id, name=context.process, ttl=ttl, **asked)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for host in self._targets:

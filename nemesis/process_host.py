@@ -8,27 +8,23 @@ hears nor is heard, and the process table.
 from __future__ import annotations
 
 from squall.nemesis import grudge as grudges
-from squall.nemesis.evidence import Facts, all_of, process_facts, reach_matrix
+from squall.nemesis.aimed import AimedFault
+from squall.nemesis.evidence import Facts, process_facts, reach_matrix
 from squall.nemesis.fault import FaultContext
 from squall.nemesis.grudge import Grudge, pairs_of
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import HostDown
 from squall.nemesis.ports import EVERYONE
 from squall.nemesis.process import first_reason, why_not_back, why_not_killed
-from squall.nemesis.selector import Target, members
+from squall.nemesis.selector import members
 
 
-class TakeHostDown:
+class TakeHostDown(AimedFault):
     """`host-down`"""
 
-    kind = "host-down"
-    waits_to_show = False
-
     def __init__(self, options: HostDown, context: FaultContext) -> None:
-        self._selector = options.target
-        self._context = context
+        super().__init__(options, context)
         self._nodes = members("nodes", context.cluster)
-        self._targets: tuple[str, ...] = ()
         self._open = False
         self._observations = 0
 
@@ -36,11 +32,6 @@ class TakeHostDown:
     def _network_id(self) -> str:
         """Of the half that cuts: a host has one open fault for each id."""
         return f"{self._context.id}/network"
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._selector)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         context = self._context
@@ -56,20 +47,14 @@ class TakeHostDown:
     async def inject(self, ttl: float) -> None:
         self._open = True
         context = self._context
-        await all_of(
-            context.hosts[host].call("net.drop", id=self._network_id, sources=[EVERYONE], ttl=ttl)
-            for host in self._targets
-        )
-        await all_of(
-            context.hosts[host].call("proc.kill", id=context.id, name=context.process, ttl=ttl)
-            for host in self._targets
-        )
+        await self._ask("net.drop", id=self._network_id, sources=[EVERYONE], ttl=ttl)
+        await self._ask("proc.kill", id=context.id, name=context.process, ttl=ttl)
 
     async def heal(self) -> None:
         """The process comes back to a host that is connected."""
         self._open = False
         for id in (self._network_id, self._context.id):
-            await all_of(self._context.hosts[host].call("heal", id=id) for host in self._targets)
+            await self._ask("heal", id=id)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         elsewhere = set(pairs_of(self._context.cuts_by_others()))

@@ -7,17 +7,17 @@ the eaters have used. That a limit is in force is proven; that the node ran into
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import CpuStress, CpuThrottle, MemoryStress, ProcessLimit
 from squall.nemesis.process import first_reason
 from squall.nemesis.rates import write_size
-from squall.nemesis.selector import Target
 
 LOOK_FOR = 0.5
 SEEMS_FREE = 0.2
@@ -27,39 +27,20 @@ TICK = 0.02
 UNITS = {"memory": "of address space", "descriptors": "descriptors"}
 
 
-class _Resources:
-    """Aim, look and heal, the same for all."""
+class _Resources(AimedFault):
+    """What they have in common: how they look, and that they judge host by host."""
 
-    waits_to_show = False
     look_for = LOOK_FOR
-
-    def __init__(self, options: CpuThrottle | CpuStress | MemoryStress | ProcessLimit, context: FaultContext) -> None:
-        self.kind: str = options.fault
-        self._selector = options.target
-        self._context = context
-        self._targets: tuple[str, ...] = ()
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._selector)
-        self._targets = target.hosts
-        return target
 
     async def observe(self) -> Facts:
         context = self._context
         asked = {"id": context.id, "name": context.process, "seconds": self.look_for}
-        answers = await all_of(context.hosts[host].call("probe.resources", **asked) for host in self._targets)
+        answers = await self._ask("probe.resources", **asked)
         states = await process_facts(context.hosts, self._targets, context.process, {})
         return {"resources": dict(zip(self._targets, answers, strict=True)), "processes": states}
 
     async def _call(self, verb: str, ttl: float, **arguments: object) -> None:
-        context = self._context
-        await all_of(context.hosts[host].call(verb, id=context.id, ttl=ttl, **arguments) for host in self._targets)
-
-    async def inject(self, ttl: float) -> None:
-        raise NotImplementedError
-
-    async def heal(self) -> None:
-        await all_of(self._context.hosts[host].call("heal", id=self._context.id) for host in self._targets)
+        await self._ask(verb, id=self._context.id, ttl=ttl, **arguments)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         return self._first(self._why_not_held, before, during)
@@ -72,20 +53,17 @@ class _Resources:
         reasons = [(host, why_not(before["resources"][host], seen["resources"][host])) for host in self._targets]
         return first_reason([f"{host}: {reason}" if reason else None for host, reason in reasons])
 
-    def _why_not_held(self, before: Facts, during: Facts) -> str | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _why_not_held(self, before: Facts, during: Facts) -> str | None: ...
 
-    def _why_not_over(self, before: Facts, after: Facts) -> str | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _why_not_over(self, before: Facts, after: Facts) -> str | None: ...
 
     def told(self, during: Facts) -> str:
         return "; ".join(f"{host} {self._told(during['resources'][host])}" for host in self._targets)
 
-    def _told(self, seen: Facts) -> str:
-        raise NotImplementedError
-
-    def cuts(self) -> Grudge:
-        return {}
+    @abstractmethod
+    def _told(self, seen: Facts) -> str: ...
 
 
 def stopped_share(seen: Facts) -> float:

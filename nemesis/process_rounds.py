@@ -10,48 +10,40 @@ start time than before, a rolling restart by a process that was gone and one tha
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import Any
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of, process_facts
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Bounce, RollingRestart
 from squall.nemesis.ports import HostUnreachable, VerbFailed
 from squall.nemesis.process import LOOK_SECONDS, first_reason, same_process, why_not_back
-from squall.nemesis.selector import Target
 
 FEWEST_BOUNCES = 2
 """One might be a kill that somebody else made."""
 LONGEST_DOWN_MARGIN = 5.0
 
 
-class _Rounds:
+class _Rounds(AimedFault):
     """What goes on by itself until it is told to stand down."""
 
     waits_to_show = True
 
     def __init__(self, options: Bounce | RollingRestart, context: FaultContext) -> None:
-        self.kind: str = options.fault
-        self._selector = options.target
-        self._context = context
-        self._targets: tuple[str, ...] = ()
+        super().__init__(options, context)
         self._task: asyncio.Task[None] | None = None
         self._step: asyncio.Task[Any] | None = None
         self._trouble = ""
-
-    async def aim(self) -> Target:
-        target = await self._context.resolve(self._selector)
-        self._targets = target.hosts
-        return target
 
     async def inject(self, ttl: float) -> None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._go_on())
 
-    async def _go_on(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _go_on(self) -> None: ...
 
     async def _whole(self, step: Coroutine[Any, Any, Any]) -> Any:
         """Carries a step through even if we are told to stand down meanwhile, so that nothing happens after that."""
@@ -73,9 +65,6 @@ class _Rounds:
 
     def shows_end(self, before: Facts, after: Facts) -> str | None:
         return first_reason([why_not_back(host, after["processes"][host]) for host in self._targets])
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 class BounceProcess(_Rounds):
@@ -136,7 +125,7 @@ class BounceProcess(_Rounds):
 
     async def heal(self) -> None:
         await self.stand_down()
-        await all_of(self._context.hosts[host].call("heal", id=self._context.id) for host in self._targets)
+        await self._ask("heal", id=self._context.id)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for host in self._targets:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import BadLink
 from squall.nemesis.ports import EVERYONE
@@ -40,24 +40,21 @@ class Mishap:
         return counts.get(self.counter, 0) / max(1, counts.get("thrown", 0))
 
 
-class SpoilLink:
+class SpoilLink(AimedFault):
     """`bad-link`."""
 
     waits_to_show = True
 
     def __init__(self, options: BadLink, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._peers: tuple[str, ...] = ()
         self._sources: list[str] = [EVERYONE]
         self._observations = 0
 
     async def aim(self) -> Target:
         context, options = self._context, self._options
-        target = await context.resolve(options.target)
-        self._targets = target.hosts
+        target = await super().aim()
         if options.peers is None:
             self._peers = tuple(name for name in members("nodes", context.cluster) if name not in target.hosts)
             return target
@@ -97,25 +94,18 @@ class SpoilLink:
     async def inject(self, ttl: float) -> None:
         context, options = self._context, self._options
         burst = {"enter": options.burst.enter, "leave": options.burst.leave} if options.burst else {}
-        await all_of(
-            context.hosts[name].call(
-                "net.spoil",
-                id=context.id,
-                peers=self._sources,
-                direction=options.direction,
-                duplicate=options.duplicate,
-                corrupt=options.corrupt,
-                reorder=options.reorder,
-                late_s=options.late,
-                ttl=ttl,
-                **burst,
-            )
-            for name in self._targets
+        await self._ask(
+            "net.spoil",
+            id=context.id,
+            peers=self._sources,
+            direction=options.direction,
+            duplicate=options.duplicate,
+            corrupt=options.corrupt,
+            reorder=options.reorder,
+            late_s=options.late,
+            ttl=ttl,
+            **burst,
         )
-
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
 
     def _mishaps(self) -> list[Mishap]:
         """What was asked for."""
@@ -167,9 +157,6 @@ class SpoilLink:
         seen = [f"{counts[one.counter]} {one.name}" for one in self._mishaps()]
         longest = f", {counts['longest']} in the longest burst" if self._options.burst else ""
         return f"of {counts['thrown']} datagrams {', '.join(seen)}{longest}"
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 def _sum_of(trains: Mapping[str, Counts]) -> dict[str, int]:

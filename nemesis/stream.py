@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from squall.nemesis.aimed import AimedFault
 from squall.nemesis.evidence import Facts, all_of
 from squall.nemesis.fault import FaultContext
-from squall.nemesis.grudge import Grudge
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import BlackHole, CutAfter, Slice, SlowClose
 from squall.nemesis.ports import EVERYONE
@@ -30,23 +30,18 @@ SLACK_SECONDS = 2.0
 LEAST_PIECES = 3
 
 
-class TreatStream:
+class TreatStream(AimedFault):
     """`slice`, `black-hole`, `cut-after` and `slow-close`."""
 
-    waits_to_show = False
-
     def __init__(self, options: StreamOptions, context: FaultContext) -> None:
-        self.kind: str = options.fault
+        super().__init__(options, context)
         self._options = options
-        self._context = context
-        self._targets: tuple[str, ...] = ()
         self._sources: list[str] = [EVERYONE]
         self._prober: dict[str, str] = {}
 
     async def aim(self) -> Target:
         context, options = self._context, self._options
-        target = await context.resolve(options.target)
-        self._targets = target.hosts
+        target = await super().aim()
         unknown = [name for name in target.hosts if name not in context.ports]
         if unknown:
             raise NoTarget(f"the port of {', '.join(unknown)} is not known")
@@ -73,7 +68,7 @@ class TreatStream:
             )
             for name in self._targets
         )
-        proxies = await all_of(context.hosts[name].call("probe.rpc", id=context.id) for name in self._targets)
+        proxies = await self._ask("probe.rpc", id=context.id)
         seen = dict(zip(self._targets, exchanges, strict=True))
         return {
             "exchanges": seen,
@@ -93,16 +88,7 @@ class TreatStream:
 
     async def inject(self, ttl: float) -> None:
         context = self._context
-        await all_of(
-            context.hosts[name].call(
-                "rpc.stream", id=context.id, sources=self._sources, ttl=ttl, **treatment_of(self._options)
-            )
-            for name in self._targets
-        )
-
-    async def heal(self) -> None:
-        context = self._context
-        await all_of(context.hosts[name].call("heal", id=context.id) for name in self._targets)
+        await self._ask("rpc.stream", id=context.id, sources=self._sources, ttl=ttl, **treatment_of(self._options))
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for name in self._targets:
@@ -124,9 +110,6 @@ class TreatStream:
 
     def told(self, during: Facts) -> str:
         return str(during["said"])
-
-    def cuts(self) -> Grudge:
-        return {}
 
 
 def treatment_of(options: StreamOptions) -> dict[str, object]:

@@ -1,0 +1,66 @@
+"""What most faults have in common: they hit the hosts that one selector names, and end there by `heal`.
+
+Whoever inherits says how it is injected, what can be seen of it, and how two looks are judged (fault.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from squall.nemesis.evidence import Facts, all_of
+from squall.nemesis.fault import FaultContext
+from squall.nemesis.grudge import Grudge
+from squall.nemesis.selector import Target
+
+
+class AimedOptions(Protocol):
+    """Options of a fault with a target."""
+
+    @property
+    def fault(self) -> str: ...
+
+    @property
+    def target(self) -> str: ...
+
+
+class AimedFault(ABC):
+    """See the module. `_targets` are known once it has aimed."""
+
+    waits_to_show = False
+
+    def __init__(self, options: AimedOptions, context: FaultContext) -> None:
+        self.kind = options.fault
+        self._selector = options.target
+        self._context = context
+        self._targets: tuple[str, ...] = ()
+
+    async def aim(self) -> Target:
+        target = await self._context.resolve(self._selector)
+        self._targets = target.hosts
+        return target
+
+    @abstractmethod
+    async def observe(self) -> Facts: ...
+
+    @abstractmethod
+    async def inject(self, ttl: float) -> None: ...
+
+    async def heal(self) -> None:
+        await self._ask("heal", id=self._context.id)
+
+    async def _ask(self, verb: str, **arguments: object) -> list[dict[str, Any]]:
+        """The answers of all targets to the same request, in their order. Raises VerbFailed or HostUnreachable."""
+        return await all_of(self._context.hosts[name].call(verb, **arguments) for name in self._targets)
+
+    @abstractmethod
+    def shows_hold(self, before: Facts, during: Facts) -> str | None: ...
+
+    @abstractmethod
+    def shows_end(self, before: Facts, after: Facts) -> str | None: ...
+
+    @abstractmethod
+    def told(self, during: Facts) -> str: ...
+
+    def cuts(self) -> Grudge:
+        return {}
