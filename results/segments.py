@@ -4,14 +4,16 @@ A *segment* is one file of JSON lines written by one process: first a header, th
 its invocation and its completion, in the order in which they happened. The invocation is written at once and
 the completion when it comes, so that an operation still open when its process dies is open in the history as
 well, which is the truth about it (HX-03). Whatever `flush` has handed to the operating system survives
-`kill -9` of the writer; a last line that was torn is tolerated by the reader, and counted.
+`kill -9` of the writer; a last line that was torn is tolerated by the reader, and counted. `rows.py` says what the
+lines are. A writer that ends in good order seals its segment with a check sum, so that a file that was damaged or cut
+off later is not taken for the truth.
 
     history/segment-000.jsonl     operations, one segment per load worker
     faults.jsonl                  the nemesis: the whole state of a fault, each time it changes
     cluster.jsonl                 what was seen of the cluster: leaders, active controller, ISR
 
 Lines are arrays, so that a row costs two or three microseconds to write. `results/history.py` turns the
-segments into tables; this module is all a load worker has to import, and it needs only msgspec.
+segments into tables; this module and `rows.py` are all a load worker has to import, and they need only msgspec.
 
 Times are nanoseconds of the writer's monotonic clock. Segments of several machines have different clocks; the
 header of each says how far its clock is from the control process's, and how uncertain that is.
@@ -23,34 +25,66 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 
-SCHEMA_VERSION: Final = 1
+from squall.results.rows import (
+    ABSENT,
+    ACKS_ALL,
+    FUNCTIONS,
+    REGISTER_FUNCTIONS,
+    SCHEMA_VERSION,
+    TYPES,
+    Completion,
+    CompletionRow,
+    Invocation,
+    InvocationRow,
+    RegisterCompletion,
+    RegisterInvocation,
+    Row,
+    SegmentEnd,
+    SegmentHeader,
+    Sum,
+    end_of,
+)
+
+__all__ = [
+    "ABSENT",
+    "ACKS_ALL",
+    "CLUSTER_FILE",
+    "FAULTS_FILE",
+    "FUNCTIONS",
+    "REGISTER_FUNCTIONS",
+    "SCHEMA_VERSION",
+    "SEGMENTS_FOLDER",
+    "TYPES",
+    "ClusterObservation",
+    "CompletionRow",
+    "EventWriter",
+    "FaultWindow",
+    "HistoryWriter",
+    "IllFormedHistory",
+    "InvocationRow",
+    "RegisterCompletion",
+    "RegisterInvocation",
+    "Segment",
+    "SegmentHeader",
+    "adopt_segment",
+    "complete_lines",
+    "open_segment",
+    "read_cluster",
+    "read_faults",
+    "read_segment",
+    "segment_path",
+]
+
 SEGMENTS_FOLDER: Final = "history"
 FAULTS_FILE: Final = "faults.jsonl"
 CLUSTER_FILE: Final = "cluster.jsonl"
-
-FUNCTIONS: Final[dict[str, int]] = {
-    "send": 0,
-    "poll": 1,
-    "list_offsets": 2,
-    "marker": 3,
-    "final_poll": 4,
-    "delete_records": 5,
-    "create_topic": 6,
-    "create_partitions": 7,
-    "delete_topic": 8,
-}
-"""Codes of `f`. Codes are never reused: stored histories keep their meaning."""
-
-TYPES: Final[dict[str, int]] = {"ok": 0, "fail": 1, "info": 2}
-"""Codes of `type`."""
-
-ACKS_ALL: Final = -1
 
 BUFFER_BYTES: Final = 1 << 16
 FLUSH_NANOSECONDS: Final = 200_000_000
@@ -65,62 +99,6 @@ class IllFormedHistory(Exception):
         self.file = str(file)
         self.row = row
         self.problem = problem
-
-
-class SegmentHeader(msgspec.Struct, frozen=True, tag="segment", tag_field="row", array_like=True):
-    """The first line of a segment.
-
-    `segment` is unique in the run and numbers its operations. `acks` and `idempotent` hold for every send that
-    does not say otherwise. `clock_offset` is added to every time to get the control process's, and is right to
-    within `clock_error`.
-    """
-
-    run_id: str
-    segment: int
-    acks: int = ACKS_ALL
-    idempotent: bool = True
-    clock_id: int = 0
-    clock_offset: int = 0
-    clock_error: int = 0
-    schema: int = SCHEMA_VERSION
-
-
-class InvocationRow(msgspec.Struct, frozen=True, tag="i", tag_field="row", array_like=True, gc=False):
-    """An operation begins. `at` is when it was meant to, `invoked` when it did."""
-
-    f: str
-    process: int
-    client: int
-    invoked: int
-    at: int
-    topic: str | None = None
-    partition: int | None = None
-    value: int | None = None
-    acks: int | None = None
-    idempotent: bool | None = None
-
-
-class CompletionRow(msgspec.Struct, frozen=True, tag="c", tag_field="row", array_like=True, gc=False):
-    """What came of the open operation of `process`. `client` and `idempotent` are set where they differ from the
-    invocation's.
-    """
-
-    process: int
-    type: Literal["ok", "fail", "info"]
-    completed: int
-    offset: int | None = None
-    offsets: tuple[int, ...] = ()
-    values: tuple[int, ...] = ()
-    error: str | None = None
-    client: int | None = None
-    sequence: int | None = None
-    session: int | None = None
-    position: int | None = None
-    leader_epoch: int | None = None
-    high_watermark: int | None = None
-    log_start: int | None = None
-    node: int | None = None
-    idempotent: bool | None = None
 
 
 class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -181,14 +159,16 @@ class HistoryWriter:
         self._encoder = msgspec.json.Encoder()
         self._buffer = bytearray()
         self._flushed_at = time.monotonic_ns()
-        self._write(header)
+        self._sum = Sum()
+        self._write(header.sealed())
         self.flush()
+        self._sum = Sum()  # of what follows the header
 
-    def invoke(self, row: InvocationRow) -> None:
+    def invoke(self, row: Invocation) -> None:
         """An operation begins."""
         self._write(row)
 
-    def complete(self, row: CompletionRow) -> None:
+    def complete(self, row: Completion) -> None:
         """The open operation of `row.process` ends."""
         self._write(row)
         self.rows += 1
@@ -206,13 +186,16 @@ class HistoryWriter:
         while view:
             view = view[os.write(self._file, view) :]
         view.release()
+        self._sum.add(self._buffer)
         self._buffer = bytearray()
         self._flushed_at = time.monotonic_ns()
 
     def close(self) -> None:
-        """Flush, fsync, close. Calling it again does nothing."""
+        """Seal, flush, fsync, close. Calling it again does nothing."""
         if self._file < 0:
             return
+        self.flush()
+        self._write(self._sum.end)
         self.flush()
         os.fsync(self._file)
         os.close(self._file)
@@ -269,7 +252,7 @@ def adopt_segment(source: Path, target: Path, clock_offset: int, clock_error: in
     """Put a segment that was fetched from another machine into its place, whole or not at all.
 
     How far its clock was off is known better at the end than when the header was written, so the header is made
-    anew. A header that is torn or missing is left for the reader to tell of.
+    anew. A header that is torn, damaged or missing is left for the reader to tell of.
     """
     draft = target.with_suffix(".new")
     with source.open("rb") as fetched, draft.open("wb") as adopted:
@@ -279,24 +262,47 @@ def adopt_segment(source: Path, target: Path, clock_offset: int, clock_error: in
         except (msgspec.DecodeError, UnicodeDecodeError):
             adopted.write(first)
         else:
-            header = msgspec.structs.replace(header, clock_offset=clock_offset, clock_error=clock_error)
-            adopted.write(msgspec.json.encode(header) + b"\n")
+            if header.is_whole:
+                header = msgspec.structs.replace(header, clock_offset=clock_offset, clock_error=clock_error)
+                first = msgspec.json.encode(header if header.digest is None else header.sealed()) + b"\n"
+            adopted.write(first)
         shutil.copyfileobj(fetched, adopted)
         adopted.flush()
         os.fsync(adopted.fileno())
     draft.replace(target)
 
 
-Row = InvocationRow | CompletionRow
 _HEADER: Final = msgspec.json.Decoder(SegmentHeader)
-_ROW: Final = msgspec.json.Decoder(InvocationRow | CompletionRow)
+_ROW: Final = msgspec.json.Decoder(InvocationRow | CompletionRow | RegisterInvocation | RegisterCompletion)
+_END: Final = msgspec.json.Decoder(SegmentEnd)
+_END_START: Final = b'["e",'
 
 
-def read_segment(path: Path) -> tuple[SegmentHeader, Iterator[tuple[int, Row]], int]:
-    """The header, the rows with their line numbers, and the number of torn lines.
-
-    Raises IllFormedHistory for a line that is no row; the iterator does so when it gets there.
+@dataclass(frozen=True)
+class Segment:
+    """A segment as it was found. `torn` counts torn last lines (0 or 1); it is `cut_off` if its writer had not ended
+    it. `lines` are its rows, encoded, from line 2 of the file on.
     """
+
+    path: Path
+    header: SegmentHeader
+    lines: list[bytes]
+    torn: int
+    cut_off: bool
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Each row with its line number. Raises IllFormedHistory at a line that is no row."""
+        for number, line in enumerate(self.lines, 2):
+            if line.startswith(_END_START):
+                raise IllFormedHistory(self.path, number, "ends the segment, but more follows; lines were added to it")
+            try:
+                yield number, _ROW.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+                raise IllFormedHistory(self.path, number, f"is not a row of a history: {trouble}") from trouble
+
+
+def open_segment(path: Path) -> Segment:
+    """Read a segment. Raises IllFormedHistory if it has no header, or is not what its writer wrote."""
     lines, torn = complete_lines(path)
     if not lines:
         raise IllFormedHistory(path, 1, "is empty; a segment starts with a header")
@@ -306,15 +312,41 @@ def read_segment(path: Path) -> tuple[SegmentHeader, Iterator[tuple[int, Row]], 
         raise IllFormedHistory(path, 1, f"is not the header of a segment: {trouble}") from trouble
     if header.schema != SCHEMA_VERSION:
         raise IllFormedHistory(path, 1, f"has schema {header.schema}; this version reads {SCHEMA_VERSION}")
-    return header, _rows(path, lines), torn
+    if not header.is_whole:
+        raise IllFormedHistory(path, 1, "is not the header that was written: its check sum is another")
+    if len(lines) == 1 or not lines[-1].startswith(_END_START):
+        return Segment(path, header, lines[1:], torn, cut_off=header.digest is not None)
+    segment = Segment(path, header, lines[1:-1], torn, cut_off=False)
+    _require_whole(segment, lines[-1])
+    return segment
 
 
-def _rows(path: Path, lines: list[bytes]) -> Iterator[tuple[int, Row]]:
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            yield number, _ROW.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
-            raise IllFormedHistory(path, number, f"is not a row of a history: {trouble}") from trouble
+def _require_whole(segment: Segment, last: bytes) -> None:
+    """Raises IllFormedHistory unless the last line agrees with the rows."""
+    path, number = segment.path, len(segment.lines) + 2
+    try:
+        told = _END.decode(last)
+    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        raise IllFormedHistory(path, number, f"is not the end of a segment: {trouble}") from trouble
+    found = end_of(segment.lines)
+    if found == told:
+        return
+    for _ in segment.rows():  # a line that is no row says best what happened
+        pass
+    if told.lines != found.lines:
+        problem = f"the segment had {told.lines} lines when it was closed, and has {found.lines}"
+    else:
+        problem = "the segment is not what was written: its check sum is another"
+    raise IllFormedHistory(path, number, f"{problem}; the file was damaged or changed afterwards")
+
+
+def read_segment(path: Path) -> tuple[SegmentHeader, Iterator[tuple[int, Row]], int]:
+    """The header, the rows with their line numbers, and the number of torn lines.
+
+    Raises IllFormedHistory for a line that is no row; the iterator does so when it gets there.
+    """
+    segment = open_segment(path)
+    return segment.header, segment.rows(), segment.torn
 
 
 def read_faults(run_dir: Path | str) -> list[FaultWindow]:

@@ -44,6 +44,7 @@ WORKER_MODULES = (
     "harness/recording.py",
     "harness/worker.py",
     "results/__init__.py",
+    "results/rows.py",
     "results/segments.py",
 )
 WORKER_PACKAGES = ("workloads",)

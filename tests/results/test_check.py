@@ -15,7 +15,14 @@ from squall.results.check import check_run, check_runs, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.checks.spark import NoJava, SparkEngine, require_java
 from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy
-from squall.results.history import HISTORY_FILE, FaultWindow, segment_path
+from squall.results.history import (
+    HISTORY_FILE,
+    CompletionRow,
+    FaultWindow,
+    HistoryWriter,
+    SegmentHeader,
+    segment_path,
+)
 from squall.results.manifest import Expected, Manifest, TopicFacts
 from squall.results.tables import Series
 from squall.results.verdict import Verdict, worst
@@ -133,8 +140,8 @@ def test_values_that_are_not_unique_make_it_unknown(run: Run) -> None:
 def test_an_ill_formed_history_is_unknown_and_never_takes_others_with_it(tmp_path: Path) -> None:
     good = forge_run(tmp_path / "good", healthy(1))
     bad = forge_run(tmp_path / "bad", healthy(1))
-    with segment_path(bad, 0).open("ab") as file:
-        file.write(b'["c",987654321,"ok",99999999999999]\n')
+    with HistoryWriter(segment_path(bad, 1), SegmentHeader("forged-1", 1)) as writer:
+        writer.complete(CompletionRow(987654321, "ok", 99999999999999))
     empty = tmp_path / "empty"
     empty.mkdir()
     verdicts = check_runs([bad, good, empty], InProcess(), report=False)

@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from squall.results.segments import (
+    ABSENT,
     ClusterObservation,
     CompletionRow,
     EventWriter,
@@ -20,7 +22,11 @@ from squall.results.segments import (
     HistoryWriter,
     IllFormedHistory,
     InvocationRow,
+    RegisterCompletion,
+    RegisterInvocation,
     SegmentHeader,
+    adopt_segment,
+    open_segment,
     read_cluster,
     read_faults,
     read_segment,
@@ -70,6 +76,82 @@ def test_a_broken_line_in_the_middle_is_named_with_file_and_row(tmp_path: Path) 
     path.write_bytes(b"\n".join(lines))
     with pytest.raises(IllFormedHistory, match=rf"{path}:5: is not a row of a history"):
         list(read_segment(path)[1])
+
+
+def test_a_segment_that_was_closed_is_sealed_and_any_damage_shows(tmp_path: Path) -> None:
+    path = tmp_path / "segment.jsonl"
+    content = written(path)
+    assert not open_segment(path).cut_off
+    header, rng, noticed = content.index(b"\n"), random.Random(8), 0
+    for _ in range(300):
+        place = rng.randrange(len(content))
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :])
+        try:
+            whole = not (found := open_segment(path)).cut_off and not found.torn
+        except IllFormedHistory:
+            whole = False
+        assert not whole, f"byte {place} ({'header' if place < header else 'rows'})"
+        noticed += 1
+    assert noticed == 300
+
+
+def test_lines_that_changed_places_show(tmp_path: Path) -> None:
+    path = tmp_path / "segment.jsonl"
+    lines = written(path).split(b"\n")
+    lines[3:5], lines[5:7] = lines[5:7], lines[3:5]
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(IllFormedHistory, match="its check sum is another"):
+        open_segment(path)
+
+
+def test_lines_that_are_gone_or_were_added_show(tmp_path: Path) -> None:
+    path = tmp_path / "segment.jsonl"
+    content = written(path)
+    lines = content.split(b"\n")
+    path.write_bytes(b"\n".join(lines[:5] + lines[7:]))
+    with pytest.raises(IllFormedHistory, match="had 100 lines when it was closed, and has 98"):
+        open_segment(path)
+    path.write_bytes(content + lines[1] + b"\n")
+    with pytest.raises(IllFormedHistory, match=rf"{path}:102: ends the segment, but more follows"):
+        list(open_segment(path).rows())
+
+
+def test_a_segment_without_its_end_was_cut_off(tmp_path: Path) -> None:
+    """As a killed writer leaves it; a header of before there were seals says nothing about it."""
+    path = tmp_path / "segment.jsonl"
+    lines = written(path).split(b"\n")
+    path.write_bytes(b"\n".join(lines[:-2]) + b"\n")
+    assert open_segment(path).cut_off
+    old = b'["segment","run",3,-1,true,0,0,0,1]'
+    path.write_bytes(b"\n".join([old, *lines[1:-2]]) + b"\n")
+    found = open_segment(path)
+    assert (found.header.run_id, len(found.lines), found.cut_off) == ("run", 100, False)
+
+
+def test_a_segment_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "segment.jsonl"
+    content = written(path)
+    newer = msgspec.json.encode(SegmentHeader("run", 3, schema=2).sealed())
+    path.write_bytes(newer + content[content.index(b"\n") :])
+    with pytest.raises(IllFormedHistory, match=r":1: has schema 2; this version reads 1"):
+        open_segment(path)
+
+
+def test_a_header_made_anew_for_another_clock_is_whole(tmp_path: Path) -> None:
+    written(tmp_path / "there.jsonl")
+    adopt_segment(tmp_path / "there.jsonl", tmp_path / "here.jsonl", 1234, 56)
+    found = open_segment(tmp_path / "here.jsonl")
+    assert (found.header.clock_offset, found.header.clock_error, len(found.lines)) == (1234, 56, 100)
+
+
+def test_operations_on_registers_come_back_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "segment.jsonl"
+    asked = RegisterInvocation("cas", 7, 2, 100, 99, "retention.ms of events", value=5, expected=ABSENT)
+    refused = RegisterCompletion(7, "fail", 120, found=4, version=9, refused=True, node=2)
+    with HistoryWriter(path, SegmentHeader("run", 0)) as writer:
+        writer.invoke(asked)
+        writer.complete(refused)
+    assert [row for _, row in open_segment(path).rows()] == [asked, refused]
 
 
 def test_a_file_that_is_no_segment_is_named(tmp_path: Path) -> None:
