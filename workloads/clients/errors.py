@@ -10,86 +10,183 @@ Everything else is `info`. That includes codes that look definite but can reach 
 were appended: NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION answer a parked acks=all request whose
 leader moved away, REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so themselves. A client that
 retries by itself may have had any number of attempts in flight, so no answer to the last one says anything
-about the earlier ones.
+about the earlier ones. The same goes for whoever changes topics through a broker: the broker passes the request
+on to the controller and repeats it when the connection breaks, so that TOPIC_ALREADY_EXISTS may well be what a
+second delivery of one's own request met.
+
+What a code says about a single attempt is written out in `error_codes.py`, code by code; the tables of the other
+kinds follow from it. A test holds all of them against the protocol's list.
 
 Reads change nothing, so a failed read is always `fail`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from squall.workloads.operation import FAIL, FINAL_POLL, INFO, LIST_OFFSETS, POLL, Completion, CompletionType
+from squall.workloads.clients.error_codes import GROUPS
+from squall.workloads.operation import FAIL, FINAL_POLL, INFO, LIST_OFFSETS, OK, POLL, Completion, CompletionType
+
+DUPLICATE_SEQUENCE_NUMBER = 46
 
 READS = frozenset({POLL, FINAL_POLL, LIST_OFFSETS})
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an error says about a write, and why."""
+    """What an answer says about a write, and why."""
 
     type: CompletionType
     name: str
     reason: str
 
 
-def _table(rows: list[tuple[int, CompletionType, str, str]]) -> dict[int, Meaning]:
+@dataclass(frozen=True)
+class ErrorTable:
+    """What one kind of client means by each of the protocol's codes, and by words of its own.
+
+    `own` is keyed by the library's own number, or the name of its own exception.
+    """
+
+    kind: str
+    retries: bool
+    answers: Mapping[int, Meaning]
+    own: Mapping[int | str, Meaning] = field(default_factory=dict)
+
+    def meaning(self, code: int | str | None, name: str) -> Meaning:
+        """Of a code or exception that nobody has judged, nobody can tell."""
+        known = self.own.get(code) if isinstance(code, str) else None
+        if isinstance(code, int):
+            known = self.own.get(code) or self.answers.get(code)
+        return known or Meaning(INFO, name, "nobody has judged it")
+
+
+def exception_name(error: BaseException) -> str:
+    """`NotEnoughReplicasError` as `not_enough_replicas`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+
+
+def _single_attempt_answers() -> dict[int, Meaning]:
+    return {code: Meaning(group.type, name, group.reason) for group in GROUPS for code, name in group.codes.items()}
+
+
+EARLIER_ATTEMPTS = "an earlier attempt may have been appended"
+REPEATED_BY_THE_BROKER = "the broker that passed it on may have done so twice"
+
+
+def _of_the_last_attempt(reason: str) -> Iterator[tuple[int, Meaning]]:
+    """What the same answers are worth if others may have come before."""
+    for code, single in _single_attempt_answers().items():
+        if single.type == FAIL:
+            yield code, Meaning(INFO, single.name, f"{single.reason}, but {reason}")
+        else:
+            yield code, single
+
+
+def _own(rows: list[tuple[int | str, CompletionType, str, str]]) -> dict[int | str, Meaning]:
     return {code: Meaning(kind, name, reason) for code, kind, name, reason in rows}
 
 
-# Answers of a broker to a single Produce request.
-SINGLE_ATTEMPT: Mapping[int, Meaning] = _table(
-    [
-        (2, FAIL, "corrupt_message", "refused before the append"),
-        (3, INFO, "unknown_topic_or_partition", "also answers a parked request whose replica went away"),
-        (6, INFO, "not_leader_or_follower", "also answers a parked request whose leader moved"),
-        (7, INFO, "request_timed_out", "appended, not yet replicated"),
-        (10, FAIL, "message_too_large", "refused before the append"),
-        (17, FAIL, "invalid_topic", "refused before the append"),
-        (18, FAIL, "record_list_too_large", "refused before the append"),
-        (19, FAIL, "not_enough_replicas", "the ISR is checked before the append"),
-        (20, INFO, "not_enough_replicas_after_append", "appended"),
-        (21, FAIL, "invalid_required_acks", "refused before the append"),
-        (29, FAIL, "topic_authorization_failed", "refused before the append"),
-        (35, FAIL, "unsupported_version", "refused before the append"),
-        (45, FAIL, "out_of_order_sequence_number", "refused before the append"),
-        (46, INFO, "duplicate_sequence_number", "an earlier attempt was appended"),
-        (47, FAIL, "invalid_producer_epoch", "refused before the append"),
-        (56, INFO, "kafka_storage_error", "the disk failed during or after the append"),
-        (59, FAIL, "unknown_producer_id", "refused before the append"),
-        (87, FAIL, "invalid_record", "refused before the append"),
-    ]
+SINGLE_ATTEMPT = ErrorTable("native, one attempt", False, _single_attempt_answers())
+
+NATIVE_RETRYING = ErrorTable(
+    "native, idempotent",
+    True,
+    {
+        **dict(_of_the_last_attempt(EARLIER_ATTEMPTS)),
+        DUPLICATE_SEQUENCE_NUMBER: Meaning(
+            OK,
+            "duplicate_sequence_number",
+            "an earlier attempt was appended; Kafka's own clients call this acknowledged",
+        ),
+    },
 )
 
-# Delivery reports of librdkafka, which retries by itself. Negative codes are its own.
-LIBRDKAFKA: Mapping[int, Meaning] = _table(
-    [
-        (-184, FAIL, "queue_full", "refused at the door: the local queue is full"),
-        (-152, INFO, "purged_from_queue", "it may have been there for its second attempt"),
-        (-151, INFO, "purged_in_flight", "it was on its way"),
-        (-192, INFO, "message_timed_out", "an attempt may be in flight"),
-        (-195, INFO, "transport", "the connection broke; an attempt may have arrived"),
-        (-150, INFO, "fatal", "the producer gave up; attempts may have arrived"),
-        (-144, INFO, "gapless_guarantee", "the producer gave up; attempts may have arrived"),
-    ]
+LIBRDKAFKA = ErrorTable(
+    "librdkafka",
+    True,
+    dict(_of_the_last_attempt(EARLIER_ATTEMPTS)),
+    _own(
+        [
+            (-184, FAIL, "queue_full", "refused at the door: the local queue is full"),
+            (-152, INFO, "purged_from_queue", "it may have been there for its second attempt"),
+            (-151, INFO, "purged_in_flight", "it was on its way"),
+            (-192, INFO, "message_timed_out", "an attempt may be in flight"),
+            (-185, INFO, "timed_out", "an attempt may be in flight"),
+            (-195, INFO, "transport", "the connection broke; an attempt may have arrived"),
+            (-190, INFO, "unknown_partition", "it may have been known at the first attempt"),
+            (-188, INFO, "unknown_topic", "it may have been known at the first attempt"),
+            (-150, INFO, "fatal", "the producer gave up; attempts may have arrived"),
+            (-148, INFO, "gapless_guarantee", "the producer gave up; attempts may have arrived"),
+            (-149, INFO, "inconsistent", "the producer gave up; attempts may have arrived"),
+            (-144, INFO, "fenced", "another producer has its name; attempts may have arrived"),
+            (-197, INFO, "destroy", "the producer ends; attempts may have arrived"),
+        ]
+    ),
 )
+"""Delivery reports of librdkafka; negative codes are its own."""
+
+KAFKA_PYTHON = ErrorTable(
+    "kafka-python",
+    True,
+    dict(_of_the_last_attempt(EARLIER_ATTEMPTS)),
+    _own(
+        [
+            ("KafkaTimeoutError", INFO, "kafka_timeout", "an attempt may be in flight"),
+            ("KafkaConnectionError", INFO, "kafka_connection", "the connection broke; an attempt may have arrived"),
+            ("NodeNotReadyError", INFO, "node_not_ready", "an earlier attempt may have arrived"),
+            ("Cancelled", INFO, "cancelled", "it may have been on its way"),
+            ("IllegalStateError", INFO, "illegal_state", "the producer gave up; attempts may have arrived"),
+        ]
+    ),
+)
+"""Delivery reports of kafka-python; what is no answer of a broker is told by the exception's name."""
+
+AIOKAFKA = ErrorTable(
+    "aiokafka",
+    True,
+    dict(_of_the_last_attempt(EARLIER_ATTEMPTS)),
+    _own(
+        [
+            ("KafkaTimeoutError", INFO, "kafka_timeout", "an attempt may be in flight"),
+            ("KafkaConnectionError", INFO, "kafka_connection", "the connection broke; an attempt may have arrived"),
+            ("NodeNotReadyError", INFO, "node_not_ready", "an earlier attempt may have arrived"),
+            ("ProducerFenced", INFO, "producer_fenced", "the producer gave up; attempts may have arrived"),
+            ("ProducerClosed", INFO, "producer_closed", "it may have been on its way"),
+            ("KafkaError", INFO, "kafka", "the producer gave up; attempts may have arrived"),
+        ]
+    ),
+)
+"""Delivery reports of aiokafka; what is no answer of a broker is told by the exception's name."""
+
+THROUGH_A_BROKER = ErrorTable("admin through a broker", True, dict(_of_the_last_attempt(REPEATED_BY_THE_BROKER)))
+
+TABLES = (SINGLE_ATTEMPT, NATIVE_RETRYING, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA, THROUGH_A_BROKER)
+
+
+def answered(table: ErrorTable, f: str, code: int | str | None, name: str = "") -> Completion:
+    """What an error means for an operation of that kind of client; `name` is for what the table does not know."""
+    meaning = table.meaning(code, name.lower().lstrip("_") or f"kafka_error_{code}")
+    return Completion(FAIL if f in READS else meaning.type, error=meaning.name)
 
 
 def single_attempt(f: str, code: int) -> Completion:
     """What an error code answered to a single request means for the operation."""
-    meaning = SINGLE_ATTEMPT.get(code, Meaning(INFO, f"kafka_error_{code}", "unknown code"))
-    return Completion(FAIL if f in READS else meaning.type, error=meaning.name)
+    return answered(SINGLE_ATTEMPT, f, code)
 
 
 def retrying(f: str, code: int, name: str) -> Completion:
-    """What a library that retries by itself means by an error; `name` is the library's own."""
-    meaning = LIBRDKAFKA.get(code)
-    if f in READS:
-        return Completion(FAIL, error=meaning.name if meaning else name)
-    if meaning is not None:
-        return Completion(meaning.type, error=meaning.name)
-    return Completion(INFO, error=name.lower().lstrip("_"))
+    """What librdkafka means by an error; `name` is the library's own."""
+    return answered(LIBRDKAFKA, f, code, name)
+
+
+def raised(table: ErrorTable, f: str, error: BaseException) -> Completion:
+    """What a library in Python means by an exception: an answer of a broker has its number in `errno`."""
+    number = None if isinstance(error, OSError) else getattr(error, "errno", None)
+    code = number if isinstance(number, int) else type(error).__name__
+    return answered(table, f, code, exception_name(error))
 
 
 def refused(reason: str) -> Completion:

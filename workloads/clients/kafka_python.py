@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 import queue
-import re
 import threading
 import time
 from collections import deque
@@ -28,9 +27,11 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 
+from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan
+from squall.workloads.clients.errors import exception_name
 from squall.workloads.clients.shared_producer import Delivered, SharedProducer
-from squall.workloads.operation import FAIL, Completion
+from squall.workloads.operation import FAIL, SEND, Completion
 
 DELIVERY_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
@@ -78,11 +79,6 @@ class KafkaPythonKit:
         if plan.role == "producer":
             return KafkaPythonProducer(plan, configuration)
         return KafkaPythonConsumer(plan, configuration)
-
-
-def error_name(error: BaseException) -> str:
-    """`NotEnoughReplicasError` as `not_enough_replicas`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 
 class Mailbox:
@@ -213,7 +209,7 @@ class ProducerInstance:
             future = producer.send(record.topic, record.payload, partition=record.partition)
         except (kafka_errors.KafkaError, AssertionError) as refusal:  # raised before the record is in a batch
             self.dead = self.dead or not isinstance(refusal, RECOVERED)
-            self._report(record.report, Delivered(error=error_name(refusal), refused=True))
+            self._report(record.report, Delivered(error=exception_name(refusal), refused=True))
             return
         future.add_callback(lambda metadata: self._acknowledged(record.report, metadata.offset))
         future.add_errback(lambda error: self._failed(record.report, error))
@@ -223,7 +219,8 @@ class ProducerInstance:
 
     def _failed(self, report: asyncio.Future[Delivered], error: Exception) -> None:
         self.dead = self.dead or not isinstance(error, RECOVERED)
-        self._report(report, Delivered(error=error_name(error)))
+        outcome = errors.raised(errors.KAFKA_PYTHON, SEND, error)
+        self._report(report, Delivered(error=outcome.error, meaning=outcome.type))
 
     def _report(self, report: asyncio.Future[Delivered], delivered: Delivered) -> None:
         self._mailbox.post(lambda: _settle(report, delivered))
@@ -241,4 +238,4 @@ def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:
 
 def read_failed(error: BaseException) -> Completion:
     """A read that failed has changed nothing."""
-    return Completion(FAIL, error=error_name(error))
+    return Completion(FAIL, error=exception_name(error))

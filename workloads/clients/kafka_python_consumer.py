@@ -20,7 +20,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka import errors as kafka_errors
 
 from squall.workloads.clients.client import ClientPlan, TopicPartition
-from squall.workloads.clients.kafka_python import AGAIN_SECONDS, LOG, Mailbox, error_name, read_failed
+from squall.workloads.clients.errors import exception_name
+from squall.workloads.clients.kafka_python import AGAIN_SECONDS, LOG, Mailbox, read_failed
 from squall.workloads.clients.payload import decode_value
 from squall.workloads.operation import FAIL, LIST_OFFSETS, OK, Completion, Operation
 
@@ -200,7 +201,7 @@ class KafkaPythonConsumer:
         """Where positions are gone: tell it, and read these topic-partitions from the beginning."""
         gone = getattr(trouble, "divergent_offsets", None) or (trouble.args[0] if trouble.args else {})
         for place in gone:
-            self._arrived((place.topic, place.partition), [], [], error_name(trouble))
+            self._arrived((place.topic, place.partition), [], [], exception_name(trouble))
             self._sessions[place.topic, place.partition] += 1
         consumer.seek_to_beginning(*gone)
 
@@ -222,7 +223,7 @@ class KafkaPythonConsumer:
 
     def _tell_all(self, trouble: BaseException) -> None:
         for place in self.plan.topic_partitions:
-            self._arrived(place, [], [], error_name(trouble))
+            self._arrived(place, [], [], exception_name(trouble))
 
     def _arrived(
         self,

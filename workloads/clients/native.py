@@ -33,7 +33,7 @@ from squall.workloads.clients.client import Client, ClientPlan, Topic, TopicPart
 from squall.workloads.clients.leaders import Address, Leaders
 from squall.workloads.clients.native_consumer import NativeConsumer, short
 from squall.workloads.clients.payload import encode_value
-from squall.workloads.operation import CREATE_PARTITIONS, CREATE_TOPIC, OK, Completion, Operation
+from squall.workloads.operation import CREATE_PARTITIONS, CREATE_TOPIC, OK, SEND, Completion, Operation
 from squall.workloads.ports import Clock, Connector
 
 PRODUCE_VERSION = 9
@@ -255,10 +255,11 @@ class _Lane:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             code, offset = produce_answer(response)
-            if code in (0, int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)):
+            answered = errors.answered(errors.NATIVE_RETRYING, SEND, code)
+            if answered.type == OK:
                 self._acknowledged(batch, offset if code == 0 else -1, leader[1])
                 return
-            trouble = errors.single_attempt("send", code).error or trouble
+            trouble = answered.error or trouble
             if code in GIVE_UP:
                 break
             self.producer.leaders.forget(self.where)

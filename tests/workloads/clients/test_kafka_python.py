@@ -13,12 +13,12 @@ from kafka import TopicPartition, errors
 
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
+from squall.workloads.clients.errors import exception_name
 from squall.workloads.clients.kafka_python import (
     KafkaPythonKit,
     KafkaPythonProducer,
     Mailbox,
     ProducerInstance,
-    error_name,
 )
 from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer
 from squall.workloads.clients.kits import kit_of
@@ -237,7 +237,7 @@ def test_an_instance_dies_of_what_the_library_does_not_recover_from(error: Excep
         return asyncio.get_running_loop()
 
     instance, delivered = asyncio.run(scenario())
-    assert (instance.dead, delivered.refused, delivered.error) == (dies, False, error_name(error))
+    assert (instance.dead, delivered.refused, delivered.error) == (dies, False, exception_name(error))
 
 
 def test_a_mixed_kit_gives_every_other_client_to_each_library() -> None:
