@@ -12,7 +12,7 @@
     checks: [log, availability]
     expect: valid
 
-A file holds one scenario, or several under `scenarios:`. Workloads and faults bring their own options
+A file holds one scenario, or several under `scenarios:`, or names those of other files under `include:`. Workloads and faults bring their own options
 (`workloads/log.py`, `nemesis/options.py`); this module only composes them. What a scenario expects is part
 of it: a negative control *must* be caught, and a suite passes when every scenario turned out as it says.
 
@@ -23,7 +23,7 @@ prints the JSON Schema for editors.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -287,19 +287,40 @@ class Scenario(_Part):
         return self.seeds or tuple(range(first, first + self.repeat))
 
 
+class Included(_Part):
+    """Scenarios that another suite file holds."""
+
+    suite: str = Field(min_length=1, description="a suite file, named from where this one lies")
+    only: tuple[str, ...] = Field(default=(), description="the scenarios of these names; all of the file unless given")
+
+
 class _SuiteFile(_Part):
     suite: str = ""
     description: str = ""
-    scenarios: tuple[Scenario, ...] = Field(min_length=1)
+    include: tuple[Included, ...] = Field(default=(), description="scenarios of other suite files, which come first")
+    scenarios: tuple[Scenario, ...] = ()
+
+    @model_validator(mode="after")
+    def _of_something(self) -> _SuiteFile:
+        if not self.include and not self.scenarios:
+            raise ValueError("holds no scenario; list some under `scenarios`, or name suite files under `include`")
+        return self
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite file: its scenarios in order."""
+    """A suite file: its scenarios in order, those it includes before its `own`."""
 
     name: str
     path: Path
     scenarios: tuple[Scenario, ...]
+    included: int = 0
+    """How many of the scenarios, the first, other files hold."""
+
+    @property
+    def own(self) -> tuple[Scenario, ...]:
+        """The scenarios that stand in this very file."""
+        return self.scenarios[self.included :]
 
     @property
     def single(self) -> bool:
@@ -326,15 +347,42 @@ def load_suite(path: Path | str) -> Suite:
 
 def read_suite(source: YamlSource, path: Path) -> Suite:
     """The suite a parsed file describes."""
-    if isinstance(source.data, Mapping) and "scenarios" in source.data:
+    if isinstance(source.data, Mapping) and source.data.keys() & {"scenarios", "include"}:
         file = source.validated(_SuiteFile)
-        _refuse_twice(source, file.scenarios)
+        included = [
+            (("include", index), one)
+            for index, entry in enumerate(file.include)
+            for one in _scenarios_of(source, index, entry, path)
+        ]
+        own: list[tuple[KeyPath, Scenario]] = [
+            (("scenarios", index, "scenario"), one) for index, one in enumerate(file.scenarios)
+        ]
+        _refuse_twice(source, [*included, *own])
         for index, one in enumerate(file.scenarios):
             _refuse_what_cannot_be(source, ("scenarios", index), one)
-        return Suite(file.suite or path.stem, path, file.scenarios)
+        scenarios = tuple(one for _, one in (*included, *own))
+        return Suite(file.suite or path.stem, path, scenarios, len(included))
     scenario = source.validated(Scenario)
     _refuse_what_cannot_be(source, (), scenario)
     return Suite(path.stem, path, (scenario,))
+
+
+def _scenarios_of(source: YamlSource, index: int, entry: Included, path: Path) -> tuple[Scenario, ...]:
+    """The scenarios that an entry of `include` names. Raises UsageError."""
+    at: KeyPath = ("include", index)
+    file = path.parent / entry.suite
+    if not file.is_file():
+        raise source.error((*at, "suite"), f"{shown(entry.suite)}: no such file", remedy="name it from where this lies")
+    read = load_yaml(file)
+    if isinstance(read.data, Mapping) and "include" in read.data:
+        raise source.error((*at, "suite"), f"{shown(entry.suite)} includes others itself; name those instead")
+    found = {one.scenario: one for one in read_suite(read, file).scenarios}
+    for number, name in enumerate(entry.only):
+        if name not in found:
+            raise source.error(
+                (*at, "only", number), f"{entry.suite} has no scenario {shown(name)}{suggestion(name, found)}"
+            )
+    return tuple(found[name] for name in entry.only or found)
 
 
 def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
@@ -383,15 +431,13 @@ def text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _refuse_twice(source: YamlSource, scenarios: tuple[Scenario, ...]) -> None:
-    seen: dict[str, int] = {}
-    for index, one in enumerate(scenarios):
+def _refuse_twice(source: YamlSource, placed: Sequence[tuple[KeyPath, Scenario]]) -> None:
+    seen: dict[str, KeyPath] = {}
+    for place, one in placed:
         if one.scenario in seen:
-            line = source.line(("scenarios", seen[one.scenario], "scenario"))
-            raise source.error(
-                ("scenarios", index, "scenario"), f"{one.scenario!r} is given twice (first on line {line})"
-            )
-        seen[one.scenario] = index
+            line = source.line(seen[one.scenario])
+            raise source.error(place, f"{one.scenario!r} is given twice (first on line {line})")
+        seen[one.scenario] = place
 
 
 def suite_schema() -> dict[str, Any]:

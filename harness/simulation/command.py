@@ -36,7 +36,7 @@ def find_scenario(name: str, suites: Path = Path("suites"), *, swarm: bool = Fal
         return _simulable(Path(name), load_suite(name).scenarios[0], swarm), name
     known: dict[str, tuple[Path, Scenario]] = {}
     for path in sorted(suites.glob("*.yaml")):
-        known |= {scenario.scenario: (path, scenario) for scenario in load_suite(path).scenarios}
+        known |= {scenario.scenario: (path, scenario) for scenario in load_suite(path).own}
     if name not in known:
         raise UsageError(f"there is no suite file and no scenario {name!r}{suggestion(name, known)}")
     return _simulable(*known[name], swarm), name

@@ -35,7 +35,7 @@ def is_for_simulation(scenario: Scenario) -> bool:
 
 
 def healthy() -> list[Scenario]:
-    found = [scenario for path in sorted(SUITES.glob("*.yaml")) for scenario in load_suite(path).scenarios]
+    found = [scenario for path in sorted(SUITES.glob("*.yaml")) for scenario in load_suite(path).own]
     return [one for one in found if is_for_simulation(one)]
 
 
@@ -44,7 +44,7 @@ BY_NAME = [pytest.param(scenario, id=scenario.scenario) for scenario in healthy(
 
 def test_no_two_scenarios_have_the_same_name() -> None:
     """They are found by name alone."""
-    names = [one.scenario for path in sorted(SUITES.glob("*.yaml")) for one in load_suite(path).scenarios]
+    names = [one.scenario for path in sorted(SUITES.glob("*.yaml")) for one in load_suite(path).own]
     assert not [name for name in names if names.count(name) > 1]
 
 
