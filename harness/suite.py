@@ -12,9 +12,10 @@
     checks: [log, availability]
     expect: valid
 
-A file holds one scenario, or several under `scenarios:`, or names those of other files under `include:`. Workloads and faults bring their own options
-(`workloads/log.py`, `nemesis/options.py`); this module only composes them. What a scenario expects is part
-of it: a negative control *must* be caught, and a suite passes when every scenario turned out as it says.
+A file holds one scenario, or several under `scenarios:`, or names those of other files under `include:` (nightly.yaml).
+Workloads and faults bring their own options (`workloads/log.py`, `nemesis/options`); this module only composes them.
+What a scenario expects is part of it: a negative control *must* be caught, and a suite passes when every scenario turned
+out as it says.
 
 Errors name file, line, field, value and the nearest right key (`yaml_source.py`); `squall suite schema`
 prints the JSON Schema for editors.

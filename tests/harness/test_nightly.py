@@ -83,7 +83,7 @@ class TestTheKitchenSink:
 
     @pytest.mark.parametrize("seed", [1, 2, 3])
     def test_troubles_come_one_after_the_other_with_stable_periods(self, seed: int, tmp_path: Path) -> None:
-        """Eligible leader replicas outlive one loss at a time (EL-01): who had one needs time to be in the ISR again."""
+        """Eligible leader replicas outlive one loss at a time (EL-01): then a broker has to get back into the ISR."""
         (plan,) = plan_suite(load_suite(SUITES / "nightly-kitchen-sink.yaml"), seed, tmp_path)
         entries: dict[str, tuple[float, float]] = {}
         for fault in plan.schedule.faults:
