@@ -58,6 +58,8 @@ LIBRARIES = (
     "typing-extensions",
     "typing-inspection",
 )
+OPTIONAL_LIBRARIES = ("aiokafka", "async-timeout", "packaging")
+"""For `workload: {client: aiokafka}`; taken along to hosts like this one if they are installed here."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,18 @@ def client_bundle(kind: HostKind, cache: Path) -> Bundle:
         else:
             version = importlib.metadata.version(library)
             add_wheel(files, find_wheel(kind, version, cache, package=library))
+    if kind == HostKind.here() and all(_is_installed(library) for library in OPTIONAL_LIBRARIES):
+        for library in OPTIONAL_LIBRARIES:
+            add_installed(files, library)
     return bundle_of("client", files, kind, checksums="not needed")
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _is_plain_python(library: str) -> bool:

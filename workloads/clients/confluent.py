@@ -180,6 +180,9 @@ class _ProducerInstance:
         """Stop polling once what is under way has been reported or purged."""
         self.retired.set()
 
+    async def ended(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
+
     def _error(self, error: KafkaError) -> None:
         if error.fatal():
             self.dead = True

@@ -163,6 +163,9 @@ class ProducerInstance:
             self._retired.set()
             self._records.put(None)
 
+    async def ended(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
+
     def _serve(self) -> None:
         """The thread's life. Whatever ends it, nobody is left waiting for a report."""
         try:

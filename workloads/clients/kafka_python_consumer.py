@@ -12,7 +12,6 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaConsumer
@@ -21,6 +20,7 @@ from kafka import errors as kafka_errors
 
 from squall.workloads.clients.client import ClientPlan, TopicPartition
 from squall.workloads.clients.errors import exception_name
+from squall.workloads.clients.inbox import Inbox, Run
 from squall.workloads.clients.kafka_python import AGAIN_SECONDS, LOG, Mailbox, read_failed
 from squall.workloads.clients.payload import decode_value
 from squall.workloads.operation import FAIL, LIST_OFFSETS, OK, Completion, Operation
@@ -31,55 +31,6 @@ LIBRARY_CLOSE_MS = 1000
 LIST_OFFSETS_MS = 5000
 
 STARTING_AGAIN: tuple[type[Exception], ...] = (kafka_errors.LogTruncationError, kafka_errors.OffsetOutOfRangeError)
-
-
-@dataclass
-class Run:
-    """What arrived of one topic-partition in one session: records, or the error that ended them."""
-
-    session: int
-    offsets: list[int] = field(default_factory=list)
-    values: list[int] = field(default_factory=list)
-    leader_epoch: int | None = None
-    error: str | None = None
-
-
-@dataclass
-class Inbox:
-    """What has arrived for one topic-partition and was not polled yet; `position` is behind what was."""
-
-    runs: deque[Run] = field(default_factory=deque)
-    session: int = 0
-    position: int | None = None
-    waiter: asyncio.Future[None] | None = None
-
-    def release(self) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    def take(self) -> Completion:
-        """The answer of one poll: the next run, whole."""
-        if not self.runs:
-            return Completion(OK, session=self.session, position=self.position)
-        run = self.runs.popleft()
-        if run.session != self.session:
-            self.session, self.position = run.session, None
-        if run.error is not None:
-            return Completion(FAIL, error=run.error, session=run.session)
-        while self.runs and self.runs[0].session == run.session and self.runs[0].error is None:
-            more = self.runs.popleft()
-            run.offsets += more.offsets
-            run.values += more.values
-            run.leader_epoch = more.leader_epoch
-        position, self.position = self.position, run.offsets[-1] + 1
-        return Completion(
-            OK,
-            offsets=tuple(run.offsets),
-            values=tuple(run.values),
-            session=run.session,
-            position=position,
-            leader_epoch=run.leader_epoch,
-        )
 
 
 class KafkaPythonConsumer:
@@ -119,19 +70,9 @@ class KafkaPythonConsumer:
         if operation.f == LIST_OFFSETS:
             return await self._list_offsets(place)
         inbox = self.inboxes[place]
-        if not inbox.runs and not self._ending.is_set():
-            await self._arrival(inbox)
+        if not self._ending.is_set():
+            await inbox.arrival(POLL_SECONDS)
         return inbox.take()
-
-    async def _arrival(self, inbox: Inbox) -> None:
-        loop = asyncio.get_running_loop()
-        inbox.waiter = loop.create_future()
-        timer = loop.call_later(POLL_SECONDS, inbox.release)
-        try:
-            await inbox.waiter
-        finally:
-            timer.cancel()
-            inbox.waiter = None
 
     async def _list_offsets(self, place: TopicPartition) -> Completion:
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -236,10 +177,4 @@ class KafkaPythonConsumer:
     ) -> None:
         assert self._mailbox is not None
         run, inbox = Run(self._sessions[place], offsets, values, leader_epoch, error), self.inboxes[place]
-
-        def deliver() -> None:
-            if error is None or not inbox.runs or inbox.runs[-1].error != error:  # once is enough
-                inbox.runs.append(run)
-            inbox.release()
-
-        self._mailbox.post(deliver)
+        self._mailbox.post(lambda: inbox.deliver(run))

@@ -1,7 +1,8 @@
 """The client libraries a suite may name, and the kits that make their clients.
 
 `mixed` gives every other client to each library, so that one history shows what both did to the same logs. Libraries
-are imported when they are asked for: a load worker should start in a fraction of a second.
+are imported when they are asked for: a load worker should start in a fraction of a second, and aiokafka need not be
+installed where nobody asks for it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Literal
 
 from squall.workloads.clients.client import Client, ClientKit, ClientPlan
 
-Library = Literal["confluent", "kafka-python", "mixed"]
+Library = Literal["confluent", "kafka-python", "aiokafka", "mixed"]
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -35,6 +36,22 @@ def kit_of(library: Library, bootstrap: Bootstrap) -> ClientKit:
         from squall.workloads.clients.kafka_python import KafkaPythonKit
 
         return KafkaPythonKit(bootstrap)
+    if library == "aiokafka":
+        return _aiokafka_kit(bootstrap)
     from squall.workloads.clients.confluent import ConfluentKit
 
     return ConfluentKit(bootstrap)
+
+
+class LibraryMissing(Exception):
+    """A client library that a suite names is not installed; the message says how to install it."""
+
+
+def _aiokafka_kit(bootstrap: Bootstrap) -> ClientKit:
+    try:
+        from squall.workloads.clients.aiokafka import AiokafkaKit
+    except ModuleNotFoundError as missing:
+        raise LibraryMissing(
+            f'workload.client "aiokafka": {missing.name} is not installed here; pip install "squall[aiokafka]"'
+        ) from None
+    return AiokafkaKit(bootstrap)

@@ -1,4 +1,4 @@
-"""One producer of a real library, shared by many processes: what confluent.py and kafka_python.py have in common.
+"""One producer of a real library, shared by many processes: what the adapters of real libraries have in common.
 
 Records are handed over in the order of calls, and the number of the call, the send *sequence*, is recorded: with
 idempotence on, acknowledged records must lie in that order (S3 of the checkers). An instance that is dead is replaced
@@ -13,7 +13,6 @@ idempotence, and only what is sent later is within it.
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,10 +39,9 @@ class Delivered:
 
 
 class Instance(Protocol):
-    """A producer of the library and the thread that serves it."""
+    """A producer of the library and whatever serves it."""
 
     dead: bool
-    thread: threading.Thread
     renumberings: int
     """How often it has said that it goes on under a new producer epoch; of reports that come together none is told
     before this is counted."""
@@ -51,6 +49,10 @@ class Instance(Protocol):
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered: ...
 
     def retire(self) -> None: ...
+
+    async def ended(self) -> None:
+        """Until nothing of a retired instance is left."""
+        ...
 
 
 @dataclass
@@ -118,4 +120,4 @@ class SharedProducer(ABC):
     async def close(self) -> None:
         if self.life is not None:
             self.life.instance.retire()
-            await asyncio.get_running_loop().run_in_executor(None, self.life.instance.thread.join)
+            await self.life.instance.ended()

@@ -42,6 +42,21 @@ def test_the_worker_runs_from_its_bundle_alone(bundle: Bundle, tmp_path: Path) -
     assert ran.stdout.startswith('{"report": "clock", "now": ')
 
 
+@pytest.mark.parametrize("library", ["confluent", "kafka_python", "aiokafka"])
+def test_every_client_library_that_is_installed_here_works_from_the_bundle(
+    bundle: Bundle, tmp_path: Path, library: str
+) -> None:
+    with tarfile.open(fileobj=io.BytesIO(bundle.archive)) as archive:
+        archive.extractall(tmp_path)
+    subprocess.run(
+        [sys.executable, "-S", "-c", f"import squall.workloads.clients.{library}"],
+        env={"PYTHONPATH": str(tmp_path / "lib")},
+        cwd=tmp_path,
+        check=True,
+        timeout=60,
+    )
+
+
 def test_nothing_heavy_is_imported_by_a_worker() -> None:
     program = "import sys, squall.harness.worker; print(*sys.modules)"
     imported = subprocess.run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 
 from squall.workloads.clients.client import ClientPlan
@@ -20,8 +19,6 @@ class Library:
         self.dead = False
         self.renumberings = 0
         self.retired = False
-        self.thread = threading.Thread(target=lambda: None)
-        self.thread.start()
         self.reports: list[asyncio.Future[Delivered]] = []
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
@@ -30,6 +27,9 @@ class Library:
 
     def retire(self) -> None:
         self.retired = True
+
+    async def ended(self) -> None:
+        assert self.retired
 
 
 class Producer(SharedProducer):

@@ -1,0 +1,160 @@
+"""The consumer of aiokafka, manually assigned; a process polls one topic-partition of it.
+
+One task owns the library's consumer: makes it, polls it, and seeks. What arrives goes into inboxes as runs, each of one
+topic-partition and one session. A position that is gone begins a new session from the beginning; so does, for all
+topic-partitions, a consumer that had to be made anew. The failed poll before it tells why. The library checks no leader
+epochs, so it notices a truncated log only when its position lies beyond the end, and it does not tell the epoch of what
+it delivers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as LibraryTopicPartition
+from aiokafka import errors as aiokafka_errors
+
+from squall.workloads.clients import errors
+from squall.workloads.clients.aiokafka import AGAIN_SECONDS, CLOSE_SECONDS, LOG
+from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.inbox import Inbox, Run
+from squall.workloads.clients.payload import decode_value
+from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
+
+POLL_SECONDS = 1.0
+LIBRARY_POLL_MS = 100
+LARGEST_POLL = 1000
+
+
+class AiokafkaConsumer:
+    """Reads every topic-partition of its plan."""
+
+    def __init__(self, plan: ClientPlan, configuration: Mapping[str, Any]) -> None:
+        self.plan = plan
+        self.configuration = {
+            **configuration,
+            "group_id": None,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+            "isolation_level": "read_uncommitted",
+            "fetch_min_bytes": 16_384,
+            "fetch_max_wait_ms": 100,
+        }
+        self.inboxes = {place: Inbox() for place in plan.topic_partitions}
+        self._sessions = dict.fromkeys(plan.topic_partitions, 0)
+        self._consumer: AIOKafkaConsumer | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._ending = False
+
+    async def open(self) -> None:
+        self._serving = asyncio.get_running_loop().create_task(self._serve())
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        place = (operation.topic, operation.partition)
+        if operation.f == LIST_OFFSETS:
+            return await self._list_offsets(place)
+        if operation.f == DELETE_RECORDS:
+            return errors.refused("not_offered")
+        inbox = self.inboxes[place]
+        if not self._ending:
+            await inbox.arrival(POLL_SECONDS)
+        return inbox.take()
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        self._ending = True
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait({self._serving})
+        for inbox in self.inboxes.values():
+            inbox.release()
+
+    async def _list_offsets(self, place: TopicPartition) -> Completion:
+        """Both ends of a log."""
+        consumer = self._consumer
+        if consumer is None:
+            await asyncio.sleep(AGAIN_SECONDS)
+            return errors.refused("not_connected")
+        wanted = LibraryTopicPartition(*place)
+        try:
+            low = (await consumer.beginning_offsets([wanted]))[wanted]
+            high = (await consumer.end_offsets([wanted]))[wanted]
+        except (aiokafka_errors.KafkaError, OSError) as trouble:
+            return errors.raised(errors.AIOKAFKA, LIST_OFFSETS, trouble)
+        return Completion(OK, log_start=low, high_watermark=high)
+
+    # -- the task that owns the consumer ----------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """Make a consumer and poll it; if it breaks, make another. Until cancelled."""
+        while True:
+            consumer = AIOKafkaConsumer(**self.configuration)
+            try:
+                await consumer.start()
+                await self._assign(consumer)
+                self._consumer = consumer
+                while True:
+                    await self._poll(consumer)
+            except (aiokafka_errors.KafkaError, OSError) as trouble:
+                LOG.debug("a consumer has ended: %s", trouble)
+                self._begin_again(self.plan.topic_partitions, trouble)
+            finally:
+                self._consumer = None
+                await _stopped(consumer)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _assign(self, consumer: AIOKafkaConsumer) -> None:
+        places = [LibraryTopicPartition(*place) for place in self.plan.topic_partitions]
+        consumer.assign(places)
+        if self.plan.from_beginning:
+            await consumer.seek_to_beginning(*places)
+        else:
+            await consumer.seek_to_end(*places)
+
+    async def _poll(self, consumer: AIOKafkaConsumer) -> None:
+        """Hand on what has arrived. Raises KafkaError if this consumer is of no use any more."""
+        try:
+            found = await consumer.getmany(timeout_ms=LIBRARY_POLL_MS, max_records=LARGEST_POLL)
+        except aiokafka_errors.OffsetOutOfRangeError as trouble:
+            gone = list(trouble.args[0])
+            self._begin_again(((one.topic, one.partition) for one in gone), trouble)
+            await consumer.seek_to_beginning(*gone)
+            return
+        except aiokafka_errors.KafkaError as trouble:
+            if not trouble.retriable:
+                raise
+            for place in self.plan.topic_partitions:
+                self._arrived(place, error=errors.exception_name(trouble))
+            await asyncio.sleep(AGAIN_SECONDS)
+            return
+        for place, records in found.items():
+            offsets = [record.offset for record in records]
+            values = [decode_value(record.value) for record in records]
+            self._arrived((place.topic, place.partition), offsets, values)
+
+    def _begin_again(self, places: Iterable[TopicPartition], trouble: BaseException) -> None:
+        """Tell why, and number what comes from now on as a new session."""
+        for place in places:
+            self._arrived(place, error=errors.exception_name(trouble))
+            self._sessions[place] += 1
+
+    def _arrived(
+        self, place: TopicPartition, offsets: list[int] | None = None, values: list[int] | None = None, error: str = ""
+    ) -> None:
+        run = Run(self._sessions[place], offsets or [], values or [], error=error or None)
+        self.inboxes[place].deliver(run)
+
+
+async def _stopped(consumer: AIOKafkaConsumer) -> None:
+    with contextlib.suppress(TimeoutError, aiokafka_errors.KafkaError, OSError):
+        await asyncio.wait_for(consumer.stop(), CLOSE_SECONDS)

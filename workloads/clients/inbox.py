@@ -1,0 +1,81 @@
+"""What has arrived of a topic-partition and was not polled yet: where a library and the polling process meet.
+
+The library delivers runs, each of one session: records, or the error that ended them. A poll takes the next run whole,
+together with what came behind it in the same session; position and session are those of the process that polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from squall.workloads.operation import FAIL, OK, Completion
+
+
+@dataclass
+class Run:
+    """What arrived of one topic-partition in one session: records, or the error that ended them."""
+
+    session: int
+    offsets: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    leader_epoch: int | None = None
+    error: str | None = None
+
+
+@dataclass
+class Inbox:
+    """What has arrived for one topic-partition and was not polled yet; `position` is behind what was."""
+
+    runs: deque[Run] = field(default_factory=deque)
+    session: int = 0
+    position: int | None = None
+    waiter: asyncio.Future[None] | None = None
+
+    def deliver(self, run: Run) -> None:
+        """Something has arrived. An error that is repeated is told once."""
+        if run.error is None or not self.runs or self.runs[-1].error != run.error:
+            self.runs.append(run)
+        self.release()
+
+    async def arrival(self, seconds: float) -> None:
+        """Until there is something to take, at most so long."""
+        if self.runs:
+            return
+        loop = asyncio.get_running_loop()
+        self.waiter = loop.create_future()
+        timer = loop.call_later(seconds, self.release)
+        try:
+            await self.waiter
+        finally:
+            timer.cancel()
+            self.waiter = None
+
+    def release(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def take(self) -> Completion:
+        """The answer of one poll: the next run, whole."""
+        if not self.runs:
+            return Completion(OK, session=self.session, position=self.position)
+        run = self.runs.popleft()
+        if run.session != self.session:
+            self.session, self.position = run.session, None
+        if run.error is not None:
+            return Completion(FAIL, error=run.error, session=run.session)
+        while self.runs and self.runs[0].session == run.session and self.runs[0].error is None:
+            more = self.runs.popleft()
+            run.offsets += more.offsets
+            run.values += more.values
+            run.leader_epoch = more.leader_epoch
+        position, self.position = self.position, run.offsets[-1] + 1
+        return Completion(
+            OK,
+            offsets=tuple(run.offsets),
+            values=tuple(run.values),
+            session=run.session,
+            position=position,
+            leader_epoch=run.leader_epoch,
+        )
