@@ -14,8 +14,8 @@
 
 A file holds one scenario, or several under `scenarios:`, or names those of other files under `include:` (nightly.yaml).
 Workloads and faults bring their own options (`workloads/log.py`, `nemesis/options`); this module only composes them.
-What a scenario expects is part of it: a negative control *must* be caught, and a suite passes when every scenario turned
-out as it says.
+What a scenario expects is part of it: a negative control *must* be caught, and a suite passes when every scenario
+turned out as it says.
 
 Errors name file, line, field, value and the nearest right key (`yaml_source.py`); `squall suite schema`
 prints the JSON Schema for editors.
@@ -213,7 +213,8 @@ class Requirements(_Part):
         )
 
 
-CHECKS = ("log", "availability")
+CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups")
+USUAL_CHECKS = CHECKS[:2]
 
 
 def _known_check(name: str) -> str:
@@ -244,7 +245,7 @@ class Scenario(_Part):
         description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too",
     )
     time: TimeOptions = TimeOptions()
-    checks: tuple[Check, ...] = CHECKS
+    checks: tuple[Check, ...] = USUAL_CHECKS
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
     require: Requirements = Requirements()
     repeat: int = Field(default=1, ge=1, le=1000, description="run it so many times, each with the next seed")
