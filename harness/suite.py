@@ -40,6 +40,7 @@ from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS
 from squall.results.manifest import RateRule, Required
 from squall.workloads.log import LogOptions, LogWorkload
+from squall.workloads.workload import WorkloadOptions
 
 # The least that makes a configuration whole, so that a scenario's own keys can be checked before there are hosts.
 COMBINED_NODE = {
@@ -234,7 +235,7 @@ class Scenario(_Part):
     description: str = ""
     covers: tuple[str, ...] = Field(default=(), description="requirement ids, see docs/requirements.md")
     cluster: ClusterOptions = ClusterOptions()
-    workload: LogOptions = LogOptions()
+    workload: WorkloadOptions = LogOptions()
     nemesis: tuple[NemesisEntry, ...] = ()
     fault_free: bool = Field(default=False, description="this scenario has no faults, and needs no evidence of any")
     idle_nemesis: bool = Field(
@@ -389,10 +390,11 @@ def _scenarios_of(source: YamlSource, index: int, entry: Included, path: Path) -
 
 def _refuse_what_cannot_be(source: YamlSource, at: KeyPath, scenario: Scenario) -> None:
     """Raise UsageError for configuration no node takes, and for targets that can never be met."""
-    workload = LogWorkload(scenario.workload, scenario.loaded_topics)
-    for index, operation in enumerate(scenario.workload.operations or ()):
-        if (trouble := workload.trouble_with(operation)) is not None:
-            raise source.error((*at, "workload", "operations", index), trouble)
+    if isinstance(scenario.workload, LogOptions):
+        workload = LogWorkload(scenario.workload, scenario.loaded_topics)
+        for index, operation in enumerate(scenario.workload.operations or ()):
+            if (trouble := workload.trouble_with(operation)) is not None:
+                raise source.error((*at, "workload", "operations", index), trouble)
     config = scenario.cluster.config
     for key in COMBINED_NODE.keys() & config.keys():
         problem = "follows from the hosts and is set for each of them; leave it out"

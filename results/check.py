@@ -4,23 +4,24 @@
 
 A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
 the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
-unknown, with file and row; it never takes the other runs with it.
+unknown, with file and row; it never takes the other runs with it. What a history holds beside operations on logs is
+checked here, in one go per kind (`checks/further.py`).
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from squall.results.checks.engines import Checked, Engine, TaskFailure
+from squall.results.checks.further import FurtherResult, check_further
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
 from squall.results.checks.result import PartitionResult
@@ -29,16 +30,20 @@ from squall.results.history import (
     History,
     IllFormedHistory,
     close_history,
+    cut_off_segments,
     layout,
     read_cluster,
     read_faults,
     torn_lines,
     validate,
 )
+from squall.results.kinds import recorded_kinds
 from squall.results.manifest import Manifest
+from squall.results.parquet_files import read_columns
 from squall.results.report import write_report
 from squall.results.required import windows_of
 from squall.results.tables import Series, bucket_width, series_of
+from squall.results.text import several
 from squall.results.verdict import Verdict, ill_formed, judge
 from squall.results.witness import Surroundings
 
@@ -55,6 +60,7 @@ class Prepared:
     frame: Frame
     torn: int
     tasks: tuple[Task, ...]
+    kinds: dict[str, pa.Table]
 
 
 def check_runs(run_dirs: Sequence[Path], engine: Engine, *, report: bool = True) -> list[Verdict]:
@@ -94,17 +100,24 @@ def verdict_of(run_dir: Path) -> Verdict:
     try:
         manifest = Manifest.load(run_dir)
         history = History.load(run_dir)
+        _require_ends(manifest, history.source, history.cut_off)
         frame = _frame(history.table, manifest)
         results = [
             check_table(_task(0, "", topic, partition, (), frame, manifest), table.combine_chunks())
             for topic, partition, table in history.parts()
             if partition >= 0
         ]
+        further = further_results(manifest, history.further)
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
     around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
     seconds = time.perf_counter() - began
-    return judge(manifest, results, around, torn=history.torn, engine="in memory", seconds=seconds)
+    return judge(manifest, results, around, further=further, torn=history.torn, engine="in memory", seconds=seconds)
+
+
+def further_results(manifest: Manifest, kinds: Mapping[str, pa.Table]) -> list[FurtherResult]:
+    """The checks of everything in a history that is not about logs. Raises IllFormedHistory."""
+    return [check_further(name, table, manifest.workload) for name, table in kinds.items()]
 
 
 def _prepared_or_verdict(number: int, run_dir: Path) -> Prepared | Verdict:
@@ -118,10 +131,8 @@ def _prepared_or_verdict(number: int, run_dir: Path) -> Prepared | Verdict:
 
 def _prepare(number: int, run_dir: Path, manifest: Manifest) -> Prepared:
     path = close_history(run_dir)
-    try:
-        columns = pq.read_table(path, columns=_NEEDED)
-    except (pa.ArrowException, OSError) as trouble:
-        raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
+    _require_ends(manifest, path, cut_off_segments(path))
+    columns = read_columns(path, _NEEDED)
     places = layout(path)
     validate(columns, path)
     frame = _frame(columns, manifest)
@@ -131,7 +142,18 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest) -> Prepared:
         if place.partition >= 0
     )
     around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
-    return Prepared(run_dir, manifest, around, frame, torn_lines(path), tasks)
+    return Prepared(run_dir, manifest, around, frame, torn_lines(path), tasks, recorded_kinds(run_dir))
+
+
+def _require_ends(manifest: Manifest, source: Path, cut_off: int) -> None:
+    """A run that ended in good order closed its segments. Where one has no end nevertheless, somebody cut it off: what
+    is missing might explain whatever looks wrong, so nothing is certain. Raises IllFormedHistory.
+    """
+    if cut_off and manifest.completed and not manifest.trouble:
+        problem = f"{several(cut_off, 'segment')} of a run that ended in good order lack their end"
+        raise IllFormedHistory(
+            source, None, f"{problem}: they were cut off afterwards, and what is left proves nothing"
+        )
 
 
 def _task(
@@ -175,11 +197,17 @@ def _conclude(
     report: bool,
 ) -> Verdict:
     """Judge, and write everything down."""
+    further: list[FurtherResult] = []
+    if isinstance(one, Prepared):
+        try:
+            further = further_results(one.manifest, one.kinds)
+        except IllFormedHistory as trouble:
+            one = ill_formed(one.manifest, str(trouble))
     if isinstance(one, Verdict):
         if run_dir.is_dir():
             one.save(run_dir)
         return one
-    verdict = judge(one.manifest, results, one.around, torn=one.torn, engine=engine, seconds=seconds)
+    verdict = judge(one.manifest, results, one.around, further=further, torn=one.torn, engine=engine, seconds=seconds)
     series: Series = series_of(results, one.frame)
     series.save(run_dir)
     verdict.save(run_dir)

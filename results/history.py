@@ -7,10 +7,13 @@ Layout. `history.parquet` has row groups of one topic-partition each, sorted by 
 checks one topic-partition reads its own row groups and nothing else; which those are is in the file's
 metadata. `nemesis.parquet` and `cluster.parquet` lie beside it. A run whose control process was killed has
 only segments; `History.load` reads those just as well, and `close_history` makes the Parquet files of them.
+Operations that are not about logs lie in tables of their own (`kinds.py`); `joining.py` makes columns of rows.
 
 Ill-formed histories. A completion without an invocation, time running backwards within a process, two
 outstanding operations of one process, or a file that cannot be read raise `IllFormedHistory` with file and
-row. Such a history says nothing about the system under test: its verdict is unknown, never valid.
+row. So does a file that is not what was written: segments and Parquet files have check sums. `cut_off` counts segments
+that their writers had not ended, which is how killed ones leave them. Such a history says nothing about the system
+under test: its verdict is unknown, never valid.
 
 Times are the control process's monotonic nanoseconds; `clock_error` says how far off they may be, which the
 real-time rules of the checkers allow for. `completed` is null while nothing came back, `type` is then info.
@@ -19,10 +22,9 @@ real-time rules of the checkers allow for. `completed` is null while nothing cam
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +33,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
+from squall.results.kinds import REGISTERS, recorded_kinds, write_kind
+from squall.results.parquet_files import SealedWriter, opened, read_table
 from squall.results.segments import (
     FUNCTIONS,
     SCHEMA_VERSION,
@@ -44,9 +49,9 @@ from squall.results.segments import (
     IllFormedHistory,
     InvocationRow,
     SegmentHeader,
+    open_segment,
     read_cluster,
     read_faults,
-    read_segment,
     segment_path,
 )
 
@@ -56,6 +61,7 @@ __all__ = [
     "HISTORY_FILE",
     "NEMESIS_FILE",
     "SCHEMA",
+    "SEGMENT_BITS",
     "TYPES",
     "ClusterObservation",
     "CompletionRow",
@@ -68,6 +74,7 @@ __all__ = [
     "SegmentHeader",
     "TopicPartitionRows",
     "close_history",
+    "cut_off_segments",
     "history_of",
     "joined",
     "layout",
@@ -84,42 +91,10 @@ HISTORY_FILE: Final = "history.parquet"
 NEMESIS_FILE: Final = "nemesis.parquet"
 CLUSTER_TABLE: Final = "cluster.parquet"
 ROW_GROUP_ROWS: Final = 1 << 20
-SEGMENT_BITS: Final = 40
-
-_TEXT = pa.dictionary(pa.int32(), pa.string())
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("op_id", pa.int64(), nullable=False),  # segment << 40 | number within the segment
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("client", pa.int32(), nullable=False),
-        pa.field("sequence", pa.int64()),  # a pipelining client's order of sends
-        pa.field("f", pa.int8(), nullable=False),
-        pa.field("type", pa.int8(), nullable=False),
-        pa.field("topic", _TEXT),
-        pa.field("partition", pa.int32()),
-        pa.field("at", pa.int64(), nullable=False),  # when it was meant to start
-        pa.field("invoked", pa.int64(), nullable=False),
-        pa.field("completed", pa.int64()),
-        pa.field("value", pa.int64()),
-        pa.field("offset", pa.int64()),
-        pa.field("acks", pa.int8(), nullable=False),
-        pa.field("idempotent", pa.bool_(), nullable=False),
-        pa.field("offsets", pa.list_(pa.int64()), nullable=False),  # a poll's run, in delivery order
-        pa.field("values", pa.list_(pa.int64()), nullable=False),
-        pa.field("session", pa.int32()),  # the client's assignment
-        pa.field("position", pa.int64()),  # its cursor before the poll
-        pa.field("leader_epoch", pa.int32()),
-        pa.field("high_watermark", pa.int64()),
-        pa.field("log_start", pa.int64()),
-        pa.field("node", pa.int32()),
-        pa.field("error", _TEXT),
-        pa.field("clock_id", pa.int16(), nullable=False),
-        pa.field("clock_error", pa.int64(), nullable=False),
-    ]
-)
 
 _LAYOUT_KEY: Final = b"squall.topic_partitions"
 _TORN_KEY: Final = b"squall.torn_lines"
+_CUT_OFF_KEY: Final = b"squall.cut_off"
 _SCHEMA_KEY: Final = b"squall.schema"
 
 
@@ -135,11 +110,15 @@ class TopicPartitionRows:
 
 @dataclass(frozen=True)
 class History:
-    """All operations of a run, sorted by topic-partition and invocation. `torn` counts torn last lines."""
+    """All operations of a run on logs, sorted by topic-partition and invocation. `torn` counts torn last lines,
+    `cut_off` segments without an end; `further` has the operations of other kinds, by kind.
+    """
 
     table: pa.Table
     torn: int
     source: Path
+    cut_off: int = 0
+    further: Mapping[str, pa.Table] = field(default_factory=dict)
 
     @classmethod
     def load(cls, run_dir: Path | str) -> History:
@@ -148,13 +127,9 @@ class History:
         path = run_dir / HISTORY_FILE
         if not _is_closed(run_dir):
             return _from_segments(run_dir)
-        file = _opened(path)
-        try:
-            table = file.read()
-        except (pa.ArrowException, OSError) as trouble:
-            raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
-        history = cls(table, torn_lines(path), path)
-        validate(table, path)
+        table = read_table(path, SCHEMA.names)
+        history = cls(table, torn_lines(path), path, cut_off_segments(path), recorded_kinds(run_dir))
+        validate_together(history, path)
         return history
 
     @property
@@ -183,7 +158,10 @@ def close_history(run_dir: Path | str) -> Path:
     _write_events(run_dir / NEMESIS_FILE, [_fault_row(one) for one in read_faults(run_dir)], _FAULTS)
     _write_events(run_dir / CLUSTER_TABLE, [_cluster_row(one) for one in read_cluster(run_dir)], _CLUSTER)
     if not _is_closed(run_dir):
-        write_history(_from_segments(run_dir), path)
+        history = _from_segments(run_dir)
+        if REGISTERS in history.further:
+            write_kind(run_dir, REGISTERS, history.further[REGISTERS])
+        write_history(history, path)
     return path
 
 
@@ -198,55 +176,70 @@ def _is_closed(run_dir: Path) -> bool:
 
 def write_history(history: History, path: Path) -> None:
     """Write the Parquet file whole or not at all."""
-    draft = path.with_suffix(".parquet.new")
     places, group = [], 0
-    metadata = {_SCHEMA_KEY: str(SCHEMA_VERSION), _TORN_KEY: str(history.torn)}
-    with pq.ParquetWriter(draft, SCHEMA.with_metadata(metadata), compression="zstd") as writer:
-        for topic, partition, start, stop in _slices(history.table):
-            writer.write_table(history.table.slice(start, stop - start), row_group_size=ROW_GROUP_ROWS)
-            groups = -(-(stop - start) // ROW_GROUP_ROWS)
-            places.append([topic, partition, list(range(group, group + groups)), stop - start])
-            group += groups
-        writer.add_key_value_metadata({_LAYOUT_KEY: json.dumps(places)})
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())
-    draft.replace(path)
+    metadata = {
+        _SCHEMA_KEY: str(SCHEMA_VERSION),
+        _TORN_KEY: str(history.torn),
+        _CUT_OFF_KEY: str(history.cut_off),
+    }
+    file = SealedWriter(path, SCHEMA.with_metadata(metadata))
+    for topic, partition, start, stop in _slices(history.table):
+        file.writer.write_table(history.table.slice(start, stop - start), row_group_size=ROW_GROUP_ROWS)
+        groups = -(-(stop - start) // ROW_GROUP_ROWS)
+        places.append([topic, partition, list(range(group, group + groups)), stop - start])
+        group += groups
+    file.finish({_LAYOUT_KEY: json.dumps(places)})
 
 
 def layout(path: Path) -> list[TopicPartitionRows]:
-    """Which row groups hold which topic-partition."""
-    metadata = _opened(path).metadata.metadata or {}
+    """Which row groups hold which topic-partition. Raises IllFormedHistory unless that accounts for every row."""
+    file = opened(path, SCHEMA.names)
+    metadata = file.metadata.metadata or {}
+    _require_schema(path, metadata)
     if _LAYOUT_KEY not in metadata:
         raise IllFormedHistory(path, None, "has no list of its topic-partitions; it was not written by Squall")
-    return [
-        TopicPartitionRows(topic, partition, tuple(groups), rows)
-        for topic, partition, groups, rows in json.loads(metadata[_LAYOUT_KEY])
-    ]
+    try:
+        places = [
+            TopicPartitionRows(topic, partition, tuple(groups), rows)
+            for topic, partition, groups, rows in json.loads(metadata[_LAYOUT_KEY])
+        ]
+    except (ValueError, TypeError) as trouble:
+        raise IllFormedHistory(path, None, f"has a list of its topic-partitions that is none: {trouble}") from trouble
+    groups = [group for one in places for group in one.row_groups]
+    if groups != list(range(file.num_row_groups)) or sum(one.rows for one in places) != file.metadata.num_rows:
+        raise IllFormedHistory(path, None, "has rows that its list of topic-partitions does not account for")
+    return places
+
+
+def _require_schema(path: Path, metadata: Mapping[bytes, bytes]) -> None:
+    version = metadata.get(_SCHEMA_KEY, str(SCHEMA_VERSION).encode())
+    if version != str(SCHEMA_VERSION).encode():
+        said = version.decode(errors="replace")
+        raise IllFormedHistory(path, None, f"has schema {said}; this version reads {SCHEMA_VERSION}")
 
 
 def torn_lines(path: Path) -> int:
     """How many torn last lines the segments had from which a Parquet file was made."""
-    return int((_opened(path).schema_arrow.metadata or {}).get(_TORN_KEY, b"0"))
+    return _number(path, _TORN_KEY)
+
+
+def cut_off_segments(path: Path) -> int:
+    """How many of the segments from which a Parquet file was made had no end."""
+    return _number(path, _CUT_OFF_KEY)
+
+
+def _number(path: Path, key: bytes) -> int:
+    metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
+    _require_schema(path, metadata)
+    try:
+        return int(metadata.get(key, b"0"))
+    except ValueError as trouble:
+        raise IllFormedHistory(path, None, f"{key.decode()} is no number: {trouble}") from trouble
 
 
 def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:
     """The rows of some row groups. Raises IllFormedHistory."""
-    file = _opened(path)
-    try:
-        return file.read_row_groups(list(row_groups), use_threads=False)
-    except (pa.ArrowException, OSError) as trouble:
-        raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as trouble:
-        raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
-    missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
-    if missing:
-        raise IllFormedHistory(path, None, f"lacks the columns {', '.join(missing)}")
-    return file
+    return read_table(path, SCHEMA.names, row_groups)
 
 
 # From segments ------------------------------------------------------------------------------------------------
@@ -257,29 +250,33 @@ def _from_segments(run_dir: Path) -> History:
     paths = sorted(folder.glob("segment-*.jsonl"))
     if not paths:
         raise IllFormedHistory(folder, None, "holds no segments: nothing was recorded")
-    tables, torn, run_ids = [], 0, {}
+    parts: list[JoinedSegment] = []
+    torn, cut_off, run_ids = 0, 0, {}
     for path in paths:
         if path.stat().st_size == 0:  # its worker died before it had written the header
-            torn += 1
+            torn, cut_off = torn + 1, cut_off + 1
             continue
-        header, rows, torn_here = read_segment(path)
-        run_ids[header.run_id] = path
-        tables.append(joined(path, header, rows))
-        torn += torn_here
-    if not tables:
+        segment = open_segment(path)
+        run_ids[segment.header.run_id] = path
+        parts.append(joined_segment(path, segment.header, segment.rows()))
+        torn, cut_off = torn + segment.torn, cut_off + segment.cut_off
+    if not parts:
         raise IllFormedHistory(folder, None, "holds only empty segments: nothing was recorded")
     if len(run_ids) > 1:
         raise IllFormedHistory(folder, None, f"mixes segments of the runs {', '.join(sorted(run_ids))}")
-    return history_of(tables, torn, folder)
+    further = {name: table for name, table in recorded_kinds(run_dir).items() if name != REGISTERS}
+    registers = pa.concat_tables([one.registers for one in parts]).unify_dictionaries().combine_chunks()
+    if registers.num_rows:
+        further = {REGISTERS: registers, **further}
+    history = history_of([one.log for one in parts], torn, folder)
+    history = History(history.table, torn, folder, cut_off, further)
+    if registers.num_rows:
+        validate_together(history, folder)
+    return history
 
 
-def joined(path: Path, header: SegmentHeader, rows: Iterable[tuple[int, InvocationRow | CompletionRow]]) -> pa.Table:
-    """The operations of one segment from its numbered rows. Raises IllFormedHistory."""
-    return _Joiner(path, header).table(rows)
-
-
-def history_of(tables: list[pa.Table], torn: int, source: Path) -> History:
-    """The history that the operations of several segments make. Raises IllFormedHistory."""
+def history_of(tables: Sequence[pa.Table], torn: int, source: Path) -> History:
+    """The history that the operations of several segments on logs make. Raises IllFormedHistory."""
     table = _sorted(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
     validate(table, source)
     return History(table, torn, source)
@@ -293,111 +290,6 @@ def _sorted(table: pa.Table) -> pa.Table:
     rank = np.where(codes >= 0, ranks[codes] if len(ranks) else 0, -1)
     partitions = np.asarray(pc.fill_null(table["partition"], -1))
     return table.take(np.lexsort((np.asarray(table["invoked"]), partitions, rank)))
-
-
-class _Joiner:
-    """Joins the invocations and completions of one segment, line by line."""
-
-    def __init__(self, path: Path, header: SegmentHeader) -> None:
-        self.path = path
-        self.header = header
-        self.invocations: list[InvocationRow] = []
-        self.completions: list[CompletionRow | None] = []
-        self.open: dict[int, int] = {}
-        self.last: dict[int, int] = {}
-        self.retired: set[int] = set()
-
-    def table(self, rows: Iterable[tuple[int, InvocationRow | CompletionRow]]) -> pa.Table:
-        for line, row in rows:
-            if isinstance(row, InvocationRow):
-                self._invoke(line, row)
-            else:
-                self._complete(line, row)
-        try:
-            return _columns(self.header, self.invocations, self.completions)
-        except (pa.ArrowException, OverflowError) as trouble:
-            raise IllFormedHistory(self.path, None, f"a number does not fit its column: {trouble}") from trouble
-
-    def _invoke(self, line: int, row: InvocationRow) -> None:
-        process = row.process
-        if process in self.open:
-            raise self._error(line, f"process {process} has two outstanding operations")
-        if process in self.retired:
-            raise self._error(line, f"process {process} went on after an operation of unknown outcome (info)")
-        if row.invoked < self.last.get(process, row.invoked):
-            raise self._error(line, f"time runs backwards within process {process}")
-        if row.f not in FUNCTIONS:
-            raise self._error(line, f"f {row.f!r} is none of {', '.join(FUNCTIONS)}")
-        if row.f in ("send", "marker") and row.value is None:
-            raise self._error(line, f"a {row.f} without a value")
-        self.open[process] = len(self.invocations)
-        self.last[process] = row.invoked
-        self.invocations.append(row)
-        self.completions.append(None)
-
-    def _complete(self, line: int, row: CompletionRow) -> None:
-        process = row.process
-        index = self.open.pop(process, None)
-        if index is None:
-            raise self._error(line, f"a completion of process {process} without an invocation")
-        if row.completed < self.last[process]:
-            raise self._error(line, f"time runs backwards within process {process}")
-        if len(row.offsets) != len(row.values):
-            raise self._error(line, f"{len(row.offsets)} offsets but {len(row.values)} values")
-        self.last[process] = row.completed
-        if row.type == "info":
-            self.retired.add(process)
-        self.completions[index] = row
-
-    def _error(self, line: int, problem: str) -> IllFormedHistory:
-        return IllFormedHistory(self.path, line, problem)
-
-
-_OPEN: Final = CompletionRow(process=-1, type="info", completed=-1)
-
-
-def _columns(
-    header: SegmentHeader, invocations: list[InvocationRow], completions: list[CompletionRow | None]
-) -> pa.Table:
-    shift, count = header.clock_offset, len(invocations)
-    begun, ended = invocations, [one or _OPEN for one in completions]
-    first = header.segment << SEGMENT_BITS
-    columns: dict[str, Any] = {
-        "op_id": range(first, first + count),
-        "process": [one.process for one in begun],
-        "client": [start.client if end.client is None else end.client for start, end in zip(begun, ended, strict=True)],
-        "sequence": [one.sequence for one in ended],
-        "f": [FUNCTIONS[one.f] for one in begun],
-        "type": [TYPES[one.type] for one in ended],
-        "topic": [one.topic for one in begun],
-        "partition": [one.partition for one in begun],
-        "at": [one.at + shift for one in begun],
-        "invoked": [one.invoked + shift for one in begun],
-        "completed": [None if one is None else one.completed + shift for one in completions],
-        "value": [one.value for one in begun],
-        "offset": [one.offset for one in ended],
-        "acks": [header.acks if one.acks is None else one.acks for one in begun],
-        "idempotent": [
-            next((said for said in (end.idempotent, start.idempotent) if said is not None), header.idempotent)
-            for start, end in zip(begun, ended, strict=True)
-        ],
-        "session": [one.session for one in ended],
-        "position": [one.position for one in ended],
-        "leader_epoch": [one.leader_epoch for one in ended],
-        "high_watermark": [one.high_watermark for one in ended],
-        "log_start": [one.log_start for one in ended],
-        "node": [one.node for one in ended],
-        "error": [one.error for one in ended],
-        "clock_id": np.full(count, header.clock_id, np.int16),
-        "clock_error": np.full(count, header.clock_error, np.int64),
-    }
-    arrays = {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()}
-    lengths = np.fromiter((len(one.offsets) for one in ended), np.int32, count)
-    ends = pa.array(np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32))))
-    for name, runs in (("offsets", (one.offsets for one in ended)), ("values", (one.values for one in ended))):
-        flat = np.fromiter(chain.from_iterable(runs), np.int64, int(lengths.sum()))
-        arrays[name] = pa.ListArray.from_arrays(ends, pa.array(flat))
-    return pa.table([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _slices(table: pa.Table) -> Iterator[tuple[str, int, int, int]]:
@@ -419,6 +311,19 @@ def validate(table: pa.Table, source: Path) -> None:
     problem = _duplicate_ids(table) or _overlaps(table)
     if problem is not None:
         raise IllFormedHistory(source, problem[0], problem[1])
+
+
+def validate_together(history: History, source: Path) -> None:
+    """That operations on logs and on registers keep the rules together. Raises IllFormedHistory."""
+    registers = history.further.get(REGISTERS)
+    if registers is None:
+        validate(history.table, source)
+    else:
+        both = [one.select(_COMMON) for one in (history.table, registers)]
+        validate(pa.concat_tables(both).combine_chunks(), source)
+
+
+_COMMON: Final = ["op_id", "process", "type", "invoked", "completed"]
 
 
 def _duplicate_ids(table: pa.Table) -> tuple[int, str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
+from squall.results.further_verdict import ToldFurther
 from squall.results.text import duration, grouped, several
 from squall.results.verdict import Statement, Verdict
 from squall.results.witness import Witness
@@ -19,7 +20,7 @@ MARKS: Final = {True: "✔", False: "✘", None: "?"}
 STYLES: Final = {"valid": "good", "invalid": "bad", "unknown": "doubt"}
 MOST_REASONS: Final = 8
 PROMISES: Final = 3
-"""Statements of every verdict; what follows is what its scenario requires."""
+"""Statements of every verdict on logs; what follows is what its scenario requires."""
 WIDTH: Final = 108
 
 
@@ -38,9 +39,15 @@ def check_lines(verdict: Verdict) -> list[Line]:
         f"{grouped(coverage.records)} records read, {several(coverage.topic_partitions, 'topic-partition')}"
     )
     lines: list[Line] = [("plain", f"{'check':<7}{counted:<65}{coverage.engine}, {coverage.seconds:.1f} s")]
-    held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements[:PROMISES])
-    lines.append(("plain", f"{'':<7}{held}"))
-    lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[PROMISES:]]
+    promises = PROMISES if verdict.is_about_logs else 0
+    if promises:
+        held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements[:promises])
+        lines.append(("plain", f"{'':<7}{held}"))
+    for further in verdict.further:
+        lines.append(("plain", f"{'':<7}{further.counted}"))
+        lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}"))
+        lines += [("dim", f"{'':<7}noted: {grouped(count)} {name}") for name, count in further.noted.items()]
+    lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[promises:]]
     if availability := availability_text(verdict):
         lines.append(("plain", f"{'':<7}{availability}"))
     noted = [
@@ -75,6 +82,10 @@ def outcome_lines(verdict: Verdict, run: str, report: str = "") -> list[Line]:
         if one.anomaly not in shown:
             shown.add(one.anomaly)
             lines += [("plain", ""), *witness_lines(one, run)]
+    for told in verdict.further_witnesses:
+        if told.anomaly not in shown:
+            shown.add(told.anomaly)
+            lines += [("plain", ""), *_told_lines(told)]
     if verdict.reasons:
         lines.append(("plain", ""))
         lines += [("doubt", f"  {one}") for one in verdict.reasons[:MOST_REASONS]]
@@ -96,11 +107,17 @@ def summary(verdict: Verdict) -> str:
         return f"{several(len(verdict.anomalies), 'anomaly', 'anomalies')}: {names}"
     if verdict.verdict == "unknown":
         return "nothing can be concluded from this run"
-    return f"{grouped(verdict.coverage.acknowledged)} acknowledged records, all there, all in order"
+    said = [f"{grouped(verdict.coverage.acknowledged)} acknowledged records, all there, all in order"]
+    said = (said if verdict.is_about_logs else []) + [one.statement for one in verdict.further]
+    return "; ".join(said)
 
 
 def witness_lines(witness: Witness, run: str = "runs/latest") -> list[Line]:
     """A witness as a block: headline, the operations, circumstances, where to look."""
+    return [*_told_lines(witness), ("dim", f"  Rows: squall show {run} {witness.rows}")]
+
+
+def _told_lines(witness: Witness | ToldFurther) -> list[Line]:
     lines: list[Line] = [("strong", f"  {witness.title}"), ("plain", "")]
     subjects = max((len(one.subject) for one in witness.lines), default=0)
     texts = max((len(one.text) for one in witness.lines), default=0)
@@ -108,9 +125,7 @@ def witness_lines(witness: Witness, run: str = "runs/latest") -> list[Line]:
         lines.append(("plain", f"    {one.subject:<{subjects}}  {one.text:<{texts}}  {one.time:>10}".rstrip()))
     lines.append(("plain", ""))
     hint = textwrap.wrap(f"Look at: {witness.hint}.", WIDTH, initial_indent="  ", subsequent_indent=" " * 11)
-    lines += [("plain", one) for one in hint]
-    lines.append(("dim", f"  Rows: squall show {run} {witness.rows}"))
-    return lines
+    return lines + [("plain", one) for one in hint]
 
 
 def statement_mark(statement: Statement) -> str:

@@ -16,9 +16,12 @@ from markupsafe import Markup
 
 from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.kernels.series import Frame
+from squall.results.cycle_diagram import cycle_diagram
 from squall.results.diagram import witness_diagram
+from squall.results.further_verdict import ToldFurther
 from squall.results.manifest import Manifest
 from squall.results.plots import timeline
+from squall.results.register_diagram import register_diagram
 from squall.results.render import MARKS, availability_text, summary
 from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.tables import Series
@@ -60,7 +63,8 @@ def render_report(manifest: Manifest, verdict: Verdict, series: Series, around: 
         anomalies=ANOMALIES,
         timeline=Markup(timeline(series, manifest.topic_partitions, around.faults, around.cluster, frame)),
         witnesses=[_witness_view(one, around) for one in verdict.witnesses[:MOST_WITNESSES]],
-        more_witnesses=max(0, len(verdict.witnesses) - MOST_WITNESSES),
+        further_witnesses=[_further_view(one, around) for one in verdict.further_witnesses[:MOST_WITNESSES]],
+        more_witnesses=sum(max(0, len(one) - MOST_WITNESSES) for one in (verdict.witnesses, verdict.further_witnesses)),
         faults=[_fault_view(one, around.origin) for one in around.faults],
         partitions=series["partitions"].to_pylist(),
         latency=_latency_view(series),
@@ -86,6 +90,19 @@ def _witness_view(witness: Witness, around: Surroundings) -> dict[str, Any]:
             for one in witness.facts.neighbours
         },
     }
+
+
+def _further_view(told: ToldFurther, around: Surroundings) -> dict[str, Any]:
+    return {"told": told, "meaning": ANOMALIES[told.anomaly].meaning, "diagram": Markup(_further_diagram(told, around))}
+
+
+def _further_diagram(told: ToldFurther, around: Surroundings) -> str:
+    """The picture of a register's operations or of a cycle; nothing for what is told in words alone."""
+    if told.facts.register is not None:
+        return register_diagram(told.facts.register, around.origin, around.faults)
+    if told.facts.transactions is not None:
+        return cycle_diagram(told.facts.transactions, around.origin)
+    return ""
 
 
 def _fault_view(fault: FaultWindow, origin: int) -> dict[str, Any]:

@@ -106,7 +106,8 @@ class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Written anew, whole, each time something about it becomes known; the last line of an `id` counts. `took` says
     whether evidence showed that the fault took hold, `undone` whether evidence showed that it was healed; None
-    means that nobody has looked yet. The evidence is a sentence each, for people.
+    means that nobody has looked yet. The evidence is a sentence each, for people. `shown` and `ended` are when it was
+    in (or given up): that of the fault, and that of its end.
     """
 
     id: str
@@ -121,6 +122,8 @@ class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     during: str = ""
     after: str = ""
     trouble: str = ""
+    shown: int | None = None
+    ended: int | None = None
 
     @property
     def name(self) -> str:

@@ -5,7 +5,8 @@ Severity is invalid > unknown > valid. A rule of availability that the scenario 
 read makes two values at one offset right. Otherwise a run is only as good as what was looked at. *Unknown*
 always has reasons: nothing or too little was acknowledged, nothing was read, a final read did not get to its
 marker, a fault left no evidence that it took hold and was undone, the run was cut off, the history is
-ill-formed. A run that proves nothing is never green.
+ill-formed, a check beside that of logs could not decide (`further_verdict.py`). A run that proves nothing is never
+green. What sends and final reads must amount to is asked only of runs that are about logs (`checks` has `log`).
 
 Exit codes: 0 valid, 1 invalid, 2 unknown.
 """
@@ -20,7 +21,9 @@ from typing import Final, Literal
 import msgspec
 
 from squall.results.checks.anomalies import ANOMALIES
+from squall.results.checks.further import FurtherResult
 from squall.results.checks.result import PartitionResult
+from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
 from squall.results.manifest import Expected, Manifest
 from squall.results.required import judged_requirements
 from squall.results.segments import FaultWindow
@@ -44,6 +47,8 @@ APPENDS: Final = (
 READS: Final = ("int_poll_skip", "int_nonmonotonic", "poll_skip", "nonmonotonic_poll")
 
 REQUIRED: Final = "required, but not so"
+PROMISE: Final = "linearizable appends"
+"""The first statement of every verdict on logs."""
 
 Name = Literal["valid", "invalid", "unknown"]
 
@@ -112,6 +117,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     expected: Expected
     mutants: tuple[str, ...]
     command: str
+    further: tuple[FurtherSummary, ...] = ()
+    further_witnesses: tuple[ToldFurther, ...] = ()
+
+    @property
+    def is_about_logs(self) -> bool:
+        """Whether it says what holds of logs; one about registers alone does not."""
+        return any(one.text == PROMISE for one in self.statements)
 
     @property
     def requirements_hold(self) -> bool:
@@ -131,6 +143,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def save(self, run_dir: Path | str) -> Path:
         path = Path(run_dir) / VERDICT_FILE
         data = {**msgspec.to_builtins(self), "exit_code": self.exit_code, "as_expected": self.as_expected}
+        if not self.further:
+            del data["further"], data["further_witnesses"]
         path.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
         return path
 
@@ -172,17 +186,19 @@ def judge(
     results: Sequence[PartitionResult],
     around: Surroundings,
     *,
+    further: Sequence[FurtherResult] = (),
     torn: int = 0,
     engine: str = "",
     seconds: float = 0.0,
 ) -> Verdict:
-    """The verdict on a run from the results of all its topic-partitions."""
-    anomalies = _anomalies(results)
+    """The verdict on a run from the results of all its topic-partitions, and of its `further` checks."""
+    anomalies = _anomalies(results, further)
     before = [one for one in around.cluster if one.kind == "controller" and one.time < (manifest.load_started or 0)]
     seen = before[-1:] + [one for one in around.cluster if _within_load(manifest, one.time)]
     required = [Statement(text, holds) for text, holds in judged_requirements(manifest.require, results, seen)]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
-    reasons = (*broken, *_reasons(manifest, results, around.faults), *_unjudged(required))
+    unsure = (*_reasons(manifest, results, around.faults), *further_reasons(manifest, further))
+    reasons = (*broken, *unsure, *_unjudged(required))
     coverage = _coverage(results, around.faults, torn, engine, seconds)
     return Verdict(
         verdict="invalid" if anomalies or broken else "unknown" if reasons else "valid",
@@ -191,7 +207,7 @@ def judge(
         seed=manifest.seed,
         reasons=reasons,
         anomalies=anomalies,
-        statements=(*_statements(manifest, results, anomalies), *required),
+        statements=(*(_statements(manifest, results, anomalies) if LOG in manifest.checks else ()), *required),
         coverage=coverage,
         witnesses=_witnesses(results, around),
         longest_outage=_longest_outage(results, around.faults),
@@ -200,13 +216,16 @@ def judge(
         expected=manifest.expect,
         mutants=manifest.mutants,
         command=manifest.command,
+        further=summarised(further),
+        further_witnesses=tell_further(further, around),
     )
 
 
-def _anomalies(results: Sequence[PartitionResult]) -> tuple[AnomalyCount, ...]:
+def _anomalies(results: Sequence[PartitionResult], further: Sequence[FurtherResult] = ()) -> tuple[AnomalyCount, ...]:
     found = []
     for name, anomaly in ANOMALIES.items():
         where = {one.name: one.anomalies[name] for one in results if one.anomalies.get(name)}
+        where |= {one.check: one.anomalies[name] for one in further if one.anomalies.get(name)}
         if where:
             found.append(AnomalyCount(name, anomaly.meaning, sum(where.values()), where))
     return tuple(found)
@@ -263,7 +282,7 @@ def _statements(
         return False if found & set(names) else True if looked else None
 
     return (
-        Statement("linearizable appends", holds(APPENDS, acknowledged > 0 and records > 0)),
+        Statement(PROMISE, holds(APPENDS, acknowledged > 0 and records > 0)),
         Statement("gap-free reads", holds(READS, records > 0)),
         Statement("nothing acknowledged lost", holds(("lost_write",), finished and acknowledged > 0)),
     )
@@ -290,8 +309,7 @@ def _reasons(manifest: Manifest, results: Sequence[PartitionResult], faults: Seq
     return [
         *manifest.trouble,
         *_cut_off(manifest),
-        *_too_little(manifest, results),
-        *_final_reads(manifest, results),
+        *(_too_little(manifest, results) + _final_reads(manifest, results) if LOG in manifest.checks else ()),
         *_ambiguous(results),
         *fault_reasons(manifest, faults),
     ]

@@ -29,18 +29,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from squall.results.rows import ABSENT, REGISTER_FUNCTIONS
+
+__all__ = ["ABSENT", "REGISTER_FUNCTIONS", "REGISTER_SCHEMA", "RegisterOperation", "Registers", "register_table"]
+
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 NEVER: Final = np.iinfo(np.int64).max
 NONE: Final = np.iinfo(np.int64).min
-ABSENT: Final = int(NONE) + 1
-"""The value of a register that holds nothing."""
 
-READ: Final = 0
-WRITE: Final = 1
-CAS: Final = 2
-REGISTER_FUNCTIONS: Final = {"read": READ, "write": WRITE, "cas": CAS}
+READ: Final = REGISTER_FUNCTIONS["read"]
+WRITE: Final = REGISTER_FUNCTIONS["write"]
+CAS: Final = REGISTER_FUNCTIONS["cas"]
 
 OK: Final = 0
 FAIL: Final = 1

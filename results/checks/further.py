@@ -1,0 +1,221 @@
+"""Checks beside that of logs: one for each kind of operations that a history may hold (`results/kinds.py`).
+
+A history is judged by what it contains: each kind that is there is checked, whether a suite names it or not, and one
+that a suite names and that is not there makes the verdict unknown. A check takes the table of its kind and the facts
+of the workload, and yields plain values: anomalies by name, how much was looked at, what could not be decided, and a
+few witnesses with the operations that prove them. Nothing looked at proves nothing.
+
+    registers           linearizability of each register (`checks/registers/`)
+    list-append         cycles of dependencies (`checks/transactions/list_append.py`). The workload's `model` says
+                        what must hold, strict serializability if it says nothing; what only a stronger model
+                        forbids is noted
+    transactional-log   T1 to T4 (`checks/transactions/log_rules.py`)
+    groups              G1 to G5 (`checks/groups.py`)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from squall.results.checks.groups import GROUP_FUNCTIONS, check_groups
+from squall.results.checks.registers.check import check_registers
+from squall.results.checks.registers.result import RegisterWitness
+from squall.results.checks.transactions.facts import TransactionWitness
+from squall.results.checks.transactions.list_append import MODELS, check_list_append
+from squall.results.checks.transactions.log_rules import check_transactional_log
+from squall.results.kinds import GROUPS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG
+from squall.results.rows import TYPES
+from squall.results.text import several
+
+STRICTEST: Final = "strict-serializable"
+
+
+class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One instance of an anomaly: a register's, that of transactions, or the `operations` (their ids) and the `place`
+    that it is about.
+    """
+
+    anomaly: str
+    register: RegisterWitness | None = None
+    transactions: TransactionWitness | None = None
+    operations: tuple[int, ...] = ()
+    place: str = ""
+
+
+class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one check found, and what it rests on: `checked` operations were looked at, `acknowledged` of all
+    were acknowledged; `counts` says more, in words. `noted` is counted but no anomaly; `undecided` are sentences.
+    """
+
+    check: str
+    statement: str
+    checked: int
+    acknowledged: int
+    counts: tuple[tuple[str, int], ...]
+    anomalies: dict[str, int]
+    noted: dict[str, int]
+    witnesses: tuple[FurtherWitness, ...]
+    undecided: tuple[str, ...]
+    milliseconds: float
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the statement does; None if nobody can tell."""
+        if self.anomalies:
+            return False
+        return None if self.undecided or not self.checked else True
+
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a check found, before it is counted how long it took."""
+
+    checked: int
+    counts: tuple[tuple[str, int], ...]
+    anomalies: dict[str, int]
+    witnesses: Iterable[FurtherWitness]
+    undecided: tuple[str, ...]
+    noted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FurtherCheck:
+    """One check: what it says if nothing is wrong, and how it looks."""
+
+    statement: str
+    look: Callable[[pa.Table, Facts], _Found]
+
+
+def check_further(name: str, table: pa.Table, workload: Facts) -> FurtherResult:
+    """Check the table of one kind. Raises IllFormedHistory."""
+    began = time.perf_counter()
+    check = FURTHER_CHECKS[name]
+    found = check.look(table, workload)
+    return FurtherResult(
+        check=name,
+        statement=check.statement,
+        checked=found.checked,
+        acknowledged=int((np.asarray(table["type"]) == TYPES["ok"]).sum()),
+        counts=found.counts,
+        anomalies=found.anomalies,
+        noted=dict(found.noted),
+        witnesses=tuple(found.witnesses),
+        undecided=found.undecided,
+        milliseconds=(time.perf_counter() - began) * 1000,
+    )
+
+
+def _registers(table: pa.Table, workload: Facts) -> _Found:
+    result = check_registers(table)
+    more = result.undecided_count - len(result.undecided)
+    return _Found(
+        checked=result.checked,
+        counts=(
+            ("operations", table.num_rows),
+            ("registers", result.registers),
+            ("decided by zones", result.by_zones),
+            ("decided by search", result.by_search),
+        ),
+        anomalies=result.anomalies,
+        witnesses=(FurtherWitness(anomaly=one.anomaly, register=one) for one in result.witnesses),
+        undecided=(*result.undecided, *((f"and {several(more, 'register')} more",) if more else ())),
+    )
+
+
+def _list_append(table: pa.Table, workload: Facts) -> _Found:
+    model = str(workload.get("model", STRICTEST))
+    if model not in MODELS:
+        return _Found(0, (), {}, (), (f"the workload's model {model!r} is none of {', '.join(MODELS)}",))
+    result = check_list_append(table)
+    forbidden = MODELS[model]
+    return _Found(
+        checked=result.transactions.get("ok", 0) if result.elements else 0,
+        counts=(
+            ("transactions", sum(result.transactions.values())),
+            ("operations", result.micro_operations),
+            ("elements read", result.elements),
+            ("keys", result.keys),
+        ),
+        anomalies={name: count for name, count in result.anomalies.items() if name in forbidden},
+        witnesses=(
+            FurtherWitness(anomaly=one.anomaly, transactions=one)
+            for one in result.witnesses
+            if one.anomaly in forbidden
+        ),
+        undecided=result.undecided,
+        noted={name: count for name, count in result.anomalies.items() if name not in forbidden},
+    )
+
+
+def _transactional_log(table: pa.Table, workload: Facts) -> _Found:
+    result = check_transactional_log(table)
+    ids = np.asarray(table["op_id"])
+    witnesses = [
+        FurtherWitness(
+            anomaly=one.anomaly,
+            operations=tuple(int(ids[row]) for row in one.transactions if row >= 0),
+            place=f"topic-partition {one.partition}, offset {one.offset}",
+        )
+        for one in result.instances
+    ]
+    witnesses += [
+        FurtherWitness(
+            anomaly=one.name,
+            operations=tuple(int(ids[edge.source]) for edge in one.edges),
+            place=f"a cycle of {several(len(one.edges), 'transaction')}",
+        )
+        for one in result.cycles.examples
+    ]
+    return _Found(
+        checked=table.num_rows if result.records else 0,
+        counts=(("transactions and polls", table.num_rows), ("records read", result.records)),
+        anomalies=result.counts,
+        witnesses=witnesses,
+        undecided=result.undecided,
+    )
+
+
+def _groups(table: pa.Table, workload: Facts) -> _Found:
+    result = check_groups(table)
+    ids = np.asarray(table["op_id"])
+    missing = [f"no {name} was acknowledged" for name in GROUP_FUNCTIONS if not result.checked.get(name)]
+    return _Found(
+        checked=sum(result.checked.values()),
+        counts=tuple((f"{name} operations", count) for name, count in result.checked.items()),
+        anomalies=result.counts,
+        witnesses=(
+            FurtherWitness(
+                anomaly=one.anomaly,
+                operations=tuple(int(ids[row]) for row in one.operations if row >= 0),
+                place=", ".join(
+                    f"{what} {number}"
+                    for what, number in (
+                        ("group", one.group),
+                        ("topic-partition", one.partition),
+                        ("offset", one.offset),
+                    )
+                    if number >= 0
+                ),
+            )
+            for one in result.instances
+        ),
+        undecided=result.undecided or tuple(missing),
+    )
+
+
+FURTHER_CHECKS: Final[Mapping[str, FurtherCheck]] = {
+    REGISTERS: FurtherCheck("linearizable registers", _registers),
+    LIST_APPEND: FurtherCheck("transactions in an order that explains their reads", _list_append),
+    TRANSACTIONAL_LOG: FurtherCheck("transactions whole and never read before they are committed", _transactional_log),
+    GROUPS: FurtherCheck("groups share nothing and lose no position", _groups),
+}

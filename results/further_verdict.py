@@ -1,0 +1,137 @@
+"""What the checks beside that of logs add to a verdict: what they say, reasons not to know, and witnesses in words.
+
+A violation found by any check makes a verdict invalid. What a check could not decide, what it had nothing to look at
+for, and what a suite asked to be checked and was never recorded are reasons why a verdict is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from squall.results.checks.anomalies import ANOMALIES
+from squall.results.checks.further import FURTHER_CHECKS, FurtherResult, FurtherWitness
+from squall.results.checks.registers.words import tell_register
+from squall.results.cycle_witness import tell_transactions, title_of
+from squall.results.kinds import KINDS
+from squall.results.manifest import Manifest
+from squall.results.text import clock, grouped, several
+from squall.results.witness import Surroundings, WitnessLine, faults_between
+
+LOG: Final = "log"
+"""The name of the check of logs among a manifest's `checks`."""
+MOST_FAULTS: Final = 3
+
+
+class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check says: its statement, whether that holds (None: nobody can tell), and how much was looked at."""
+
+    check: str
+    statement: str
+    holds: bool | None
+    checked: int
+    acknowledged: int
+    counts: dict[str, int]
+    noted: dict[str, int]
+    seconds: float
+
+    @property
+    def counted(self) -> str:
+        """`200 operations, 3 registers, …`"""
+        return ", ".join(f"{grouped(count)} {what}" for what, count in self.counts.items() if count)
+
+
+class ToldFurther(msgspec.Struct, frozen=True, kw_only=True):
+    """One instance of an anomaly that is not a log's, told."""
+
+    anomaly: str
+    title: str
+    lines: tuple[WitnessLine, ...]
+    hint: str
+    facts: FurtherWitness
+
+
+def summarised(results: Sequence[FurtherResult]) -> tuple[FurtherSummary, ...]:
+    """Each check in brief."""
+    return tuple(
+        FurtherSummary(
+            check=one.check,
+            statement=one.statement,
+            holds=one.holds,
+            checked=one.checked,
+            acknowledged=one.acknowledged,
+            counts=dict(one.counts),
+            noted=one.noted,
+            seconds=round(one.milliseconds / 1000, 3),
+        )
+        for one in results
+    )
+
+
+def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
+    """Why these checks prove less than they should."""
+    reasons = []
+    done = {one.check for one in results}
+    for name in manifest.checks:
+        if name in FURTHER_CHECKS and name not in done:
+            reasons.append(f"check {name}: no such operation was recorded: nothing was checked")
+    for one in results:
+        reasons += [f"check {one.check}: {sentence}" for sentence in one.undecided]
+        if not one.checked and not one.undecided:
+            reasons.append(f"check {one.check}: nothing was acknowledged that says anything: nothing was checked")
+    return reasons + _too_few(manifest, results)
+
+
+def _too_few(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
+    """Of a run that is not about logs: what it must have had acknowledged to prove anything."""
+    if LOG in manifest.checks:
+        return []
+    if not any(name in FURTHER_CHECKS for name in manifest.checks):
+        return ["no check of what operations say was asked for: nothing was checked"]
+    acknowledged = sum(one.acknowledged for one in results)
+    if acknowledged >= manifest.min_acknowledged:
+        return []
+    said = several(acknowledged, "operation was", "operations were")
+    return [
+        f"only {said} acknowledged; fewer than {grouped(manifest.min_acknowledged)} (min_acknowledged) prove nothing"
+    ]
+
+
+def tell_further(results: Sequence[FurtherResult], around: Surroundings) -> tuple[ToldFurther, ...]:
+    """All witnesses in words, in the order of the registry of anomalies."""
+    order = {name: place for place, name in enumerate(ANOMALIES)}
+    told = [_told(one, facts, around) for one in results for facts in one.witnesses]
+    return tuple(sorted(told, key=lambda one: order[one.anomaly]))
+
+
+def _told(result: FurtherResult, facts: FurtherWitness, around: Surroundings) -> ToldFurther:
+    if facts.register is not None:
+        register = tell_register(facts.register, around.origin, around.faults)
+        title, lines = register.title, register.lines
+    elif facts.transactions is not None:
+        title = f"{result.check}: {title_of(facts.transactions)}."
+        lines = (*tell_transactions(facts.transactions, around.origin), *_faults(facts, around))
+    else:
+        title = f"{result.check}: {ANOMALIES[facts.anomaly].headline(1)}."
+        lines = (WitnessLine("where", facts.place), WitnessLine("operations", _ids(result, facts)))
+    return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=ANOMALIES[facts.anomaly].hint, facts=facts)
+
+
+def _ids(result: FurtherResult, facts: FurtherWitness) -> str:
+    ids = ", ".join(str(one) for one in facts.operations)
+    return f"op_id {ids} in {KINDS[result.check].file}"
+
+
+def _faults(facts: FurtherWitness, around: Surroundings) -> tuple[WitnessLine, ...]:
+    assert facts.transactions is not None
+    rows = facts.transactions.transactions
+    begun = min(one.invoked for one in rows)
+    ended = max(one.completed or one.invoked for one in rows)
+    return tuple(
+        WitnessLine(
+            "under fault", one.name, f"{clock(one.injected, around.origin, 1)} to {clock(one.healed, around.origin, 1)}"
+        )
+        for one in faults_between(around.faults, begun, ended)[:MOST_FAULTS]
+    )
