@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from squall.harness.errors import UsageError
 from squall.harness.worker import WorkerSpec
+from squall.workloads.latency import SendLatencies
 
 OPEN_SECONDS = 30.0
 STOP_SECONDS = 60.0
@@ -117,6 +118,8 @@ class LoadWorkers:
         self.reports: list[asyncio.Queue[dict[str, Any]]] = [asyncio.Queue() for _ in pipes]
         self.latest: list[dict[str, Any]] = [{} for _ in pipes]
         self.recent: list[int] = []
+        self.latencies = SendLatencies()
+        """Of the whole load; known once it has stopped."""
         self.readers: list[asyncio.Task[None]] = []
         self.trouble: list[str] = []
         """What went wrong without ending the load: reasons why the history may not be whole."""
@@ -139,7 +142,8 @@ class LoadWorkers:
     async def stop(self) -> None:
         for pipe in self.pipes:
             await self._tell(pipe, "stop")
-        await self._answers("stopped", STOP_SECONDS)
+        for answer in await self._answers("stopped", STOP_SECONDS):
+            self.latencies.add(SendLatencies.from_json(answer["send_latencies"]))
 
     async def final(self, seconds: float) -> list[dict[str, Any]]:
         """The final reads, done by the first worker: the state of each topic-partition."""

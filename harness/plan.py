@@ -22,7 +22,7 @@ from squall.nemesis.durations import write_seconds
 from squall.nemesis.options import FaultOptions, RpcCut, RpcHold
 from squall.nemesis.registry import missing_verbs, only_on_hosts
 from squall.nemesis.schedule import Schedule, build_schedule
-from squall.workloads.log import LogWorkload
+from squall.workloads.workload import Workload, workload_of
 
 LARGEST_CHOSEN_SEED = 9999
 MOST_WORKERS = 2
@@ -43,8 +43,8 @@ class RunPlan:
     """Whether packets are captured on the nodes' hosts."""
 
     @property
-    def workload(self) -> LogWorkload:
-        return LogWorkload(self.scenario.workload, self.scenario.loaded_topics)
+    def workload(self) -> Workload:
+        return workload_of(self.scenario.workload, self.scenario.loaded_topics)
 
     @property
     def workers(self) -> int:
@@ -155,11 +155,7 @@ def described(scenario: Scenario, schedule: Schedule) -> Iterator[tuple[str, str
         yield "config", f"{key}={value}"
     for mutant in cluster.mutants:
         yield "mutant", mutant
-    yield (
-        "load",
-        f"{write_seconds(scenario.time.load)}: {load.producers} producers, {load.consumers} consumers,"
-        f" {load.rate:g} sends/s, acks={load.acks}",
-    )
+    yield "load", f"{write_seconds(scenario.time.load)}: {load.in_words}"
     if scenario.time.quiet:
         yield "quiet", f"the last {write_seconds(scenario.time.quiet)} of it, in which no fault is open"
     for fault in schedule.faults:

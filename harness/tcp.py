@@ -6,12 +6,24 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-
-from squall.harness.hosts.network import Network
+from typing import Protocol
 
 CONNECT_SECONDS = 3.0
 LARGEST_FRAME = 128 << 20
 LENGTH_BYTES = 4
+
+
+class Sockets(Protocol):
+    """Where sockets towards the cluster are made: a `harness.hosts.network.Network` is one."""
+
+    def socket(self) -> socket.socket: ...
+
+
+class SocketsHere:
+    """Sockets of the network that this program is in."""
+
+    def socket(self) -> socket.socket:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
 class TcpStream:
@@ -51,7 +63,7 @@ class TcpStream:
 class TcpConnector:
     """Fulfils `workloads.ports.Connector`."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Sockets) -> None:
         self.network = network
 
     async def connect(self, host: str, port: int) -> TcpStream:

@@ -41,8 +41,11 @@ from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
 from squall.workloads.clients.client import Client, ClientKit, ClientPlan
 from squall.workloads.clients.kits import kit_of
-from squall.workloads.log import LogOptions, LogWorkload, Shard, final_states
+from squall.workloads.latency import SendLatencies
+from squall.workloads.log import Shard, final_states
 from squall.workloads.operation import OK, SEND, Event
+from squall.workloads.ports import Clock, Connector
+from squall.workloads.workload import connector_of, options_from, workload_of
 
 PROGRESS_SECONDS = 0.5
 DRAIN_SECONDS = 15.0
@@ -89,8 +92,10 @@ class Progress:
         self.errors: Counter[str] = Counter()
         self.records = 0
         self.latencies: list[int] = []
+        self.sends = SendLatencies()
 
     def note(self, event: Event) -> None:
+        self.sends.note(event)
         completion = event.completion
         if completion is None or event.completed is None:
             return
@@ -121,8 +126,8 @@ class LoadWorker:
         self.kit = kit
         self.report = report
         self.clock = MonotonicClock()
-        self.workload = LogWorkload(LogOptions.model_validate(spec.workload), spec.topics)
-        options = self.workload.options
+        options = options_from(spec.workload)
+        self.workload = workload_of(options, spec.topics)
         self.recorder = Recorder.open(
             Path(spec.directory),
             spec.run_id,
@@ -156,7 +161,8 @@ class LoadWorker:
             self.loading = None
         await self._close_clients()
         self.recorder.flush()
-        self.report("stopped", now=self.clock.now_ns(), **self.progress.look())
+        latencies = self.progress.sends.to_json()
+        self.report("stopped", now=self.clock.now_ns(), send_latencies=latencies, **self.progress.look())
 
     async def final(self) -> None:
         """Markers and complete reads of every topic-partition."""
@@ -269,8 +275,7 @@ async def serve(report: Callable[..., None] = report_on_stdout, silence: float |
                 continue
             if asked["do"] == "open":
                 spec = WorkerSpec.from_json(asked["spec"])
-                library = LogOptions.model_validate(spec.workload).client
-                worker = LoadWorker(spec, kit_of(library, tuple(spec.bootstrap)), report)
+                worker = LoadWorker(spec, kit_for(spec), report)
             if worker is None:
                 raise RuntimeError(f"{asked['do']} before open")
             await _interruptible(getattr(worker, asked["do"])(), gone)
@@ -290,6 +295,18 @@ async def serve(report: Callable[..., None] = report_on_stdout, silence: float |
     if worker is not None:
         await worker.abandon()
     return 0
+
+
+def kit_for(spec: WorkerSpec) -> ClientKit:
+    """The client library that a worker's workload asks for. Raises LibraryMissing."""
+    options = options_from(spec.workload)
+
+    def native() -> tuple[Connector, Clock]:
+        from squall.harness.tcp import SocketsHere, TcpConnector
+
+        return connector_of(options, TcpConnector(SocketsHere())), MonotonicClock()
+
+    return kit_of(options.client, tuple(spec.bootstrap), native)
 
 
 async def _interruptible(work: Any, gone: asyncio.Task[Any]) -> None:

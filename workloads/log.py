@@ -100,6 +100,10 @@ class LogOptions(BaseModel):
         default=None, description="do exactly this, instead of sends at a rate and polls without end"
     )
 
+    @property
+    def in_words(self) -> str:
+        return f"{self.producers} producers, {self.consumers} consumers, {self.rate:g} sends/s, acks={self.acks}"
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -314,6 +318,10 @@ class LogWorkload:
         after_final = self.options.producers + self.options.consumers + 2
         return ClientPlan(after_final, "admin", (self._admin_thread,), self.topic_partitions)
 
+    def paced(self, rate: float, index: int, writes: Generator) -> Generator:
+        """So many sends per second to the index-th topic-partition."""
+        return Rate(rate, writes)
+
     def _reads(self, topic: str, partition: int) -> Generator:
         """Polls, with whatever share of other operations."""
         options = self.options
@@ -326,7 +334,7 @@ class LogWorkload:
         for index, (topic, partition) in enumerate(self.topic_partitions):
             writers = [thread for producer in producers for thread in self._producer_threads(producer, index)]
             if writers:
-                yield threads_mask(writers), Rate(rate, Writes(topic, partition))
+                yield threads_mask(writers), self.paced(rate, index, Writes(topic, partition))
             readers = [self._consumer_thread(consumer, index) for consumer in consumers]
             if readers:
                 yield threads_mask(readers), self._reads(topic, partition)

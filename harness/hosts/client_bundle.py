@@ -42,12 +42,17 @@ WORKER_MODULES = (
     "harness/__init__.py",
     "harness/interpreter.py",
     "harness/recording.py",
+    "harness/tcp.py",
     "harness/worker.py",
     "results/__init__.py",
     "results/rows.py",
     "results/segments.py",
+    "nodes/__init__.py",
+    "nodes/ports.py",
 )
-WORKER_PACKAGES = ("workloads",)
+WORKER_PACKAGES = ("workloads", "nodes/protocol")
+"""The protocol is what native clients speak."""
+
 LIBRARIES = (
     "confluent-kafka",
     "kafka-python",
@@ -58,8 +63,10 @@ LIBRARIES = (
     "typing-extensions",
     "typing-inspection",
 )
-OPTIONAL_LIBRARIES = ("aiokafka", "async-timeout", "packaging")
-"""For `workload: {client: aiokafka}`; taken along to hosts like this one if they are installed here."""
+OPTIONAL_LIBRARIES = ("crc32c", "aiokafka", "async-timeout", "packaging")
+"""Taken along to hosts like this one if they are installed here: faster check sums for native clients, and what
+`workload: {client: aiokafka}` needs.
+"""
 
 
 @dataclass(frozen=True)
@@ -113,15 +120,16 @@ def client_bundle(kind: HostKind, cache: Path) -> Bundle:
         name, _, path = module.partition("/")
         add_file(files, room(name) / path, f"lib/squall/{module}", compiled=compiled)
     for package in WORKER_PACKAGES:
-        add_directory(files, room(package), f"lib/squall/{package}", compiled=compiled)
+        name, _, path = package.partition("/")
+        add_directory(files, room(name) / path, f"lib/squall/{package}", compiled=compiled)
     for library in LIBRARIES:
         if kind == HostKind.here() or _is_plain_python(library):
             add_installed(files, library)
         else:
             version = importlib.metadata.version(library)
             add_wheel(files, find_wheel(kind, version, cache, package=library))
-    if kind == HostKind.here() and all(_is_installed(library) for library in OPTIONAL_LIBRARIES):
-        for library in OPTIONAL_LIBRARIES:
+    if kind == HostKind.here():
+        for library in filter(_is_installed, OPTIONAL_LIBRARIES):
             add_installed(files, library)
     return bundle_of("client", files, kind, checksums="not needed")
 

@@ -38,8 +38,9 @@ from squall.results.segments import ClusterObservation, EventWriter
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
 from squall.workloads.clients.native import NativeKit
-from squall.workloads.log import LogWorkload, Shard, final_states
+from squall.workloads.log import Shard, final_states
 from squall.workloads.operation import Event
+from squall.workloads.workload import connector_of, workload_of
 
 READY_SECONDS = 60.0
 DRAIN_SECONDS = 15.0
@@ -128,7 +129,7 @@ class Simulation:
         self.observer.watch(self.world.processes, {place.node_id: place.name for place in self.world.places})
         self.witness.watch(self.world)
         self.clock = _SimClock(self.world)
-        self.workload = LogWorkload(scenario.workload, scenario.loaded_topics)
+        self.workload = workload_of(scenario.workload, scenario.loaded_topics)
         self.recorder = Recorder.open(
             directory,
             RUN_ID.format(seed),
@@ -315,7 +316,8 @@ class Simulation:
             raise ClusterNotReady(f"final reads did not complete on {', '.join(unfinished)}")
 
     async def _interpreter(self, shard: Shard) -> tuple[Interpreter, list[Client]]:
-        kit = NativeKit(self.world.connector(), tuple(self.world.bootstrap()), self.clock)
+        connector = connector_of(self.scenario.workload, self.world.connector())
+        kit = NativeKit(connector, tuple(self.world.bootstrap()), self.clock)
         clients: dict[int, Client] = {}
         numbers: dict[int, int] = {}
         opened: list[Client] = []

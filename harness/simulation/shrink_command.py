@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from squall.harness.errors import UsageError
 from squall.harness.judging import shown_path
 from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import SimOptions
@@ -26,6 +27,7 @@ from squall.harness.simulation.spacetime import save_picture
 from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario
 from squall.results.text import several
+from squall.workloads.log import LogOptions
 
 REPLAY_HASH_SEEDS = ("0", "1", "random")
 NOTHING_EXIT_STATUS = 2
@@ -49,6 +51,7 @@ class ShrinkOptions:
 def shrink(asked: ShrinkOptions, console: Console) -> int:
     """Shrink one seed and write what came of it; the exit status."""
     scenario, said = find_scenario(asked.suite, swarm=asked.swarm)
+    refuse_what_cannot_be_listed(scenario)
     began = time.monotonic()
     try:
         listed, trial = record(scenario, asked.seed, SimOptions(swarm=asked.swarm, mutants=asked.mutants))
@@ -75,6 +78,16 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
         console.print(f"{label:<11}{shown_path(name)}", markup=False)
     console.print(f"{'repeat':<11}squall simulate {shown_path(path)}", markup=False)
     return 0 if failed == len(REPLAY_HASH_SEEDS) else 1
+
+
+def refuse_what_cannot_be_listed(scenario: Scenario) -> None:
+    """Raise UsageError for a workload whose operations a schedule cannot list."""
+    if not isinstance(scenario.workload, LogOptions):
+        raise UsageError(
+            f"scenario {scenario.scenario}: a schedule can list the operations of the workload log only,"
+            f" and this is {scenario.workload.name}",
+            remedy=f"look at the seed itself: squall simulate {scenario.scenario} --seed N --picture FILE",
+        )
 
 
 def _shrink(

@@ -34,6 +34,12 @@ WINDOWS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 STRENGTHS = ("lag", "latency", "jitter", "offset")
 
 
+def log_options(scenario: Scenario) -> LogOptions:
+    """Of a scenario that can be shrunk: `shrink` refuses all others."""
+    assert isinstance(scenario.workload, LogOptions), scenario.workload.name
+    return scenario.workload
+
+
 def operations_of(scenario: Scenario) -> Operations:
     return scenario.workload.operations or ()
 
@@ -173,7 +179,7 @@ def fewer_topic_partitions(scenario: Scenario) -> Iterator[Scenario]:
         name, topic = next(iter(scenario.cluster.topics.items()))
         topics[name] = topic.model_copy(update={"partitions": 1})
     if topics != dict(scenario.cluster.topics) and not _named_by_faults(scenario, renumbered):
-        yield _resized(with_cluster(scenario, topics=topics), scenario, scenario.workload, renumbered)
+        yield _resized(with_cluster(scenario, topics=topics), scenario, log_options(scenario), renumbered)
 
 
 def _used(scenario: Scenario) -> set[TopicPartition]:
@@ -200,7 +206,8 @@ def _named_by_faults(scenario: Scenario, renumbered: dict[TopicPartition, TopicP
 
 def fewer_clients(scenario: Scenario) -> Iterator[Scenario]:
     """One producer that does one thing at a time and no consumer, or as many as have something to do."""
-    workload = LogWorkload(scenario.workload, scenario.loaded_topics)
+    options = log_options(scenario)
+    workload = LogWorkload(options, scenario.loaded_topics)
     places = [workload.thread_place(one.process) for one in operations_of(scenario)]
     sending = {place.client for place in places if place is not None and place.role == "producer"}
     polling = {place.client for place in places if place is not None and place.role == "consumer"}
@@ -209,12 +216,10 @@ def fewer_clients(scenario: Scenario) -> Iterator[Scenario]:
         (producers, 1 if polling else 0, in_flight)
         for producers, in_flight in ((1, 1), (max(1, len(sending)), 1), (1, max(slots, default=0) + 1))
     ]
-    current = (scenario.workload.producers, scenario.workload.consumers, scenario.workload.in_flight)
+    current = (options.producers, options.consumers, options.in_flight)
     for size in dict.fromkeys(sizes):
         if size < current and all(one <= other for one, other in zip(size, current, strict=True)):
-            smaller = scenario.workload.model_copy(
-                update=dict(zip(("producers", "consumers", "in_flight"), size, strict=True))
-            )
+            smaller = options.model_copy(update=dict(zip(("producers", "consumers", "in_flight"), size, strict=True)))
             yield _resized(scenario, scenario, smaller, {})
 
 
@@ -222,7 +227,7 @@ def _resized(
     scenario: Scenario, before: Scenario, options: LogOptions, renumbered: dict[TopicPartition, TopicPartition]
 ) -> Scenario:
     """`scenario` with this workload; the operations of `before` done by the processes that it now has for them."""
-    old = LogWorkload(before.workload, before.loaded_topics)
+    old = LogWorkload(log_options(before), before.loaded_topics)
     new = LogWorkload(options, scenario.loaded_topics)
     operations = []
     for one in operations_of(before):

@@ -7,12 +7,14 @@ installed where nobody asks for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from squall.workloads.clients.client import Client, ClientKit, ClientPlan
+from squall.workloads.ports import Clock, Connector
 
-Library = Literal["confluent", "kafka-python", "aiokafka", "mixed"]
+Library = Literal["confluent", "kafka-python", "aiokafka", "native", "mixed"]
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -28,8 +30,14 @@ class MixedKit:
         return self.kits[plan.client % len(self.kits)].client(plan)
 
 
-def kit_of(library: Library, bootstrap: Bootstrap) -> ClientKit:
-    """The kit of that name for one cluster."""
+NativeWorld = Callable[[], tuple[Connector, Clock]]
+"""How native clients reach the cluster, and what time it is; asked for when there are to be any."""
+
+
+def kit_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | None = None) -> ClientKit:
+    """The kit of that name for one cluster. Raises LibraryMissing."""
+    if library == "native":
+        return _native_kit(bootstrap, native)
     if library == "mixed":
         return MixedKit((kit_of("confluent", bootstrap), kit_of("kafka-python", bootstrap)))
     if library == "kafka-python":
@@ -41,6 +49,15 @@ def kit_of(library: Library, bootstrap: Bootstrap) -> ClientKit:
     from squall.workloads.clients.confluent import ConfluentKit
 
     return ConfluentKit(bootstrap)
+
+
+def _native_kit(bootstrap: Bootstrap, native: NativeWorld | None) -> ClientKit:
+    from squall.workloads.clients.native import NativeKit
+
+    if native is None:
+        raise LibraryMissing('workload.client "native": nobody has said how it is to connect')
+    connector, clock = native()
+    return NativeKit(connector, bootstrap, clock)
 
 
 class LibraryMissing(Exception):

@@ -1,0 +1,28 @@
+"""What a run of the workload `produce-bench` has measured: told at the end of its load, and kept in `bench.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from squall.harness.suite import Scenario
+from squall.workloads.latency import SendLatencies
+from squall.workloads.produce_bench import BenchResult, ProduceBenchOptions
+
+BENCH_FILE = "bench.json"
+
+
+def bench_result(scenario: Scenario, latencies: SendLatencies, seconds: float) -> BenchResult | None:
+    """The result of a load that lasted so long; None if the scenario's workload measures nothing."""
+    if not isinstance(scenario.workload, ProduceBenchOptions):
+        return None
+    return BenchResult(scenario.workload.rate, seconds, latencies)
+
+
+def told_and_kept(scenario: Scenario, latencies: SendLatencies, seconds: float, directory: Path) -> list[str]:
+    """Lines for people, none if nothing was measured. The figures stay in the run's directory."""
+    result = bench_result(scenario, latencies, seconds)
+    if result is None:
+        return []
+    (directory / BENCH_FILE).write_text(json.dumps(result.to_json(), indent=2) + "\n")
+    return [f"{'bench' if number == 0 else '':<7}{line}" for number, line in enumerate(result.lines())]

@@ -1,0 +1,163 @@
+"""Workload `idempotence`: does a record that is sent twice stand in the log once?
+
+The load of the workload `log`, made by idempotent producers that are forced to repeat themselves: every so many
+Produce requests the connection is cut under the producer, which then knows nothing of the outcome and sends the same
+batch again, same producer id, same sequence numbers (DP-05). By turns the cut comes
+
+    request     as soon as the request is on its way: the repetition may overtake it at the broker
+    answer      in place of the answer: the broker has appended and, with acks=all, replicated it
+
+Whatever is in the log twice is an anomaly, and an acknowledged repetition must be answered with the offset that the
+first one got. Without faults this asks the leader's memory of its producers; a leader that dies, or loses power,
+between a cut and the repetition asks what its successor knows of them.
+
+Only our own client is cut from inside, in both worlds. The real libraries open their connections where nobody can get
+at them; they are made to repeat themselves by faults (`rpc-cut`, `rpc-hold`, `kill`, listed under `nemesis`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from squall.workloads.clients.kits import Library
+from squall.workloads.log import LogOptions, PerSecond
+from squall.workloads.ports import Connector, Stream
+
+PRODUCE: Final = (0).to_bytes(2, "big")
+"""How a Produce request begins: its number in the protocol."""
+
+CUT: Final = "cut by the workload"
+
+Cut = Literal["request", "answer"]
+TURNS: Final[tuple[Cut, ...]] = ("answer", "request")
+
+
+class IdempotenceOptions(BaseModel):
+    """Options of the workload `idempotence` in a suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["idempotence"]
+    client: Library = Field(
+        default="native", description="the library of the clients on hosts; simulated ones are always native"
+    )
+    producers: int = Field(default=2, ge=1, le=64, description="idempotent producing clients")
+    consumers: int = Field(default=2, ge=0, le=64, description="consuming clients; each reads every topic-partition")
+    rate: PerSecond = Field(default=200.0, description="sends per second over all producers, e.g. 200/s")
+    record_size: int = Field(default=100, ge=16, le=900_000, description="bytes of a record's value")
+    in_flight: int = Field(default=8, ge=1, le=1000, description="processes of one producer per topic-partition")
+    cut_every: int = Field(
+        default=4, ge=2, le=10_000, description="every so many produce requests their connection is cut; native only"
+    )
+    final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
+
+    @model_validator(mode="after")
+    def _cuts_only_its_own(self) -> IdempotenceOptions:
+        if self.client != "native" and "cut_every" in self.model_fields_set:
+            raise ValueError(
+                f"cut_every cuts the connections of `client: native` only; let faults cut those of {self.client}"
+            )
+        return self
+
+    @property
+    def acks(self) -> Literal["all"]:
+        return "all"
+
+    @property
+    def idempotent(self) -> bool:
+        return True
+
+    @property
+    def operations(self) -> None:
+        """They are drawn and never listed."""
+
+    @property
+    def in_words(self) -> str:
+        cut = f", a connection cut every {self.cut_every} of their requests" if self.client == "native" else ""
+        return f"{self.as_log().in_words}, idempotent{cut}"
+
+    def as_log(self) -> LogOptions:
+        """The same load, as the workload `log` has it."""
+        return LogOptions(
+            client=self.client,
+            producers=self.producers,
+            consumers=self.consumers,
+            rate=self.rate,
+            record_size=self.record_size,
+            in_flight=self.in_flight,
+            final_timeout=self.final_timeout,
+            acks="all",
+            idempotent=True,
+        )
+
+
+@dataclass
+class Cuts:
+    """Which Produce request is cut, counted over all connections, and how many were so far."""
+
+    every: int
+    requests: int = 0
+    made: Counter[Cut] = field(default_factory=Counter)
+
+    def next(self, frame: bytes) -> Cut | None:
+        """Whether the connection of this request is cut, and when."""
+        if frame[:2] != PRODUCE:
+            return None
+        self.requests += 1
+        if self.requests % self.every:
+            return None
+        cut = TURNS[self.requests // self.every % len(TURNS)]
+        self.made[cut] += 1
+        return cut
+
+
+class CuttingConnector:
+    """A connector whose connections break under the requests that `cuts` chooses."""
+
+    def __init__(self, connector: Connector, cuts: Cuts) -> None:
+        self.connector = connector
+        self.cuts = cuts
+
+    async def connect(self, host: str, port: int) -> Stream:
+        return _CutStream(await self.connector.connect(host, port), self.cuts)
+
+
+class _CutStream:
+    """One connection of a `CuttingConnector`."""
+
+    def __init__(self, stream: Stream, cuts: Cuts) -> None:
+        self._stream = stream
+        self._cuts = cuts
+        self._in_place_of_the_answer = False
+        self._received: Callable[[bytes], None] | None = None
+        self._lost: Callable[[str], None] | None = None
+
+    def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
+        self._received, self._lost = received, lost
+        self._stream.listen(self._hear, lost)
+
+    async def send(self, frame: bytes) -> None:
+        cut = self._cuts.next(frame)
+        self._in_place_of_the_answer = self._in_place_of_the_answer or cut == "answer"
+        await self._stream.send(frame)
+        if cut == "request":
+            self._cut()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _hear(self, frame: bytes) -> None:
+        if self._in_place_of_the_answer:
+            self._cut()
+        elif self._received is not None:
+            self._received(frame)
+
+    def _cut(self) -> None:
+        self._stream.close()
+        if self._lost is not None:
+            self._lost(CUT)

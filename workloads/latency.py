@@ -1,0 +1,97 @@
+"""Latencies in classes: what a load worker counts, sends to the control process as JSON, and what is added up there.
+
+Of every acknowledged send two latencies are kept. *Intended* counts from when it was meant to start, *service* from
+when it did. An open-loop generator does not wait for a slow system, so what was due during a stall starts late; only
+the intended latency has that wait in it. A service latency that looks much better is the coordinated omission that
+closed-loop benchmarks print as their result.
+
+A class is a sixteenth of an octave: class c holds what lies from 2^(c/16) nanoseconds on, so a quantile is told with an
+error of 4.4 %, and always as the upper end of its class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, floor, log2
+
+from squall.workloads.operation import OK, SEND, Event
+
+CLASSES_PER_OCTAVE = 16
+
+
+def latency_class(nanoseconds: int) -> int:
+    """The class of a latency; what is less than a nanosecond counts as one."""
+    return floor(log2(max(1, nanoseconds)) * CLASSES_PER_OCTAVE)
+
+
+def upper_end(number: int) -> float:
+    """The nanoseconds at which a class ends."""
+    return float(2 ** ((number + 1) / CLASSES_PER_OCTAVE))
+
+
+@dataclass
+class Latencies:
+    """How many latencies fell into which class."""
+
+    classes: Counter[int] = field(default_factory=Counter)
+
+    def note(self, nanoseconds: int) -> None:
+        self.classes[latency_class(nanoseconds)] += 1
+
+    def add(self, other: Latencies) -> None:
+        self.classes.update(other.classes)
+
+    @property
+    def count(self) -> int:
+        return self.classes.total()
+
+    def quantile(self, share: float) -> float | None:
+        """Nanoseconds that this share of all latencies stays below; None if there are none."""
+        wanted, seen = max(1, ceil(self.count * share)), 0
+        for number in sorted(self.classes):
+            seen += self.classes[number]
+            if seen >= wanted:
+                return upper_end(number)
+        return None
+
+    def to_json(self) -> dict[str, int]:
+        return {str(number): count for number, count in self.classes.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, int]) -> Latencies:
+        return cls(Counter({int(number): count for number, count in data.items()}))
+
+
+@dataclass
+class SendLatencies:
+    """Both latencies of all acknowledged sends, and how many sends were begun at all."""
+
+    intended: Latencies = field(default_factory=Latencies)
+    service: Latencies = field(default_factory=Latencies)
+    begun: int = 0
+
+    def note(self, event: Event) -> None:
+        """An invocation or a completion, as the interpreter tells it."""
+        if event.operation.f != SEND:
+            return
+        if event.completion is None:
+            self.begun += 1
+        elif event.completion.type == OK and event.completed is not None:
+            self.intended.note(event.completed - event.operation.at)
+            self.service.note(event.completed - event.invoked)
+
+    def add(self, other: SendLatencies) -> None:
+        self.intended.add(other.intended)
+        self.service.add(other.service)
+        self.begun += other.begun
+
+    def to_json(self) -> dict[str, object]:
+        return {"intended": self.intended.to_json(), "service": self.service.to_json(), "begun": self.begun}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, dict[str, int] | int]) -> SendLatencies:
+        intended, service, begun = data["intended"], data["service"], data["begun"]
+        assert isinstance(intended, Mapping) and isinstance(service, Mapping) and isinstance(begun, int)
+        return cls(Latencies.from_json(intended), Latencies.from_json(service), begun)

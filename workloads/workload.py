@@ -1,0 +1,71 @@
+"""Every workload that a suite may name: its options, told apart by `name`, and the plan that they make.
+
+    workload: {name: idempotence, rate: 200/s, cut_every: 4}
+
+`log` is meant where no name is given. What the harness asks of a workload, whatever it is, is asked here; it knows no
+workload by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol
+
+from pydantic import Discriminator, Tag, TypeAdapter
+
+from squall.workloads.idempotence import Cuts, CuttingConnector, IdempotenceOptions
+from squall.workloads.log import LogOptions, LogWorkload, Shard
+from squall.workloads.ports import Connector
+from squall.workloads.produce_bench import ProduceBenchOptions, ProduceBenchWorkload
+
+DEFAULT = "log"
+
+
+def _name_of(options: Any) -> str:
+    """The name that a mapping of a suite gives, or that options have."""
+    found = options.get("name", DEFAULT) if isinstance(options, Mapping) else getattr(options, "name", DEFAULT)
+    return str(found)
+
+
+WorkloadOptions = Annotated[
+    Annotated[LogOptions, Tag("log")]
+    | Annotated[IdempotenceOptions, Tag("idempotence")]
+    | Annotated[ProduceBenchOptions, Tag("produce-bench")],
+    Discriminator(_name_of),
+]
+
+AnyOptions = LogOptions | IdempotenceOptions | ProduceBenchOptions
+
+_OPTIONS: TypeAdapter[AnyOptions] = TypeAdapter(WorkloadOptions)
+
+
+class Workload(Protocol):
+    """The plan of a workload over some topics."""
+
+    @property
+    def total_threads(self) -> int: ...
+
+    def shard(self, worker: int, workers: int) -> Shard: ...
+
+    def final_shard(self) -> Shard: ...
+
+
+def options_from(data: Mapping[str, Any]) -> AnyOptions:
+    """The options that travelled as JSON."""
+    return _OPTIONS.validate_python(data)
+
+
+def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> LogWorkload:
+    """The plan that these options make over these topics."""
+    if isinstance(options, LogOptions):
+        return LogWorkload(options, topics)
+    if isinstance(options, ProduceBenchOptions):
+        return ProduceBenchWorkload(options.as_log(), topics, options.arrivals)
+    return LogWorkload(options.as_log(), topics)
+
+
+def connector_of(options: AnyOptions, connector: Connector) -> Connector:
+    """What native clients of this workload connect through."""
+    if isinstance(options, IdempotenceOptions):
+        return CuttingConnector(connector, Cuts(options.cut_every))
+    return connector
