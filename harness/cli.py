@@ -397,6 +397,42 @@ def bench(
 
 
 @app.command(
+    epilog="Examples: squall forge --list · squall forge --operations 1000000 --seed 7 --anomaly lost_write OUT · "
+    "squall forge --kind registers OUT · squall forge --verify --seeds 60"
+)
+def forge(
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="the directory of the run; must be new")] = None,
+    operations: Annotated[int, typer.Option(min=20, help="about how many operations")] = 1_000,
+    seed: Annotated[int, typer.Option(help="the same seed forges the same history")] = 1,
+    anomaly: Annotated[
+        str | None, typer.Option(metavar="NAME", help="with this anomaly, injection or near-miss; see --list")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="of this kind; logs unless given")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="what can be forged, and what must come of it")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="take all of it through the checks; 1 if any is wrong")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="with --verify: of each injection and near-miss")] = 60,
+    clean: Annotated[int, typer.Option(min=1, help="with --verify: clean histories of each kind")] = 1_000,
+    processes: Annotated[int | None, typer.Option(min=1, help="with --verify; all cores unless given")] = None,
+) -> int:
+    """Histories without a cluster: healthy, with one anomaly, or nearly wrong; or verify that checks tell which."""
+    from squall.harness import forging
+
+    if show_list:
+        return forging.list_cases(console())
+    if verify:
+        return forging.verify(
+            seeds=seeds, clean=clean, kind=kind, processes=processes or os.cpu_count() or 1, console=console()
+        )
+    if out is None:
+        raise UsageError(
+            "squall forge needs a directory to write to", remedy="squall forge OUT, or --list, or --verify"
+        )
+    return forging.forge_run(out, operations=operations, seed=seed, case_name=anomaly, kind=kind, console=console())
+
+
+@app.command(
     epilog="Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw"
 )
 def mutants(
