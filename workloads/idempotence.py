@@ -32,6 +32,7 @@ PRODUCE: Final = (0).to_bytes(2, "big")
 """How a Produce request begins: its number in the protocol."""
 
 CUT: Final = "cut by the workload"
+CUT_EVERY: Final = 4
 
 Cut = Literal["request", "answer"]
 TURNS: Final[tuple[Cut, ...]] = ("answer", "request")
@@ -51,14 +52,17 @@ class IdempotenceOptions(BaseModel):
     rate: PerSecond = Field(default=200.0, description="sends per second over all producers, e.g. 200/s")
     record_size: int = Field(default=100, ge=16, le=900_000, description="bytes of a record's value")
     in_flight: int = Field(default=8, ge=1, le=1000, description="processes of one producer per topic-partition")
-    cut_every: int = Field(
-        default=4, ge=2, le=10_000, description="every so many produce requests their connection is cut; native only"
+    cut_every: int | None = Field(
+        default=None,
+        ge=2,
+        le=10_000,
+        description=f"every so many produce requests their connection is cut: {CUT_EVERY} if nothing is said; native only",
     )
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
 
     @model_validator(mode="after")
     def _cuts_only_its_own(self) -> IdempotenceOptions:
-        if self.client != "native" and "cut_every" in self.model_fields_set:
+        if self.client != "native" and self.cut_every is not None:
             raise ValueError(
                 f"cut_every cuts the connections of `client: native` only; let faults cut those of {self.client}"
             )
@@ -73,12 +77,16 @@ class IdempotenceOptions(BaseModel):
         return True
 
     @property
+    def requests_per_cut(self) -> int:
+        return self.cut_every or CUT_EVERY
+
+    @property
     def operations(self) -> None:
         """They are drawn and never listed."""
 
     @property
     def in_words(self) -> str:
-        cut = f", a connection cut every {self.cut_every} of their requests" if self.client == "native" else ""
+        cut = f", a connection cut every {self.requests_per_cut} of their requests" if self.client == "native" else ""
         return f"{self.as_log().in_words}, idempotent{cut}"
 
     def as_log(self) -> LogOptions:

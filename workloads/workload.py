@@ -67,5 +67,5 @@ def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> LogWorkload:
 def connector_of(options: AnyOptions, connector: Connector) -> Connector:
     """What native clients of this workload connect through."""
     if isinstance(options, IdempotenceOptions):
-        return CuttingConnector(connector, Cuts(options.cut_every))
+        return CuttingConnector(connector, Cuts(options.requests_per_cut))
     return connector

@@ -13,6 +13,7 @@ from squall.harness.simulation.run import SimOptions, simulate
 from squall.harness.suite import Scenario
 from squall.results.segments import read_segment, segment_path
 from squall.workloads.idempotence import CUT, Cuts, CuttingConnector, IdempotenceOptions
+from squall.workloads.workload import options_from
 
 PRODUCE, METADATA = b"\x00\x00rest", b"\x00\x03rest"
 
@@ -99,7 +100,8 @@ def test_other_answers_are_heard() -> None:
 
 
 def test_what_only_the_native_client_can_do_is_refused_for_others() -> None:
-    IdempotenceOptions.model_validate({"name": "idempotence", "client": "confluent"})
+    plain = IdempotenceOptions.model_validate({"name": "idempotence", "client": "confluent"})
+    assert options_from(plain.model_dump()) == plain, "as it travels to a load worker"
     with pytest.raises(ValidationError, match="cut_every cuts the connections of `client: native` only"):
         IdempotenceOptions.model_validate({"name": "idempotence", "client": "confluent", "cut_every": 3})
 
