@@ -38,6 +38,7 @@ from typing import Any
 
 import confluent_kafka
 
+from squall.harness.bench_report import told_and_kept
 from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create_topics
 from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
@@ -313,8 +314,16 @@ class ScenarioRun:
             await cancelled(nemesis)
             self._show_progress(began)
             self.display.end_load()
+        self._tell_bench(began)
         if nemesis.done() and not nemesis.cancelled():
             nemesis.result()
+
+    def _tell_bench(self, began: int) -> None:
+        """What a workload that measures has measured."""
+        assert self.workers is not None and self.facts.load_ended is not None
+        seconds = (self.facts.load_ended - began) / 1e9
+        for line in told_and_kept(self.scenario, self.workers.latencies, seconds, self.directory):
+            self.display.say(line)
 
     async def _begin_load(self) -> int:
         """Workers up and at work; the moment they began, on the history's clock."""
