@@ -21,6 +21,8 @@ from squall.harness.judging import Judge, shown_path
 from squall.harness.plan import RunPlan, plan_suite
 from squall.harness.run import ScenarioRun, hosts_of
 from squall.harness.suite import Suite
+from squall.harness.timeline import save_timeline
+from squall.results.history import IllFormedHistory
 from squall.results.verdict import Verdict
 
 
@@ -71,6 +73,8 @@ class Campaign:
                     self._head(number, len(plans), plan)
                 self._carry_out(plan, display)
                 self.outcomes.append(Outcome(plan, judge.judge([plan.directory])[0]))
+                with contextlib.suppress(IllFormedHistory):  # the verdict has told of it
+                    save_timeline(plan.directory)
                 self.console.print()
         if len(plans) > 1:
             self._sum_up()

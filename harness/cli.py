@@ -154,6 +154,23 @@ def show(
     from squall.harness.judging import show_run
 
     return show_run(run, rows, console())
+@app.command(
+    epilog="Examples: squall timeline runs/latest · squall timeline runs/latest --from 10s --to 20s --host b1 · "
+    "squall timeline runs/latest --grep 'leads|proven'"
+)
+def timeline(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the directory of a run")],
+    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="of the load, such as 10s")] = None,
+    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="of the load, such as 20s")] = None,
+    host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="only this host; may be given again")] = None,
+    grep: Annotated[str | None, typer.Option(metavar="PATTERN", help="only lines in which this is found")] = None,
+) -> int:
+    """What nodes said, what faults did and what clients noticed, in one order of time."""
+    from squall.harness.timeline_command import show_timeline
+
+    return show_timeline(run, since=since, until=until, hosts=tuple(host or ()), grep=grep)
+
+
 
 
 @app.command(

@@ -58,7 +58,7 @@ def changed(window: FaultWindow, event: NemesisEvent) -> FaultWindow:
     if event.phase == "started":
         changes["injected"] = event.at_ns
     elif event.phase in ("proven", "unproven") and record is None:
-        changes |= {"took": event.phase == "proven", "during": event.text}
+        changes |= {"took": event.phase == "proven", "during": event.text, "shown": event.at_ns}
     if record is not None:
         changes |= {
             "injected": record.injected_at_ns,
@@ -67,6 +67,7 @@ def changed(window: FaultWindow, event: NemesisEvent) -> FaultWindow:
             "undone": record.healed if record.injected_at_ns is not None else None,
             "before": in_words(record.evidence_before),
             "after": in_words(record.evidence_after),
+            "ended": event.at_ns if record.injected_at_ns is not None else None,
         }
         if record.injected_at_ns is None or not record.healed:
             changes["trouble"] = record.detail

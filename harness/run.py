@@ -43,6 +43,7 @@ from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create
 from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
+from squall.harness.host_clocks import HostClocks
 from squall.harness.hosts.capturing import LONGER_SECONDS, Captures
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
@@ -200,6 +201,7 @@ class ScenarioRun:
         try:
             await self._bring_up()
             await self._load_under_faults()
+        self.clocks = HostClocks(self.directory)
             await self._final_reads()
             self.facts.completed = True
         except (ClusterNotReady, WorkerFailed) as trouble:
@@ -337,6 +339,7 @@ class ScenarioRun:
             self.display.stage(
                 "load",
                 f"from {' '.join(dict.fromkeys(worker.host.name for worker in self.workers.workers))}",
+        await self._read_clocks()
                 f"{len(self.workers.pipes)} workers · their clocks are known to {uncertain:.2f} ms",
             )
         self._watch()
@@ -485,6 +488,7 @@ class ScenarioRun:
         self._save_manifest()
 
     async def _end_captures(self) -> None:
+                await self._read_clocks()
         if self.captures is None:
             return
         ended = await self.captures.end(self.directory / "nodes")
@@ -493,6 +497,11 @@ class ScenarioRun:
             if not one.is_whole:
                 missing = f"{one.without_room} left out for want of room, {one.missed} missed by the kernel"
                 self.display.say(f"{'':<11}{one.host}: {missing}", style="yellow")
+
+    async def _read_clocks(self) -> None:
+        """What the stamps in node logs mean."""
+        remotes = [self.testbed.remotes[name] for name in self.testbed.plans]
+        await self.clocks.read(remotes, shared=self.hosts.lab is not None)
 
     def _watch(self) -> None:
         writer = EventWriter.cluster(self.directory)
