@@ -14,7 +14,13 @@ from tests.docs.transcripts import Block, blocks_of
 
 __all__ = ["place"]
 
-NAMES = ("simulation.md", "writing-a-workload.md", "writing-a-check.md", "checking-transactions.md")
+NAMES = (
+    "simulation.md",
+    "writing-a-workload.md",
+    "writing-a-check.md",
+    "checking-transactions.md",
+    "exploring-a-run.md",
+)
 GUIDES = tuple(ROOT / "docs" / name for name in NAMES)
 
 

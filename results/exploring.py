@@ -1,0 +1,116 @@
+"""A run as pandas tables, for people who explore in notebooks: `squall.results.load(run)`.
+
+Everything is read from what `squall check` leaves, or from the segments of a run that was never checked. Codes become
+names, times become seconds since the load began (as in the report), and nothing is left out: `operations` has every
+column of the history. Tables are made when they are asked for, and kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from squall.results.history import FUNCTIONS, TYPES, History, read_cluster, read_faults
+from squall.results.kinds import KINDS, REGISTERS
+from squall.results.manifest import Manifest
+from squall.results.rows import REGISTER_FUNCTIONS
+from squall.results.tables import Series
+from squall.results.verdict import VERDICT_FILE, Verdict
+
+_WHOLE: Final = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
+"""Whole numbers stay whole where some are missing: a value does not fit a float."""
+_TIMES: Final = {"at": "at_second", "invoked": "second", "completed": "completed_second"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One stored run. `manifest` says what was run; `history` has the columns as they are stored, as Arrow tables."""
+
+    directory: Path
+    manifest: Manifest
+    history: History
+
+    @classmethod
+    def load(cls, run: Path | str) -> Run:
+        """From its directory. Raises IllFormedHistory."""
+        directory = Path(run)
+        return cls(directory, Manifest.load(directory), History.load(directory))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What `squall check` said; None if it has not looked yet."""
+        return Verdict.load(self.directory) if (self.directory / VERDICT_FILE).exists() else None
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        """A row per operation on a log: names for codes, times in seconds, and `latency` from when it was meant to
+        start, in seconds; not a number while nothing came back.
+        """
+        return self._named(self.history.table, FUNCTIONS)
+
+    @cached_property
+    def records(self) -> pd.DataFrame:
+        """A row per record that was delivered: by which poll (`op_id`), when that ended, at which offset."""
+        table = self.history.table
+        lengths = np.asarray(pc.list_value_length(table["offsets"])).astype(np.int64)
+        polls = self.operations[["op_id", "process", "f", "topic", "partition", "completed_second"]]
+        rows = polls.loc[polls.index.repeat(lengths)].reset_index(drop=True)
+        rows["offset"] = np.asarray(pc.list_flatten(table["offsets"]))
+        rows["value"] = np.asarray(pc.list_flatten(table["values"]))
+        return rows
+
+    @cached_property
+    def registers(self) -> pd.DataFrame:
+        """A row per operation on a register; empty if there were none."""
+        table = self.history.further.get(REGISTERS, KINDS[REGISTERS].schema.empty_table())
+        return self._named(table, REGISTER_FUNCTIONS)
+
+    @cached_property
+    def faults(self) -> pd.DataFrame:
+        """A row per fault: what, on whom, from when to when, and whether evidence says that it took hold."""
+        names = ("id", "fault", "summary", "injected", "healed", "took", "undone")
+        rows = [{name: getattr(one, name) for name in names} for one in read_faults(self.directory)]
+        return self._in_seconds(pd.DataFrame(rows, columns=list(names)), ("injected", "healed"))
+
+    @cached_property
+    def cluster(self) -> pd.DataFrame:
+        """A row per change that was seen of the cluster: leaders, active controllers, ISRs."""
+        names = ("time", "kind", "node", "topic", "partition", "epoch", "nodes")
+        rows = [{name: getattr(one, name) for name in names} for one in read_cluster(self.directory)]
+        return self._in_seconds(pd.DataFrame(rows, columns=list(names)), ("time",))
+
+    def series(self, name: str) -> pd.DataFrame:
+        """A table behind the report's plots: throughput, latency, errors, outages or partitions."""
+        tables = Series.load(self.directory).tables
+        if name not in tables:
+            known = ", ".join(tables) or "none yet; squall check makes them"
+            raise KeyError(f"{name!r} is no table of {self.directory}: there are {known}")
+        return tables[name].to_pandas()
+
+    @property
+    def _origin(self) -> int:
+        return self.manifest.load_started or 0
+
+    def _named(self, table: pa.Table, functions: dict[str, int]) -> pd.DataFrame:
+        table = table.drop_columns([name for name in ("offsets", "values") if name in table.column_names])
+        frame = table.to_pandas(types_mapper=_WHOLE.get)
+        frame["f"] = pd.Categorical.from_codes(np.asarray(frame["f"], np.int64), list(functions))
+        frame["type"] = pd.Categorical.from_codes(np.asarray(frame["type"], np.int64), list(TYPES))
+        begun = frame["at"] if "at" in frame else frame["invoked"]
+        frame["latency"] = (frame["completed"] - begun) / 1e9
+        for name, second in _TIMES.items():
+            if name in frame:
+                frame[second] = (frame[name] - self._origin) / 1e9
+        return frame
+
+    def _in_seconds(self, frame: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+        for name in names:
+            frame[name] = (pd.to_numeric(frame[name]) - self._origin) / 1e9
+        return frame
