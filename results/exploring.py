@@ -101,8 +101,8 @@ class Run:
     def _named(self, table: pa.Table, functions: dict[str, int]) -> pd.DataFrame:
         table = table.drop_columns([name for name in ("offsets", "values") if name in table.column_names])
         frame = table.to_pandas(types_mapper=_WHOLE.get)
-        frame["f"] = pd.Categorical.from_codes(np.asarray(frame["f"], np.int64), list(functions))
-        frame["type"] = pd.Categorical.from_codes(np.asarray(frame["type"], np.int64), list(TYPES))
+        frame["f"] = _names(table["f"], functions)
+        frame["type"] = _names(table["type"], TYPES)
         begun = frame["at"] if "at" in frame else frame["invoked"]
         frame["latency"] = (frame["completed"] - begun) / 1e9
         for name, second in _TIMES.items():
@@ -114,3 +114,9 @@ class Run:
         for name in names:
             frame[name] = (pd.to_numeric(frame[name]) - self._origin) / 1e9
         return frame
+
+
+def _names(codes: pa.ChunkedArray, known: dict[str, int]) -> pd.Series[str]:
+    """Codes as the names they stand for; there is one for each from 0 on."""
+    names = pa.array(list(known), pa.string())
+    return pa.DictionaryArray.from_arrays(codes.combine_chunks().cast(pa.int32()), names).to_pandas()
