@@ -71,6 +71,14 @@ _PACKET_HEADER = struct.Struct(">IHB")
 _VERDICT = struct.Struct("=IHHIIBBHHHII")
 
 
+def ask_for_room(one: socket.socket) -> None:
+    """For what waits to be read. Who is root only in a user namespace gets no more than the machine allows all."""
+    try:
+        one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+    except PermissionError:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+
+
 class Packet(NamedTuple):
     """One packet that waits for a verdict. `payload` begins with its IP header and may be cut; `length` is whole."""
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from link_trains import Trains
+from nfqueue import ask_for_room
 from trouble import Trouble
 
 COPIES = 3
@@ -40,6 +41,7 @@ class Ear:
         self.socket = socket.socket(family_of(address), socket.SOCK_DGRAM)
         if family_of(address) == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        ask_for_room(self.socket)  # trains come faster than a busy host reads: loss here would look like a link
         self.socket.bind((address, port))
         self.socket.setblocking(False)
         self._heard: OrderedDict[str, dict[str, int]] = OrderedDict()

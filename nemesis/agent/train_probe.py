@@ -20,6 +20,8 @@ from trouble import Trouble
 SO_NO_CHECK = 11
 MOST_CARS = 20_000
 LONGEST_SECONDS = 10.0
+ANSWER_SECONDS = 5.0
+"""The keeper reads what came before the question first."""
 
 
 class TrainProbe:
@@ -79,7 +81,7 @@ class TrainProbe:
     def _ask_keeper(self, nonce: str) -> dict[str, Any]:
         anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
         with socket.socket(family_of(self._address), socket.SOCK_DGRAM) as asker:
-            asker.settimeout(1.0)
+            asker.settimeout(ANSWER_SECONDS)
             asker.connect((anywhere.get(self._address, self._address), self._port))
             try:
                 asker.send(json.dumps({"caught": nonce}).encode())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from random import Random
 
@@ -13,7 +15,10 @@ sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modu
 
 from link_damage import damaged
 from link_trains import FILLING, Trains, car, missing_runs
+from probes import Ear
 
+LONG = 5000
+"""Datagrams: more than a socket holds that asked for no room."""
 UDP_PACKET = bytes([0x45, 0, 0, 40, *bytes(5), 17, *bytes(10)]) + bytes(8) + b"some content"
 TCP_PACKET = bytes([0x45, 0, 0, 52, *bytes(5), 6, *bytes(10)]) + bytes(12) + bytes([0x50]) + bytes(7) + b"some content"
 EMPTY_SEGMENT = TCP_PACKET[:40]
@@ -46,6 +51,18 @@ def test_a_damaged_content_is_counted_and_a_damaged_name_is_nobodys() -> None:
     name = whole.replace(b'"h1"', b'"h9"')
     told = counted(content, name)
     assert (told["arrived"], told["damaged"]) == (1, 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets more room than the machine allows all")
+def test_a_host_that_is_busy_while_a_train_arrives_misses_nothing() -> None:
+    ear = Ear("127.0.0.1", 0)
+    with ear.socket, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thrower:
+        thrower.connect(ear.socket.getsockname())
+        for number in range(LONG):
+            thrower.send(car("n", "h1", number, LONG))
+        ear.listen(timeout=0.5)
+        caught = ear.answer({"caught": "n"})
+    assert caught is not None and caught["caught"]["h1"]["lost"] == 0
 
 
 def test_other_datagrams_are_none_of_its_business() -> None:
