@@ -191,6 +191,7 @@ class ScenarioRun:
         self.fault_log: FaultLog | None = None
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
+        self.clocks = HostClocks(self.directory)
 
     async def run(self) -> Path:
         """Carry it out and return the run's directory. Raises UsageError for what a person must mend first."""
@@ -201,7 +202,6 @@ class ScenarioRun:
         try:
             await self._bring_up()
             await self._load_under_faults()
-        self.clocks = HostClocks(self.directory)
             await self._final_reads()
             self.facts.completed = True
         except (ClusterNotReady, WorkerFailed) as trouble:
@@ -329,6 +329,7 @@ class ScenarioRun:
 
     async def _begin_load(self) -> int:
         """Workers up and at work; the moment they began, on the history's clock."""
+        await self._read_clocks()
         self.workers = await self._start_workers()
         await self.workers.open()
         if isinstance(self.workers, RemoteLoadWorkers) and self._aims_at_clients():
@@ -339,7 +340,6 @@ class ScenarioRun:
             self.display.stage(
                 "load",
                 f"from {' '.join(dict.fromkeys(worker.host.name for worker in self.workers.workers))}",
-        await self._read_clocks()
                 f"{len(self.workers.pipes)} workers · their clocks are known to {uncertain:.2f} ms",
             )
         self._watch()
@@ -478,6 +478,7 @@ class ScenarioRun:
                 )
             await self.testbed.stop()
             try:
+                await self._read_clocks()
                 await self._end_captures()
                 await self.testbed.collect(self.directory / "nodes")
                 if self.hosts.keep_clean:
@@ -487,8 +488,12 @@ class ScenarioRun:
         await self.testbed.close()
         self._save_manifest()
 
+    async def _read_clocks(self) -> None:
+        """What the stamps in node logs mean."""
+        remotes = [self.testbed.remotes[name] for name in self.testbed.plans]
+        await self.clocks.read(remotes, shared=self.hosts.lab is not None)
+
     async def _end_captures(self) -> None:
-                await self._read_clocks()
         if self.captures is None:
             return
         ended = await self.captures.end(self.directory / "nodes")
@@ -497,11 +502,6 @@ class ScenarioRun:
             if not one.is_whole:
                 missing = f"{one.without_room} left out for want of room, {one.missed} missed by the kernel"
                 self.display.say(f"{'':<11}{one.host}: {missing}", style="yellow")
-
-    async def _read_clocks(self) -> None:
-        """What the stamps in node logs mean."""
-        remotes = [self.testbed.remotes[name] for name in self.testbed.plans]
-        await self.clocks.read(remotes, shared=self.hosts.lab is not None)
 
     def _watch(self) -> None:
         writer = EventWriter.cluster(self.directory)
