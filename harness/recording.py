@@ -14,6 +14,8 @@ from squall.results.segments import (
     CompletionRow,
     HistoryWriter,
     InvocationRow,
+    RegisterCompletion,
+    RegisterInvocation,
     SegmentHeader,
     segment_path,
 )
@@ -63,6 +65,9 @@ class Recorder:
     def record(self, event: Event) -> None:
         """Write an invocation or a completion."""
         operation, completion = event.operation, event.completion
+        if operation.register is not None:
+            self._record_on_register(event, operation.register)
+            return
         if completion is None:
             marker = operation.f == MARKER
             self.writer.invoke(
@@ -99,6 +104,34 @@ class Recorder:
                 completion.log_start,
                 completion.node,
                 completion.idempotent,
+            )
+        )
+
+    def _record_on_register(self, event: Event, register: str) -> None:
+        operation, completion = event.operation, event.completion
+        if completion is None:
+            self.writer.invoke(
+                RegisterInvocation(
+                    operation.f,
+                    operation.process,
+                    operation.client,
+                    event.invoked,
+                    operation.at,
+                    register,
+                    operation.value,
+                    operation.expected,
+                )
+            )
+            return
+        assert event.completed is not None
+        self.writer.complete(
+            RegisterCompletion(
+                operation.process,
+                completion.type,
+                event.completed,
+                found=completion.found,
+                error=completion.error,
+                node=completion.node,
             )
         )
 

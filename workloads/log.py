@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -141,6 +141,10 @@ class FinalRead:
     def complete(self) -> bool:
         return self.marker_offset is not None and self.read_to >= self.marker_offset
 
+    @property
+    def final_state(self) -> FinalState:
+        return FinalState(self.topic, self.partition, self.marker_offset, self.complete)
+
     def op(self, context: Context) -> tuple[Answer, Generator]:
         if self.complete:
             return None, self
@@ -174,6 +178,14 @@ class FinalState:
     partition: int
     marker_offset: int | None
     complete: bool
+
+
+@runtime_checkable
+class Finishing(Protocol):
+    """A generator of final reads that can say how far it came."""
+
+    @property
+    def final_state(self) -> FinalState: ...
 
 
 @dataclass(frozen=True)
@@ -346,8 +358,4 @@ def final_states(generator: Generator) -> tuple[FinalState, ...]:
         return final_states(generator.generator)
     if not isinstance(generator, Reserve):
         return ()
-    return tuple(
-        FinalState(one.topic, one.partition, one.marker_offset, one.complete)
-        for _, one in generator.shares
-        if isinstance(one, FinalRead)
-    )
+    return tuple(one.final_state for _, one in generator.shares if isinstance(one, Finishing))

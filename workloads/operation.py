@@ -35,8 +35,15 @@ CREATE_TOPIC: Final = "create_topic"
 CREATE_PARTITIONS: Final = "create_partitions"
 DELETE_TOPIC: Final = "delete_topic"
 
+READ: Final = "read"
+WRITE: Final = "write"
+CAS: Final = "cas"
+
 ADMIN: Final = (CREATE_TOPIC, CREATE_PARTITIONS, DELETE_TOPIC)
-FUNCTIONS: Final[tuple[str, ...]] = (SEND, POLL, LIST_OFFSETS, MARKER, FINAL_POLL, DELETE_RECORDS, *ADMIN)
+REGISTER: Final = (READ, WRITE, CAS)
+"""What is done to registers: things that are read, written, and compared and set as a whole."""
+
+FUNCTIONS: Final[tuple[str, ...]] = (SEND, POLL, LIST_OFFSETS, MARKER, FINAL_POLL, DELETE_RECORDS, *ADMIN, *REGISTER)
 
 OK: Final = "ok"
 FAIL: Final = "fail"
@@ -46,6 +53,8 @@ CompletionType = Literal["ok", "fail", "info"]
 
 COUNTER_BITS: Final = 40
 UNREADABLE_VALUE: Final = -1
+ABSENT: Final = -(1 << 63) + 1
+"""What a register holds that holds nothing."""
 
 
 def unique_value(process: int, counter: int) -> int:
@@ -60,7 +69,10 @@ def value_name(value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One request, before it is known what becomes of it."""
+    """One request, before it is known what becomes of it.
+
+    `register` names what operations on registers are about; `expected` is what a cas wants to find there.
+    """
 
     f: str
     thread: int
@@ -70,6 +82,8 @@ class Operation:
     topic: str | None = None
     partition: int | None = None
     value: int | None = None
+    register: str | None = None
+    expected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +97,7 @@ class Completion:
     `log_start` are as the broker answered. `leader_epoch` is, of a poll, that of the last record it delivered; of
     list_offsets, that of the leader that answered; of a send, the one under which the client knew the leader.
     `idempotent` is False for a send that the library may have repeated outside its promise of idempotence; None where
-    the plan's word holds.
+    the plan's word holds. `found` is what a register held.
     """
 
     type: CompletionType
@@ -100,6 +114,7 @@ class Completion:
     log_start: int | None = None
     node: int | None = None
     idempotent: bool | None = None
+    found: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic import Discriminator, Tag, TypeAdapter
 
 from squall.workloads.idempotence import Cuts, CuttingConnector, IdempotenceOptions
 from squall.workloads.log import LogOptions, LogWorkload, Shard
+from squall.workloads.metadata import MetadataOptions, MetadataWorkload
 from squall.workloads.ports import Connector
 from squall.workloads.produce_bench import ProduceBenchOptions, ProduceBenchWorkload
 
@@ -30,11 +31,12 @@ def _name_of(options: Any) -> str:
 WorkloadOptions = Annotated[
     Annotated[LogOptions, Tag("log")]
     | Annotated[IdempotenceOptions, Tag("idempotence")]
+    | Annotated[MetadataOptions, Tag("metadata")]
     | Annotated[ProduceBenchOptions, Tag("produce-bench")],
     Discriminator(_name_of),
 ]
 
-AnyOptions = LogOptions | IdempotenceOptions | ProduceBenchOptions
+AnyOptions = LogOptions | IdempotenceOptions | MetadataOptions | ProduceBenchOptions
 
 _OPTIONS: TypeAdapter[AnyOptions] = TypeAdapter(WorkloadOptions)
 
@@ -55,8 +57,10 @@ def options_from(data: Mapping[str, Any]) -> AnyOptions:
     return _OPTIONS.validate_python(data)
 
 
-def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> LogWorkload:
+def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> Workload:
     """The plan that these options make over these topics."""
+    if isinstance(options, MetadataOptions):
+        return MetadataWorkload(options, topics)
     if isinstance(options, LogOptions):
         return LogWorkload(options, topics)
     if isinstance(options, ProduceBenchOptions):

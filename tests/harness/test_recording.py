@@ -5,11 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from squall.harness.recording import Recorder
-from squall.results.segments import CompletionRow, InvocationRow, read_segment, segment_path
-from squall.workloads.operation import INFO, MARKER, OK, POLL, SEND, Completion, Event, Operation
+from squall.results.segments import (
+    CompletionRow,
+    InvocationRow,
+    RegisterCompletion,
+    RegisterInvocation,
+    read_segment,
+    segment_path,
+)
+from squall.workloads.operation import ABSENT, CAS, INFO, MARKER, OK, POLL, READ, SEND, Completion, Event, Operation
+
+Rows = list[InvocationRow | CompletionRow | RegisterInvocation | RegisterCompletion]
 
 
-def rows(directory: Path) -> list[InvocationRow | CompletionRow]:
+def rows(directory: Path) -> Rows:
     _, found, torn = read_segment(segment_path(directory, 0))
     assert torn == 0
     return [row for _, row in found]
@@ -58,3 +67,21 @@ def test_markers_are_acks_all_whatever_the_producers_do(tmp_path: Path) -> None:
     assert (header.acks, header.idempotent) == (1, False)
     assert (marker.acks, marker.idempotent) == (-1, True)
     assert (send.acks, send.idempotent) == (None, None)
+
+
+def test_operations_on_registers_are_rows_of_their_own(tmp_path: Path) -> None:
+    recorder = Recorder.open(tmp_path, "run", 0)
+    creation = Operation(CAS, 1, 101, 3, 900, "side", value=77, register="topic side", expected=ABSENT)
+    look = Operation(READ, 2, 102, 3, 950, "side", register="topic side")
+    recorder.record(Event(creation, 1000))
+    recorder.record(Event(look, 1100))
+    recorder.record(Event(creation, 1000, Completion(INFO, error="topic_already_exists"), 2000))
+    recorder.record(Event(look, 1100, Completion(OK, found=77), 2100))
+    recorder.close()
+    assert rows(tmp_path) == [
+        RegisterInvocation("cas", 101, 3, 1000, 900, "topic side", 77, ABSENT),
+        RegisterInvocation("read", 102, 3, 1100, 950, "topic side"),
+        RegisterCompletion(101, "info", 2000, error="topic_already_exists"),
+        RegisterCompletion(102, "ok", 2100, found=77),
+    ]
+    assert recorder.rows == 2

@@ -59,7 +59,7 @@ async def loaded(
         await workers.end()
 
 
-def judged(directory: Path, topic: str) -> Verdict:
+def judged(directory: Path, topic: str, check: str = "log") -> Verdict:
     Manifest(
         run_id="test",
         scenario="test",
@@ -69,7 +69,7 @@ def judged(directory: Path, topic: str) -> Verdict:
         fault_free=True,
         final_read="complete",
         min_acknowledged=20,
-        checks=("log",),
+        checks=(check,),
     ).save(directory)
     return verdict_of(directory)
 
@@ -100,3 +100,13 @@ def test_a_bench_tells_both_latencies_of_all_its_workers(tmp_path: Path, brokers
         intended, service = latencies.intended.quantile(share), latencies.service.quantile(share)
         assert intended is not None and service is not None and intended >= service
     assert judged(tmp_path, "benched").verdict == "valid"
+
+
+def test_topics_and_their_configuration_are_one_history(tmp_path: Path, brokers: Bootstrap) -> None:
+    workload = {"name": "metadata", "lanes": 2, "rate": "60/s"}
+    reads, _ = asyncio.run(loaded(tmp_path, brokers, "cut", workload))
+    assert [read["complete"] for read in reads] == [True, True]
+    verdict = judged(tmp_path, "cut", "registers")
+    assert (verdict.verdict, verdict.reasons) == ("valid", ())
+    (registers,) = verdict.further
+    assert registers.checked > 50

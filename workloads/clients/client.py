@@ -23,7 +23,7 @@ class ClientPlan:
     """
 
     client: int
-    role: Literal["producer", "consumer", "admin"]
+    role: Literal["producer", "consumer", "admin", "metadata"]
     threads: tuple[int, ...]
     topic_partitions: tuple[TopicPartition, ...]
     acks: Literal["all", "1", "0"] = "all"

@@ -27,11 +27,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from squall.workloads.clients.error_codes import GROUPS
-from squall.workloads.operation import FAIL, FINAL_POLL, INFO, LIST_OFFSETS, OK, POLL, Completion, CompletionType
+from squall.workloads.operation import FAIL, FINAL_POLL, INFO, LIST_OFFSETS, OK, POLL, READ, Completion, CompletionType
 
 DUPLICATE_SEQUENCE_NUMBER = 46
 
-READS = frozenset({POLL, FINAL_POLL, LIST_OFFSETS})
+READS = frozenset({POLL, FINAL_POLL, LIST_OFFSETS, READ})
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,8 @@ TABLES = (SINGLE_ATTEMPT, NATIVE_RETRYING, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA, T
 
 def answered(table: ErrorTable, f: str, code: int | str | None, name: str = "") -> Completion:
     """What an error means for an operation of that kind of client; `name` is for what the table does not know."""
+    if code == 0:
+        return Completion(OK)
     meaning = table.meaning(code, name.lower().lstrip("_") or f"kafka_error_{code}")
     return Completion(FAIL if f in READS else meaning.type, error=meaning.name)
 

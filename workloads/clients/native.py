@@ -32,6 +32,7 @@ from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, ClientPlan, Topic, TopicPartition
 from squall.workloads.clients.leaders import Address, Leaders
 from squall.workloads.clients.native_consumer import NativeConsumer, short
+from squall.workloads.clients.native_metadata import MetadataClient
 from squall.workloads.clients.payload import encode_value
 from squall.workloads.operation import CREATE_PARTITIONS, CREATE_TOPIC, OK, SEND, Completion, Operation
 from squall.workloads.ports import Clock, Connector
@@ -62,6 +63,8 @@ class NativeKit:
         leaders = Leaders(self.connector, self.bootstrap, f"squall-{plan.role}-{plan.client}")
         if plan.role == "consumer":
             return NativeConsumer(plan, leaders, self.clock)
+        if plan.role == "metadata":
+            return MetadataClient(plan, leaders, NativeAdmin(self.connector, self.bootstrap), self.clock)
         if plan.role == "admin":
             return TopicAdmin(NativeAdmin(self.connector, self.bootstrap))
         if plan.idempotent:

@@ -1,0 +1,297 @@
+"""Workload `metadata`: is what the admin API says of topics and their configuration one history?
+
+A topic of this workload is a *register*: it holds the value of its `retention.ms`, or nothing while there is no such
+topic. What the workload does to it, and what that is recorded as:
+
+    create    cas, ABSENT to a value        the topic with that configuration; Kafka makes both in one step
+    alter     write of a value              IncrementalAlterConfigs, by one process per topic
+    delete    write of ABSENT               DeleteTopics, by the same process, when nothing else is open there
+    read      read                          DescribeConfigs, behind a barrier (below)
+
+Values are unique, so every reader knows whose value it saw.
+
+What the API promises, and what is modelled. A wrong model is a false alarm:
+
+* There is no compare-and-set of a configuration, and answers name no versions. So a creation is the only cas, and no
+  operation has a version.
+* A broker passes a change on to the active controller, and repeats it when the connection breaks. So only an
+  acknowledgement is definite: TOPIC_ALREADY_EXISTS or UNKNOWN_TOPIC_OR_PARTITION may be the answer to one's own
+  repetition, and is `info`.
+* A change of unknown outcome may therefore also take effect *twice*, before and after a change of somebody else. No
+  register allows that. So a topic with such a change is not changed any more by anybody, only read, and the next one is
+  begun under another name. An answered creation that lost its race is not in doubt in this way.
+* What was acknowledged is taken to be over. Kafka's broker could in theory have an earlier delivery of it under way on
+  a connection that broke, which the controller reads later than the repetition and everything after it; our own brokers
+  repeat nothing that has left them.
+* A broker answers reads from its own copy of the metadata, which may be behind (MD-04: views are eventually
+  consistent). A plain read is not linearizable and must not be judged as if it were. So a read first changes a topic of
+  its own, its *barrier*, and asks one broker for barrier and register together until it shows that change. The metadata
+  log is one sequence and every copy applies it in order, so what that answer says of the register was true after the
+  barrier was committed, which is within the read. This is the claim that is tested: one log, committed before it is
+  acknowledged, applied in order, by everybody.
+
+A topic's life, in each of `lanes` lanes at once: all processes of the lane race to create it; all read; one alters it
+several times while the others read; it deletes it while they read; all read. Then the next. Operations come in bursts,
+one of each process of a lane at the same moment, because what happens one after the other proves little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from squall.workloads.clients.client import ClientPlan
+from squall.workloads.generator import (
+    NANOSECONDS,
+    WAIT,
+    Answer,
+    Context,
+    Generator,
+    Pending,
+    Reserve,
+    TimeLimit,
+    threads_mask,
+)
+from squall.workloads.log import FinalState, PerSecond, Shard
+from squall.workloads.operation import (
+    ABSENT,
+    CAS,
+    INFO,
+    OK,
+    READ,
+    WRITE,
+    Event,
+    Operation,
+    unique_value,
+)
+
+LOST_RACES: Final = frozenset({"topic_already_exists"})
+"""Errors of a creation that was answered, and so is not repeated by anybody any more."""
+
+OWNER: Final = 0
+"""The place, among a lane's threads, of the one that alters and deletes."""
+
+Phase = Literal["create", "read", "alter", "delete", "gone"]
+PHASES: Final[tuple[Phase, ...]] = ("create", "read", "alter", "delete", "gone")
+
+
+class MetadataOptions(BaseModel):
+    """Options of the workload `metadata` in a suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Literal["metadata"]
+    client: Literal["native"] = Field(default="native", description="one request for one operation, in both worlds")
+    lanes: int = Field(default=3, ge=1, le=64, description="topics that live at the same time")
+    processes: int = Field(default=3, ge=2, le=16, description="processes at work on each of them")
+    alters: int = Field(default=4, ge=0, le=1000, description="changes of its configuration in a topic's life")
+    rate: PerSecond = Field(default=20.0, description="operations per second over all lanes, e.g. 20/s")
+    final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
+
+    @property
+    def producers(self) -> int:
+        """What load workers share out among them."""
+        return self.lanes
+
+    @property
+    def acks(self) -> Literal["all"]:
+        return "all"
+
+    @property
+    def idempotent(self) -> bool:
+        return True
+
+    @property
+    def operations(self) -> None:
+        """They are drawn and never listed."""
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.lanes} topics at a time, {self.processes} processes each, {self.rate:g} operations/s on metadata"
+
+
+def topic_name(lane: int, turn: int) -> str:
+    return f"metadata-{lane}-{turn}"
+
+
+def register_name(topic: str) -> str:
+    """How the history calls it."""
+    return f"topic {topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One topic after the other. `threads` are this lane's, the first of which is the one that alters and deletes.
+
+    `given` counts the operations of each thread in this phase, `open` are the threads that are at work. `exists` says
+    that somebody was told that the topic is there; `in_doubt`, that a change of it may take effect later, or again.
+    """
+
+    lane: int
+    threads: tuple[int, ...]
+    alters: int
+    turn: int = 0
+    phase: Phase = "create"
+    given: tuple[int, ...] = ()
+    open: frozenset[int] = frozenset()
+    counter: int = 0
+    exists: bool = False
+    in_doubt: bool = False
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        lane = self._advanced()
+        places = sorted(range(len(lane.threads)), key=lane._given)
+        for place in places:
+            if context.free >> lane.threads[place] & 1 and lane._has_work_for(place):
+                return lane._given_to(place, context)
+        return WAIT, lane
+
+    def update(self, context: Context, event: Event) -> Generator:
+        completion, operation = event.completion, event.operation
+        if completion is None:
+            return self
+        lane = replace(self, open=self.open - {operation.thread})
+        if operation.f == READ:
+            return lane
+        if completion.type == INFO and completion.error not in LOST_RACES:
+            return replace(lane, in_doubt=True)
+        return replace(lane, exists=lane.exists or completion.type == OK)
+
+    def _given(self, place: int) -> int:
+        return self.given[place] if self.given else 0
+
+    def _has_work_for(self, place: int) -> bool:
+        if self.phase == "alter":
+            return self._given(place) < self.alters and not self.in_doubt
+        return self._given(place) < 1
+
+    def _advanced(self) -> Lane:
+        """In the phase that is due: a phase ends when everybody has had his operation and all are done."""
+        if self.open or any(self._has_work_for(place) for place in range(len(self.threads))):
+            return self
+        doubtful = self.in_doubt or not self.exists
+        if self.phase == "gone" or (doubtful and self.phase == "read"):
+            return Lane(self.lane, self.threads, self.alters, turn=self.turn + 1, counter=self.counter)
+        following: Phase = PHASES[PHASES.index(self.phase) + 1]
+        if doubtful and self.phase == "alter":
+            following = "gone"
+        return replace(self, phase=following, given=())._advanced()
+
+    def _given_to(self, place: int, context: Context) -> tuple[Answer, Generator]:
+        thread = self.threads[place]
+        process = context.processes[thread]
+        f, value, expected = READ, None, None
+        if self.phase == "create":
+            f, value, expected = CAS, unique_value(process, self.counter), ABSENT
+        elif self.phase == "alter" and place == OWNER:
+            f, value = WRITE, unique_value(process, self.counter)
+        elif self.phase == "delete" and place == OWNER:
+            f, value = WRITE, ABSENT
+        topic = topic_name(self.lane, self.turn)
+        operation = Operation(
+            f,
+            thread,
+            process,
+            context.clients[thread],
+            context.meant(),
+            topic,
+            value=value,
+            register=register_name(topic),
+            expected=expected,
+        )
+        given = tuple(self._given(one) + (one == place) for one in range(len(self.threads)))
+        return operation, replace(self, given=given, open=self.open | {thread}, counter=self.counter + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """`size` operations that are due at the same moment, so many per second in all."""
+
+    per_second: float
+    size: int
+    generator: Generator
+    origin: int = -1
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        origin = context.now if self.origin < 0 else self.origin
+        due = origin + int(self.count // self.size * self.size * NANOSECONDS / self.per_second)
+        if due > context.now:
+            return Pending(due), replace(self, origin=origin)
+        answer, after = self.generator.op(context.meant_at(due))
+        count = self.count + isinstance(answer, Operation)
+        return answer, replace(self, generator=after, origin=origin, count=count)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        return replace(self, generator=self.generator.update(context, event))
+
+
+@dataclass(frozen=True, slots=True)
+class LastLook:
+    """Reads the first topic of a lane, by its name, until that succeeds."""
+
+    lane: int
+    thread: int
+    busy: bool = False
+    done: bool = False
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        if self.done:
+            return None, self
+        if self.busy or not context.free >> self.thread & 1:
+            return WAIT, self
+        topic = topic_name(self.lane, 0)
+        process, client = context.processes[self.thread], context.clients[self.thread]
+        operation = Operation(READ, self.thread, process, client, context.meant(), topic, register=register_name(topic))
+        return operation, replace(self, busy=True)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        if event.completion is None:
+            return self
+        return replace(self, busy=False, done=event.completion.type == OK)
+
+    @property
+    def final_state(self) -> FinalState:
+        return FinalState(topic_name(self.lane, 0), 0, 0 if self.done else None, self.done)
+
+
+@dataclass(frozen=True)
+class MetadataWorkload:
+    """The plan: lanes with threads of their own, then one last look at each. The suite's topics are not touched."""
+
+    options: MetadataOptions
+    topics: Mapping[str, int]
+
+    @property
+    def total_threads(self) -> int:
+        """Of the load, and one per lane for the last look."""
+        return self.options.lanes * (self.options.processes + 1)
+
+    def shard(self, worker: int, workers: int) -> Shard:
+        """The load of one worker: every n-th lane, each with a client of its own."""
+        lanes = range(worker, self.options.lanes, workers)
+        plans = tuple(ClientPlan(lane, "metadata", self._threads(lane), ()) for lane in lanes)
+        rate = self.options.rate / self.options.lanes
+        shares = tuple(
+            (
+                threads_mask(self._threads(lane)),
+                Bursts(rate, self.options.processes, Lane(lane, self._threads(lane), self.options.alters)),
+            )
+            for lane in lanes
+        )
+        return Shard(plans, Reserve(shares))
+
+    def final_shard(self) -> Shard:
+        """Whoever can still read, and change a barrier, shows that the cluster's metadata is in order again."""
+        start, lanes = self.options.lanes * self.options.processes, range(self.options.lanes)
+        threads = tuple(start + lane for lane in lanes)
+        plan = ClientPlan(self.options.lanes, "metadata", threads, ())
+        shares = tuple((threads_mask((start + lane,)), LastLook(lane, start + lane)) for lane in lanes)
+        return Shard((plan,), TimeLimit(self.options.final_timeout, Reserve(shares)))
+
+    def _threads(self, lane: int) -> tuple[int, ...]:
+        first = lane * self.options.processes
+        return tuple(range(first, first + self.options.processes))
