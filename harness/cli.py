@@ -138,11 +138,14 @@ def check(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="directories of runs")],
     spark_master: SparkOption = None,
     in_process: InProcessOption = False,
+    budget: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="begin no check after so long; the rest is unknown")
+    ] = None,
 ) -> int:
     """Judge stored runs again: no cluster is needed, a run that was killed half-way will do."""
     from squall.harness.judging import judge_stored
 
-    return judge_stored(runs, spark_master=spark_master, in_process=in_process, console=console())
+    return judge_stored(runs, spark_master=spark_master, in_process=in_process, console=console(), budget=budget)
 
 
 @app.command(epilog="Examples: squall show runs/latest · squall show runs/latest events-3@20410..20425")

@@ -41,8 +41,11 @@ STYLES = {
 class Judge:
     """The checker, with an engine that is started once. Use as a context."""
 
-    def __init__(self, console: Console, *, spark_master: str | None, in_process: bool) -> None:
+    def __init__(
+        self, console: Console, *, spark_master: str | None, in_process: bool, budget: float | None = None
+    ) -> None:
         self.console = console
+        self.budget = budget
         self.spark_master = spark_master
         self.in_process = in_process
         self.engine: Engine | None = None
@@ -67,7 +70,7 @@ class Judge:
 
     def judge(self, runs: Sequence[Path]) -> list[Verdict]:
         """Check runs and print their verdicts."""
-        verdicts = check_runs(runs, self._engine())
+        verdicts = check_runs(runs, self._engine(), budget=self.budget)
         for run, verdict in zip(runs, verdicts, strict=True):
             print_verdict(self.console, verdict, run)
         return verdicts
@@ -81,10 +84,12 @@ class Judge:
         return self.engine
 
 
-def judge_stored(runs: Sequence[Path], *, spark_master: str | None, in_process: bool, console: Console) -> int:
-    """`squall check`: judge runs again; the status of the worst."""
+def judge_stored(
+    runs: Sequence[Path], *, spark_master: str | None, in_process: bool, console: Console, budget: float | None = None
+) -> int:
+    """`squall check`: judge runs again; the status of the worst. After `budget` seconds no check is begun."""
     found = [run_directory(run) for run in runs]
-    with Judge(console, spark_master=spark_master, in_process=in_process) as judge:
+    with Judge(console, spark_master=spark_master, in_process=in_process, budget=budget) as judge:
         judge.prepare()
         verdicts = judge.judge(found)
     return EXIT_CODES[worst([one.verdict for one in verdicts])]

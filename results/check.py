@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from squall.results.checks.engines import Checked, Engine, TaskFailure
+from squall.results.checks.engines import Checked, Engine, TaskFailure, Unchecked
 from squall.results.checks.further import FurtherResult, check_further
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
@@ -63,19 +63,37 @@ class Prepared:
     kinds: dict[str, pa.Table]
 
 
-def check_runs(run_dirs: Sequence[Path], engine: Engine, *, report: bool = True) -> list[Verdict]:
-    """Check runs and write verdict, tables and report beside each. One verdict per run, in their order."""
+@dataclass(frozen=True)
+class Found:
+    """What the tasks of a run found, those for which there was no time, and when the time is up."""
+
+    results: list[PartitionResult]
+    unchecked: list[str]
+    deadline: float | None
+
+
+def check_runs(
+    run_dirs: Sequence[Path], engine: Engine, *, report: bool = True, budget: float | None = None
+) -> list[Verdict]:
+    """Check runs and write verdict, tables and report beside each. One verdict per run, in their order.
+
+    After `budget` seconds nothing more is begun: what was found until then stands, and the rest is unknown.
+    """
     began = time.perf_counter()
+    deadline = None if budget is None else time.time() + budget
     prepared: list[Prepared | Verdict] = []
     for number, run_dir in enumerate(run_dirs):
-        prepared.append(_prepared_or_verdict(number, Path(run_dir)))
+        prepared.append(_prepared_or_verdict(number, Path(run_dir), deadline))
     ready = [one for one in prepared if isinstance(one, Prepared)]
     outcomes = engine.check([task for one in ready for task in one.tasks])
     results: defaultdict[int, list[PartitionResult]] = defaultdict(list)
     failures: dict[int, TaskFailure] = {}
+    unchecked: defaultdict[int, list[str]] = defaultdict(list)
     for outcome in outcomes:
         if isinstance(outcome, Checked):
             results[outcome.result.run].append(outcome.result)
+        elif isinstance(outcome, Unchecked):
+            unchecked[outcome.run].append(outcome.name)
         else:
             failures[outcome.run] = outcome
     seconds = time.perf_counter() - began
@@ -84,13 +102,14 @@ def check_runs(run_dirs: Sequence[Path], engine: Engine, *, report: bool = True)
         if isinstance(one, Prepared) and number in failures:
             failure = failures[number]
             one = ill_formed(one.manifest, str(IllFormedHistory(failure.file, failure.row, failure.problem)))
-        verdicts.append(_conclude(Path(run_dir), one, results[number], engine.name, seconds, report))
+        found = Found(results[number], unchecked[number], deadline)
+        verdicts.append(_conclude(Path(run_dir), one, found, engine.name, seconds, report))
     return verdicts
 
 
-def check_run(run_dir: Path, engine: Engine, *, report: bool = True) -> Verdict:
+def check_run(run_dir: Path, engine: Engine, *, report: bool = True, budget: float | None = None) -> Verdict:
     """Check a single run."""
-    return check_runs([run_dir], engine, report=report)[0]
+    return check_runs([run_dir], engine, report=report, budget=budget)[0]
 
 
 def verdict_of(run_dir: Path) -> Verdict:
@@ -115,21 +134,23 @@ def verdict_of(run_dir: Path) -> Verdict:
     return judge(manifest, results, around, further=further, torn=history.torn, engine="in memory", seconds=seconds)
 
 
-def further_results(manifest: Manifest, kinds: Mapping[str, pa.Table]) -> list[FurtherResult]:
+def further_results(
+    manifest: Manifest, kinds: Mapping[str, pa.Table], deadline: float | None = None
+) -> list[FurtherResult]:
     """The checks of everything in a history that is not about logs. Raises IllFormedHistory."""
-    return [check_further(name, table, manifest.workload) for name, table in kinds.items()]
+    return [check_further(name, table, manifest.workload, deadline=deadline) for name, table in kinds.items()]
 
 
-def _prepared_or_verdict(number: int, run_dir: Path) -> Prepared | Verdict:
+def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None) -> Prepared | Verdict:
     manifest = None
     try:
         manifest = Manifest.load(run_dir)
-        return _prepare(number, run_dir, manifest)
+        return _prepare(number, run_dir, manifest, deadline)
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
 
 
-def _prepare(number: int, run_dir: Path, manifest: Manifest) -> Prepared:
+def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | None) -> Prepared:
     path = close_history(run_dir)
     _require_ends(manifest, path, cut_off_segments(path))
     columns = read_columns(path, _NEEDED)
@@ -137,7 +158,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest) -> Prepared:
     validate(columns, path)
     frame = _frame(columns, manifest)
     tasks = tuple(
-        _task(number, str(path.resolve()), place.topic, place.partition, place.row_groups, frame, manifest)
+        _task(number, str(path.resolve()), place.topic, place.partition, place.row_groups, frame, manifest, deadline)
         for place in places
         if place.partition >= 0
     )
@@ -157,7 +178,14 @@ def _require_ends(manifest: Manifest, source: Path, cut_off: int) -> None:
 
 
 def _task(
-    number: int, path: str, topic: str, partition: int, row_groups: tuple[int, ...], frame: Frame, manifest: Manifest
+    number: int,
+    path: str,
+    topic: str,
+    partition: int,
+    row_groups: tuple[int, ...],
+    frame: Frame,
+    manifest: Manifest,
+    deadline: float | None = None,
 ) -> Task:
     return Task(
         run=number,
@@ -173,6 +201,7 @@ def _task(
             (frame.start + round(start * 1e9), frame.start + round(end * 1e9))
             for start, end in windows_of(manifest.require)
         ),
+        deadline=deadline,
     )
 
 
@@ -191,7 +220,7 @@ def _frame(columns: pa.Table, manifest: Manifest) -> Frame:
 def _conclude(
     run_dir: Path,
     one: Prepared | Verdict,
-    results: list[PartitionResult],
+    found: Found,
     engine: str,
     seconds: float,
     report: bool,
@@ -200,15 +229,24 @@ def _conclude(
     further: list[FurtherResult] = []
     if isinstance(one, Prepared):
         try:
-            further = further_results(one.manifest, one.kinds)
+            further = further_results(one.manifest, one.kinds, found.deadline)
         except IllFormedHistory as trouble:
             one = ill_formed(one.manifest, str(trouble))
     if isinstance(one, Verdict):
         if run_dir.is_dir():
             one.save(run_dir)
         return one
-    verdict = judge(one.manifest, results, one.around, further=further, torn=one.torn, engine=engine, seconds=seconds)
-    series: Series = series_of(results, one.frame)
+    verdict = judge(
+        one.manifest,
+        found.results,
+        one.around,
+        further=further,
+        unchecked=found.unchecked,
+        torn=one.torn,
+        engine=engine,
+        seconds=seconds,
+    )
+    series: Series = series_of(found.results, one.frame)
     series.save(run_dir)
     verdict.save(run_dir)
     if report:

@@ -25,9 +25,9 @@ from squall.results.checks.further import FurtherResult
 from squall.results.checks.result import PartitionResult
 from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
 from squall.results.manifest import Expected, Manifest
+from squall.results.reasons import reasons_of, with_final_read, without_final_read
 from squall.results.required import judged_requirements
 from squall.results.segments import FaultWindow
-from squall.results.text import grouped, listed, several
 from squall.results.witness import Surroundings, Witness, tell
 
 VERDICT_FILE: Final = "verdict.json"
@@ -187,17 +187,23 @@ def judge(
     around: Surroundings,
     *,
     further: Sequence[FurtherResult] = (),
+    unchecked: Sequence[str] = (),
     torn: int = 0,
     engine: str = "",
     seconds: float = 0.0,
 ) -> Verdict:
-    """The verdict on a run from the results of all its topic-partitions, and of its `further` checks."""
+    """The verdict on a run from the results of its topic-partitions, all but those `unchecked` for want of time, and of
+    its `further` checks.
+    """
     anomalies = _anomalies(results, further)
     before = [one for one in around.cluster if one.kind == "controller" and one.time < (manifest.load_started or 0)]
     seen = before[-1:] + [one for one in around.cluster if _within_load(manifest, one.time)]
-    required = [Statement(text, holds) for text, holds in judged_requirements(manifest.require, results, seen)]
+    required = [
+        Statement(text, None if unchecked else holds)
+        for text, holds in judged_requirements(manifest.require, results, seen)
+    ]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
-    unsure = (*_reasons(manifest, results, around.faults), *further_reasons(manifest, further))
+    unsure = reasons_of(manifest, results, around.faults, unchecked) + further_reasons(manifest, further)
     reasons = (*broken, *unsure, *_unjudged(required))
     coverage = _coverage(results, around.faults, torn, engine, seconds)
     return Verdict(
@@ -207,7 +213,7 @@ def judge(
         seed=manifest.seed,
         reasons=reasons,
         anomalies=anomalies,
-        statements=(*(_statements(manifest, results, anomalies) if LOG in manifest.checks else ()), *required),
+        statements=(*_statements(manifest, results, anomalies, all_checked=not unchecked), *required),
         coverage=coverage,
         witnesses=_witnesses(results, around),
         longest_outage=_longest_outage(results, around.faults),
@@ -271,15 +277,22 @@ def _coverage(
 
 
 def _statements(
-    manifest: Manifest, results: Sequence[PartitionResult], anomalies: Sequence[AnomalyCount]
+    manifest: Manifest,
+    results: Sequence[PartitionResult],
+    anomalies: Sequence[AnomalyCount],
+    *,
+    all_checked: bool,
 ) -> tuple[Statement, ...]:
+    """What holds of logs; nothing is said of them in a run that is not about them."""
+    if LOG not in manifest.checks:
+        return ()
     found = {one.name for one in anomalies}
     acknowledged = sum(one.acknowledged for one in results)
     records = sum(one.records for one in results)
-    finished = bool(_with_final_read(results)) and not _without_final_read(manifest, results)
+    finished = bool(with_final_read(results)) and not without_final_read(manifest, results)
 
     def holds(names: Sequence[str], looked: bool) -> bool | None:
-        return False if found & set(names) else True if looked else None
+        return False if found & set(names) else True if looked and all_checked else None
 
     return (
         Statement(PROMISE, holds(APPENDS, acknowledged > 0 and records > 0)),
@@ -302,19 +315,6 @@ def _longest_outage(results: Sequence[PartitionResult], faults: Sequence[FaultWi
     return Outage(nanoseconds=longest.longest_outage, start=start, where=longest.name, faults=tuple(names))
 
 
-# Reasons not to know -----------------------------------------------------------------------------------------------
-
-
-def _reasons(manifest: Manifest, results: Sequence[PartitionResult], faults: Sequence[FaultWindow]) -> list[str]:
-    return [
-        *manifest.trouble,
-        *_cut_off(manifest),
-        *(_too_little(manifest, results) + _final_reads(manifest, results) if LOG in manifest.checks else ()),
-        *_ambiguous(results),
-        *fault_reasons(manifest, faults),
-    ]
-
-
 def _within_load(manifest: Manifest, time: int) -> bool:
     ended = manifest.load_ended
     return (manifest.load_started or 0) <= time and (ended is None or time <= ended)
@@ -322,69 +322,3 @@ def _within_load(manifest: Manifest, time: int) -> bool:
 
 def _unjudged(required: Sequence[Statement]) -> list[str]:
     return [f"required, but nobody can tell: {one.text}" for one in required if one.holds is None]
-
-
-def _cut_off(manifest: Manifest) -> list[str]:
-    if manifest.completed or manifest.trouble:
-        return []
-    return ["the run was cut off before it ended; this is what had been recorded"]
-
-
-def _too_little(manifest: Manifest, results: Sequence[PartitionResult]) -> list[str]:
-    acknowledged = sum(one.acknowledged_sends for one in results)
-    records = sum(one.records for one in results)
-    if acknowledged == 0:
-        return ["no send was acknowledged: nothing was checked"]
-    reasons = []
-    if acknowledged < manifest.min_acknowledged:
-        reasons.append(
-            f"only {grouped(acknowledged)} sends were acknowledged; fewer than "
-            f"{grouped(manifest.min_acknowledged)} (min_acknowledged) prove nothing"
-        )
-    if records == 0:
-        reasons.append("nothing was read: sends alone cannot be checked")
-    return reasons
-
-
-def _with_final_read(results: Sequence[PartitionResult]) -> set[tuple[str, int]]:
-    return {(one.topic, one.partition) for one in results if one.final.complete}
-
-
-def _without_final_read(manifest: Manifest, results: Sequence[PartitionResult]) -> list[str]:
-    done = _with_final_read(results)
-    used = {(one.topic, one.partition) for one in results}
-    wanted = sorted(used | set(manifest.topic_partitions))
-    return [f"{topic}-{partition}" for topic, partition in wanted if (topic, partition) not in done]
-
-
-def _final_reads(manifest: Manifest, results: Sequence[PartitionResult]) -> list[str]:
-    missing = _without_final_read(manifest, results)
-    if not missing:
-        return []
-    return [f"the final read of {listed(missing)} did not get to its marker: what was lost there cannot be known"]
-
-
-def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
-    twice = sum(one.noted.get("values_sent_twice", 0) for one in results)
-    if not twice:
-        return []
-    return [f"{several(twice, 'value')} had been sent before: the checks need values that are unique"]
-
-
-def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
-    """What keeps a run's faults from counting: none at all, fewer than planned, or no evidence of one."""
-    if manifest.fault_free:
-        return [f"declared fault-free, but {one.name} was injected" for one in faults if one.injected is not None]
-    if not faults:
-        return ["no fault was injected; a scenario that wants none says `fault_free: true`"]
-    reasons = []
-    if len(faults) < manifest.faults_planned:
-        reasons.append(f"only {len(faults)} of {manifest.faults_planned} planned faults were injected")
-    for one in faults:
-        if not one.took:
-            seen = one.during or one.trouble or "nobody looked"
-            reasons.append(f"fault {one.name} left no evidence: {seen}")
-        elif not one.undone:
-            seen = one.after or one.trouble or "nobody looked"
-            reasons.append(f"fault {one.name} was not seen to be undone: {seen}")
-    return reasons

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checks.groups import GROUP_FUNCTIONS, check_groups
-from squall.results.checks.registers.check import check_registers
+from squall.results.checks.registers.check import Limits, check_registers
 from squall.results.checks.registers.result import RegisterWitness
 from squall.results.checks.transactions.facts import TransactionWitness
 from squall.results.checks.transactions.list_append import MODELS, check_list_append
@@ -74,6 +74,8 @@ class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Facts = Mapping[str, Any]
+MOST_SECONDS: Final = 120.0
+"""What one check may take if nobody says less."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +90,26 @@ class _Found:
     noted: Mapping[str, int] = field(default_factory=dict)
 
 
+_OUT_OF_TIME: Final = _Found(0, (), {}, (), ("the time was up before it was looked at",))
+
+
 @dataclass(frozen=True)
 class FurtherCheck:
     """One check: what it says if nothing is wrong, and how it looks."""
 
     statement: str
-    look: Callable[[pa.Table, Facts], _Found]
+    look: Callable[[pa.Table, Facts, float], _Found]
+    """From a table, the facts of the workload, and how many seconds there are."""
 
 
-def check_further(name: str, table: pa.Table, workload: Facts) -> FurtherResult:
-    """Check the table of one kind. Raises IllFormedHistory."""
+def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: float | None = None) -> FurtherResult:
+    """Check the table of one kind. After the deadline (one of `time.time`) nothing more is begun; what was found until
+    then stands, and the rest is undecided. Raises IllFormedHistory.
+    """
     began = time.perf_counter()
     check = FURTHER_CHECKS[name]
-    found = check.look(table, workload)
+    seconds = MOST_SECONDS if deadline is None else min(MOST_SECONDS, deadline - time.time())
+    found = check.look(table, workload, seconds) if seconds > 0 else _OUT_OF_TIME
     return FurtherResult(
         check=name,
         statement=check.statement,
@@ -115,8 +124,8 @@ def check_further(name: str, table: pa.Table, workload: Facts) -> FurtherResult:
     )
 
 
-def _registers(table: pa.Table, workload: Facts) -> _Found:
-    result = check_registers(table)
+def _registers(table: pa.Table, workload: Facts, seconds: float) -> _Found:
+    result = check_registers(table, limits=Limits(seconds=seconds))
     more = result.undecided_count - len(result.undecided)
     return _Found(
         checked=result.checked,
@@ -132,11 +141,11 @@ def _registers(table: pa.Table, workload: Facts) -> _Found:
     )
 
 
-def _list_append(table: pa.Table, workload: Facts) -> _Found:
+def _list_append(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     model = str(workload.get("model", STRICTEST))
     if model not in MODELS:
         return _Found(0, (), {}, (), (f"the workload's model {model!r} is none of {', '.join(MODELS)}",))
-    result = check_list_append(table)
+    result = check_list_append(table, seconds=seconds)
     forbidden = MODELS[model]
     return _Found(
         checked=result.transactions.get("ok", 0) if result.elements else 0,
@@ -157,8 +166,8 @@ def _list_append(table: pa.Table, workload: Facts) -> _Found:
     )
 
 
-def _transactional_log(table: pa.Table, workload: Facts) -> _Found:
-    result = check_transactional_log(table)
+def _transactional_log(table: pa.Table, workload: Facts, seconds: float) -> _Found:
+    result = check_transactional_log(table, seconds=seconds)
     ids = np.asarray(table["op_id"])
     witnesses = [
         FurtherWitness(
@@ -185,7 +194,7 @@ def _transactional_log(table: pa.Table, workload: Facts) -> _Found:
     )
 
 
-def _groups(table: pa.Table, workload: Facts) -> _Found:
+def _groups(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     result = check_groups(table)
     ids = np.asarray(table["op_id"])
     missing = [f"no {name} was acknowledged" for name in GROUP_FUNCTIONS if not result.checked.get(name)]

@@ -54,6 +54,12 @@ class Task(msgspec.Struct, frozen=True):
     frame_end: int
     linearizable_reads: bool = False
     windows: tuple[tuple[int, int], ...] = ()
+    deadline: float | None = None
+    """When the time for checking is up, as `time.time()` has it, which is the same on all hosts of a Spark cluster."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
     @property
     def frame(self) -> Frame:

@@ -1,0 +1,114 @@
+"""Why a verdict is unknown: what keeps a run from proving what it should.
+
+Nothing or too little was acknowledged, nothing was read, a final read did not get to its marker, values were not
+unique, a fault left no evidence, the run was cut off, there was no time to look. Each is a sentence for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from squall.results.checks.result import PartitionResult
+from squall.results.further_verdict import LOG
+from squall.results.manifest import Manifest
+from squall.results.segments import FaultWindow
+from squall.results.text import grouped, listed, several
+
+
+def reasons_of(
+    manifest: Manifest,
+    results: Sequence[PartitionResult],
+    faults: Sequence[FaultWindow],
+    unchecked: Sequence[str] = (),
+) -> list[str]:
+    """Everything that keeps logs, faults and the run itself from proving what they should. `unchecked` are
+    topic-partitions for which there was no time.
+    """
+    return [
+        *_unchecked(unchecked),
+        *manifest.trouble,
+        *_cut_off(manifest),
+        *(_of_logs(manifest, results, unchecked) if LOG in manifest.checks else ()),
+        *_ambiguous(results),
+        *fault_reasons(manifest, faults),
+    ]
+
+
+def _of_logs(manifest: Manifest, results: Sequence[PartitionResult], unchecked: Sequence[str]) -> list[str]:
+    """Of those that were not looked at nobody can say that there was too little."""
+    too_little = [] if unchecked else _too_little(manifest, results)
+    return too_little + _final_reads(manifest, results, unchecked)
+
+
+def _cut_off(manifest: Manifest) -> list[str]:
+    if manifest.completed or manifest.trouble:
+        return []
+    return ["the run was cut off before it ended; this is what had been recorded"]
+
+
+def _too_little(manifest: Manifest, results: Sequence[PartitionResult]) -> list[str]:
+    acknowledged = sum(one.acknowledged_sends for one in results)
+    records = sum(one.records for one in results)
+    if acknowledged == 0:
+        return ["no send was acknowledged: nothing was checked"]
+    reasons = []
+    if acknowledged < manifest.min_acknowledged:
+        reasons.append(
+            f"only {grouped(acknowledged)} sends were acknowledged; fewer than "
+            f"{grouped(manifest.min_acknowledged)} (min_acknowledged) prove nothing"
+        )
+    if records == 0:
+        reasons.append("nothing was read: sends alone cannot be checked")
+    return reasons
+
+
+def with_final_read(results: Sequence[PartitionResult]) -> set[tuple[str, int]]:
+    """The topic-partitions that were read to their marker."""
+    return {(one.topic, one.partition) for one in results if one.final.complete}
+
+
+def without_final_read(manifest: Manifest, results: Sequence[PartitionResult]) -> list[str]:
+    """The names of those that were used, or should have been, and were not."""
+    done = with_final_read(results)
+    used = {(one.topic, one.partition) for one in results}
+    wanted = sorted(used | set(manifest.topic_partitions))
+    return [f"{topic}-{partition}" for topic, partition in wanted if (topic, partition) not in done]
+
+
+def _unchecked(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    return [f"the time was up before {listed(sorted(names))} had been checked: what lies there cannot be known"]
+
+
+def _final_reads(manifest: Manifest, results: Sequence[PartitionResult], unchecked: Sequence[str]) -> list[str]:
+    missing = [one for one in without_final_read(manifest, results) if one not in unchecked]
+    if not missing:
+        return []
+    return [f"the final read of {listed(missing)} did not get to its marker: what was lost there cannot be known"]
+
+
+def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
+    twice = sum(one.noted.get("values_sent_twice", 0) for one in results)
+    if not twice:
+        return []
+    return [f"{several(twice, 'value')} had been sent before: the checks need values that are unique"]
+
+
+def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
+    """What keeps a run's faults from counting: none at all, fewer than planned, or no evidence of one."""
+    if manifest.fault_free:
+        return [f"declared fault-free, but {one.name} was injected" for one in faults if one.injected is not None]
+    if not faults:
+        return ["no fault was injected; a scenario that wants none says `fault_free: true`"]
+    reasons = []
+    if len(faults) < manifest.faults_planned:
+        reasons.append(f"only {len(faults)} of {manifest.faults_planned} planned faults were injected")
+    for one in faults:
+        if not one.took:
+            seen = one.during or one.trouble or "nobody looked"
+            reasons.append(f"fault {one.name} left no evidence: {seen}")
+        elif not one.undone:
+            seen = one.after or one.trouble or "nobody looked"
+            reasons.append(f"fault {one.name} was not seen to be undone: {seen}")
+    return reasons

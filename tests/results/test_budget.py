@@ -1,0 +1,100 @@
+"""A budget of time: what was found until it was up stands, and what was not looked at is unknown, never valid."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from squall.harness.cli import status_of
+from squall.results.check import check_run
+from squall.results.checks.engines import InProcess, Outcome, Unchecked, decode_outcome, encode_outcome, outcome_of
+from squall.results.checks.further import check_further
+from squall.results.checks.partition import Task
+from squall.results.checks.registers.operations import register_table
+from squall.results.checks.spark import SparkEngine
+from squall.results.forge import INJECTIONS, forge_run, healthy
+from squall.results.forge_registers import healthy_registers
+from squall.results.kinds import REGISTERS
+from squall.results.manifest import Required
+from squall.results.report import REPORT_FILE
+from squall.results.verdict import Verdict
+from tests.results.test_further import WORKS, recorded
+
+
+class Slow:
+    """An engine that has time for the first task only."""
+
+    name = "slow"
+
+    def check(self, tasks: Sequence[Task]) -> list[Outcome]:
+        first, *others = tasks
+        return [outcome_of(first), *(Unchecked(one.run, one.name) for one in others)]
+
+
+def two_logs(run: Path, *, spoilt: int | None = None, **manifest: object) -> Path:
+    logs = [healthy(1, 100, number) for number in range(2)]
+    if spoilt is not None:
+        logs[spoilt] = INJECTIONS["lost"][1](logs[spoilt], random.Random(1))
+    return forge_run(run, logs[0] + logs[1], **manifest)  # type: ignore[arg-type]
+
+
+def test_what_there_was_no_time_for_is_unknown_and_named(tmp_path: Path) -> None:
+    verdict = check_run(two_logs(tmp_path), Slow())
+    assert verdict.verdict == "unknown"
+    assert verdict.reasons == ("the time was up before events-1 had been checked: what lies there cannot be known",), (
+        "and nothing is said of its final read"
+    )
+    assert [one.holds for one in verdict.statements] == [None, None, None]
+    assert verdict.coverage.topic_partitions == 1
+    assert (tmp_path / REPORT_FILE).exists()
+
+
+def test_a_violation_that_was_found_in_time_stands(tmp_path: Path) -> None:
+    assert check_run(two_logs(tmp_path / "first", spoilt=0), Slow()).verdict == "invalid"
+    assert check_run(two_logs(tmp_path / "second", spoilt=1), Slow()).verdict == "unknown"
+
+
+def test_what_a_scenario_requires_is_not_judged_by_a_part(tmp_path: Path) -> None:
+    """Half of the logs acknowledge at half of the rate; nobody broke a promise."""
+    run = two_logs(tmp_path, require=Required(silence=(0.0, 1.0)))
+    assert check_run(run, Slow()).verdict == "unknown"
+    assert check_run(run, InProcess()).verdict == "invalid"
+
+
+@pytest.mark.parametrize("engine", ["in process", "spark"])
+def test_without_any_time_nothing_is_checked(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
+    chosen: InProcess | SparkEngine = InProcess() if engine == "in process" else request.getfixturevalue("spark")
+    run = two_logs(tmp_path)
+    verdict = check_run(run, chosen, budget=0.0)
+    assert (verdict.verdict, verdict.coverage.topic_partitions) == ("unknown", 0)
+    assert "the time was up before events-0, events-1 had been checked" in verdict.reasons[0]
+    assert check_run(run, chosen, budget=600.0).verdict == "valid"
+
+
+def test_further_checks_keep_to_the_budget_too(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", WORKS)
+    verdict = check_run(run, InProcess(), budget=0.0)
+    assert verdict.reasons[0] == "check registers: the time was up before it was looked at"
+    assert check_run(run, InProcess(), budget=600.0).verdict == "valid"
+
+
+def test_a_check_whose_turn_comes_too_late_says_nothing_holds() -> None:
+    table = register_table(healthy_registers(3, 200))
+    late = check_further(REGISTERS, table, {}, deadline=1.0)
+    assert (late.holds, late.checked, late.anomalies) == (None, 0, {})
+    assert check_further(REGISTERS, table, {}).holds is True
+
+
+def test_an_unchecked_task_travels_as_any_outcome() -> None:
+    one = Unchecked(3, "events-1")
+    assert decode_outcome(encode_outcome(one)) == one
+
+
+def test_the_command_line_takes_a_budget(tmp_path: Path) -> None:
+    run = two_logs(tmp_path)
+    assert status_of(["check", "--in-process", "--budget", "0", str(run)]) == 2
+    assert Verdict.load(run).reasons[0].startswith("the time was up before")
+    assert status_of(["check", "--in-process", "--budget", "600", str(run)]) == 0
