@@ -25,6 +25,7 @@ from rich.table import Table
 
 from squall.harness.catalogue.command import OptionalValues, faults
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
+from squall.harness.lab_command import lab_app
 from squall.harness.operator.commands import cluster_app
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-)
-lab_app = typer.Typer(
-    help="The local lab: hosts in network namespaces, reached over SSH.", epilog="Example: squall lab up --name mine"
 )
 inventory_app = typer.Typer(help="The hosts of inventory.yaml.", epilog="Example: squall inventory check")
 suite_app = typer.Typer(help="Suite files.", epilog="Example: squall suite schema")
@@ -278,48 +276,6 @@ def shrink(
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------------
-
-
-@lab_app.command("up", epilog="Example: squall lab up --brokers 5")
-def lab_up_command(
-    controllers: Annotated[int, typer.Option(min=1)] = 3,
-    brokers: Annotated[int, typer.Option(min=1)] = 3,
-    name: Annotated[str, typer.Option(help="labs of different names live side by side")] = "default",
-) -> None:
-    """Bring a lab up; it stays until `squall lab down`."""
-    from squall.harness.hosts.lab import lab_up
-
-    lab = lab_up(controllers, brokers, name=name)
-    out = console()
-    out.print(f"{'lab':<11}{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s")
-    for host in lab.hosts:
-        out.print(f"{'':<11}{host.name:<6} {host.address:<14} {' '.join(host.groups)}")
-    out.print(f"{'':<11}run there: squall run SUITE --lab {lab.name}")
-
-
-@lab_app.command("down", epilog="Example: squall lab down --name default")
-def lab_down_command(name: Annotated[str, typer.Option()] = "default") -> None:
-    """Take a lab down with every process in it."""
-    from squall.harness.hosts.lab import lab_down
-
-    gone = lab_down(name)
-    console().print(f"{'lab':<11}{name} is down" if gone else f"{'lab':<11}there was no lab {name}")
-
-
-@lab_app.command("status", epilog="Example: squall lab status")
-def lab_status_command() -> None:
-    """Which labs are up, and whether their hosts answer."""
-    from squall.harness.hosts.lab import lab_status
-
-    out, labs = console(), lab_status()
-    if not labs:
-        out.print(f"{'lab':<11}none is up; start one: squall lab up")
-    for status in labs:
-        answering = sum(status.answering.values())
-        out.print(f"{'lab':<11}{status.lab.name}: {answering} of {len(status.answering)} hosts answer")
-        for host in status.lab.hosts:
-            state = "✔ answers" if status.answering[host.name] else "✘ silent"
-            out.print(f"{'':<11}{host.name:<6} {host.address:<14} {state}")
 
 
 @inventory_app.command("check", epilog="Example: squall inventory check --inventory inventory.yaml")

@@ -7,7 +7,7 @@
         brokers:     {hosts: {"b[1:5].lab.example": {rack: r1, data_dirs: [/data/1]}}}
         clients:     {hosts: {load1.lab.example: {}}}
 
-    lab: {controllers: 3, brokers: 3}
+    lab: {controllers: 3, brokers: 3}                      # all that it may say: lab_shape.py
 
 `load_inventory` answers an `Inventory` of frozen `HostSpec`s, with group variables inherited (all < group < host)
 and ranges spelt out, or one whose `lab` says what local lab to bring up. A host may stand in several groups
@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from squall.harness.errors import UsageError
+from squall.harness.lab_shape import MOST_LAB_HOSTS, LabShape
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 
 GROUPS = ("controllers", "brokers", "clients", "spark")
-MOST_LAB_HOSTS = 200
 DEFAULT_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 UNDERSTOOD_SSH_OPTIONS = ("UserKnownHostsFile", "StrictHostKeyChecking")
 
@@ -60,25 +60,6 @@ class HostSpec:
     def described(self) -> str:
         """`b2 (10.0.0.12)`, as error messages name a host."""
         return self.name if self.name == self.address else f"{self.name} ({self.address})"
-
-
-class LabShape(BaseModel):
-    """How many hosts of each kind a local lab has."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    controllers: int = Field(3, ge=1, le=MOST_LAB_HOSTS)
-    brokers: int = Field(3, ge=1, le=MOST_LAB_HOSTS)
-    clients: int = Field(0, ge=0, le=MOST_LAB_HOSTS)
-
-    def names(self) -> list[tuple[str, str]]:
-        """(host name, group), in the order of their addresses."""
-        counted = (("c", "controllers", self.controllers), ("b", "brokers", self.brokers))
-        return [
-            (f"{letter}{number}", group)
-            for letter, group, count in (*counted, ("load", "clients", self.clients))
-            for number in range(1, count + 1)
-        ]
 
 
 @dataclass(frozen=True)

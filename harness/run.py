@@ -50,6 +50,7 @@ from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_
 from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
+from squall.harness.lab_shape import NO_RACKS, LabShape
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load_agents import LoadAgents, refuse_without_clients
 from squall.harness.operating import ClusterHands
@@ -142,17 +143,21 @@ async def hosts_of(
         return
     cluster = plan.scenario.cluster
     shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
+    racks = shape.in_racks() if isinstance(shape, LabShape) else NO_RACKS
     standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
-    if standing is not None and (lab_name or _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)):
-        display.stage("lab", f"{standing.name}, {len(standing.hosts)} hosts, already up", _names(standing))
+    fits = standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)
+    if standing is not None and isinstance(shape, LabShape):
+        fits = fits and standing.racks == racks  # a suite says nothing of racks, and takes what there is
+    if standing is not None and (lab_name or fits):
+        display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
         yield Hosts(standing.inventory(), standing.network, standing, standing=True)
         return
     name = f"run-{plan.run_id[:8]}"
     lab = await asyncio.to_thread(
-        lambda: lab_up(shape.controllers, shape.brokers, shape.clients, name=name, owner=os.getpid())
+        lambda: lab_up(shape.controllers, shape.brokers, shape.clients, racks=racks, name=name, owner=os.getpid())
     )
     try:
-        display.stage("lab", f"{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s", _names(lab))
+        display.stage("lab", f"{_extent(lab)} up in {lab.up_seconds:.1f} s", _names(lab))
         yield Hosts(lab.inventory(), lab.network, lab)
     finally:
         await asyncio.shield(asyncio.to_thread(lab_down, name))
@@ -163,12 +168,18 @@ def _shape_of(lab: Lab) -> tuple[int, int, int]:
     return len(inventory.controllers), len(inventory.brokers), len(inventory.clients)
 
 
+def _extent(lab: Lab) -> str:
+    racks = f" in {lab.racks.count} racks" if lab.racks.count else ""
+    return f"{len(lab.hosts)} hosts{racks}"
+
+
 def _names(lab: Lab) -> str:
     inventory = lab.inventory()
     controllers = " ".join(host.name for host in inventory.controllers)
     brokers = " ".join(host.name for host in inventory.brokers)
     clients = " ".join(host.name for host in inventory.clients)
-    return f"controllers {controllers} · brokers {brokers}" + (f" · clients {clients}" if clients else "")
+    parts = [f"controllers {controllers}", f"brokers {brokers}"]
+    return " · ".join([*parts, *([f"clients {clients}"] if clients else []), *(["no root"] if lab.rootless else [])])
 
 
 class ScenarioRun:
@@ -553,12 +564,16 @@ class ScenarioRun:
                     name=plan.host,
                     address=plan.address,
                     roles=plan.roles,
-                    facts={"node id": str(plan.node_id), **facts.bundles.get(plan.host, {})},
+                    facts={"node id": str(plan.node_id), **self._rack(plan.host), **facts.bundles.get(plan.host, {})},
                 )
                 for plan in self.testbed.plans.values()
             )
             + self._client_facts(),
         ).save(self.directory)
+
+    def _rack(self, name: str) -> dict[str, str]:
+        rack = self.hosts.inventory.host(name).rack
+        return {} if rack is None else {"rack": rack}
 
     def _client_facts(self) -> tuple[HostFacts, ...]:
         """The client hosts, and what is known of their clocks."""

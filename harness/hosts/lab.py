@@ -26,22 +26,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from squall.harness.errors import UsageError
-from squall.harness.hosts.lab_files import SSHD_CONFIG, SUBNET, prepare, write_json
+from squall.harness.hosts.lab_files import SSHD_CONFIG, LabPlan, host_address, prepare, sockets_of, write_json
+from squall.harness.hosts.machine import SYSTEM_PATH, check_machine
 from squall.harness.hosts.network import LabNetwork, process_started
-from squall.harness.inventory import HostSpec, Inventory, LabShape
+from squall.harness.inventory import HostSpec, Inventory
+from squall.harness.lab_shape import NO_RACKS, LabShape, Racks
 
 DEFAULT_NAME = "default"
 FIRST_HOST = 11
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
-
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-NEEDED_TOOLS = {"sshd": "openssh-server", "ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Lab:
     supervisor: int
     network: LabNetwork
     up_seconds: float
+    racks: Racks = NO_RACKS
+    rootless: bool = False
 
     def inventory(self) -> Inventory:
         return Inventory(f"lab {self.name}", self.hosts)
@@ -86,6 +88,7 @@ def lab_up(
     brokers: int = 3,
     clients: int = 0,
     *,
+    racks: Racks = NO_RACKS,
     name: str = DEFAULT_NAME,
     owner: int | None = None,
     data_root: Path = Path("/var/tmp"),
@@ -96,7 +99,7 @@ def lab_up(
 
     It persists until `lab_down`, or, with `owner`, until the process of that id ends. `read_only` names further
     directories of this machine that the hosts shall see; `sshd_config` makes hosts as strange as a distribution's.
-    Raises UsageError where this machine cannot do it.
+    Without root the lab is made in a user namespace (supervisor.py). Raises UsageError where this machine cannot do it.
     """
     check_machine()
     remove_leftovers()
@@ -105,9 +108,10 @@ def lab_up(
         raise UsageError(f"lab {name} is already up", remedy=f"take it down first: {_down_command(name)}")
     started = time.monotonic()
     data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
-    hosts = lab_hosts(LabShape(controllers=controllers, brokers=brokers, clients=clients), directory)
+    shape = LabShape(controllers=controllers, brokers=brokers, clients=clients)
+    hosts = lab_hosts(shape, directory, racks)
     try:
-        prepare(directory, data, hosts, name, read_only, sshd_config)
+        prepare(LabPlan(name, directory, data, hosts, racks, os.geteuid() != 0, read_only, sshd_config))
         _start_supervisor(directory, owner)
     except BaseException:
         _remove(directory, data)
@@ -117,9 +121,10 @@ def lab_up(
 
 
 @contextlib.contextmanager
-def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0) -> Iterator[Lab]:
+def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0, *, racks: Racks = NO_RACKS) -> Iterator[Lab]:
     """A lab for the length of the block. Should this process die inside it, the lab dies too."""
-    lab = lab_up(controllers, brokers, clients, name=f"run-{secrets.token_hex(4)}", owner=os.getpid())
+    name = f"run-{secrets.token_hex(4)}"
+    lab = lab_up(controllers, brokers, clients, racks=racks, name=name, owner=os.getpid())
     try:
         yield lab
     finally:
@@ -198,36 +203,27 @@ def state_root() -> Path:
     return root
 
 
-def check_machine() -> None:
-    """Raise UsageError unless this machine can hold a lab, saying what to do about it."""
-    if sys.platform != "linux":
-        raise UsageError("the local lab needs Linux", remedy="use a Linux machine or VM, or real hosts (--inventory)")
-    if os.geteuid() != 0:
-        raise UsageError(
-            "the local lab needs root, for network namespaces and mounts",
-            remedy="run the same command with sudo, or list real hosts in an inventory (--inventory FILE)",
-        )
-    missing = [tool for tool in NEEDED_TOOLS if shutil.which(tool, path=SYSTEM_PATH) is None]
-    if missing:
-        packages = " ".join(NEEDED_TOOLS[tool] for tool in missing)
-        raise UsageError(
-            f"the local lab needs {', '.join(missing)}", remedy=f"install: sudo apt-get install {packages}"
-        )
-
-
-def lab_hosts(shape: LabShape, directory: Path) -> tuple[HostSpec, ...]:
+def lab_hosts(shape: LabShape, directory: Path, racks: Racks | None = None) -> tuple[HostSpec, ...]:
+    """The hosts of a lab of that shape, dealt to its racks, or to these."""
     python = str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
-    return tuple(
-        HostSpec(
-            name=name,
-            address=f"{SUBNET}.{FIRST_HOST + number}",
-            groups=(group,),
-            key_file=directory / "id_ed25519",
-            known_hosts=directory / "known_hosts",
-            python=python,
+    racks = shape.in_racks() if racks is None else racks
+    dealt: Counter[str] = Counter()
+    hosts = []
+    for number, (name, group) in enumerate(shape.names()):
+        rack = racks.dealt(dealt[group])
+        dealt[group] += 1
+        hosts.append(
+            HostSpec(
+                name=name,
+                address=host_address(FIRST_HOST + number, rack),
+                groups=(group,),
+                key_file=directory / "id_ed25519",
+                known_hosts=directory / "known_hosts",
+                python=python,
+                rack=rack,
+            )
         )
-        for number, (name, group) in enumerate(shape.names())
-    )
+    return tuple(hosts)
 
 
 # --- The supervisor, seen from outside ------------------------------------------------------------------------
@@ -278,6 +274,7 @@ def _load(directory: Path) -> Lab:
             key_file=directory / "id_ed25519",
             known_hosts=directory / "known_hosts",
             python=host["python"],
+            rack=host.get("rack"),
         )
         for host in plan["hosts"]
     )
@@ -287,8 +284,12 @@ def _load(directory: Path) -> Lab:
         data=Path(plan["data"]),
         hosts=hosts,
         supervisor=holder["supervisor"],
-        network=LabNetwork(holder["holder"], holder["holder_started"]),
+        network=LabNetwork(
+            holder["holder"], holder["holder_started"], sockets_of(directory) if plan.get("rootless", False) else None
+        ),
         up_seconds=holder.get("up_seconds", 0.0),
+        racks=Racks.model_validate(plan.get("racks", {})),
+        rootless=plan.get("rootless", False),
     )
     if not lab.is_alive():
         raise UsageError(f"lab {lab.name} is no longer up", remedy="start it again: squall lab up")

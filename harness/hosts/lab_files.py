@@ -13,6 +13,8 @@ import os
 import pwd
 import shutil
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from squall.harness.inventory import HostSpec
+from squall.harness.lab_shape import Racks
+from squall.nemesis import agent as agent_room
 
-SUBNET = "10.77.0"
+NETWORK = "10.77"
 PREFIX_LENGTH = 24
-SWITCH_ADDRESS = f"{SUBNET}.1"
+CONTROL_ADDRESS = f"{NETWORK}.0.1"
 LAB_USER = "squall"
 LAB_USER_ID = 1000
 
@@ -58,49 +62,104 @@ Subsystem sftp internal-sftp
 """
 
 
-def prepare(
-    directory: Path,
-    data: Path,
-    hosts: tuple[HostSpec, ...],
-    name: str,
-    read_only: tuple[str, ...],
-    sshd_config: str,
-) -> None:
+def host_address(number: int, rack: str | None = None) -> str:
+    """Each rack is a network of its own; without racks there is one, numbered 0."""
+    return f"{_subnet(rack)}.{number}"
+
+
+def _subnet(rack: str | None) -> str:
+    return f"{NETWORK}.{rack.removeprefix('r') if rack else 0}"
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    """What is to be brought up, and where it lies."""
+
+    name: str
+    directory: Path
+    """Keys, logs and state."""
+    data: Path
+    """The hosts' files."""
+    hosts: tuple[HostSpec, ...]
+    racks: Racks
+    rootless: bool
+    read_only: tuple[str, ...] = ()
+    """Further directories of this machine that hosts see."""
+    sshd_config: str = SSHD_CONFIG
+
+
+def prepare(plan: LabPlan) -> None:
     """Write everything the supervisor needs, and every host's key into known_hosts."""
+    directory, data = plan.directory, plan.data
     directory.mkdir(mode=0o700)
     data.mkdir(mode=0o711, parents=True)
     (directory / "root").mkdir()
     client_key = make_key(directory / "id_ed25519")
     template = data / ".etc"
-    _make_etc(template, hosts, sshd_config)
+    _make_etc(template, plan)
     known_hosts = ""
-    for host in hosts:
-        known_hosts += f"{host.address} {_make_host_files(data / host.name, template, host, client_key)}\n"
+    for host in plan.hosts:
+        key = _make_host_files(data / host.name, template, host, client_key, rootless=plan.rootless)
+        known_hosts += f"{host.address} {key}\n"
     (directory / "known_hosts").write_text(known_hosts)
-    write_json(directory / "plan.json", _plan(directory, data, hosts, name, read_only))
+    write_json(directory / "plan.json", _as_json(plan))
 
 
-def _plan(
-    directory: Path, data: Path, hosts: tuple[HostSpec, ...], name: str, read_only: tuple[str, ...]
-) -> dict[str, Any]:
+def sockets_of(directory: Path) -> Path:
+    """Where a lab without root hands sockets over (sockets.py)."""
+    return directory / "sockets"
+
+
+def _as_json(plan: LabPlan) -> dict[str, Any]:
+    racks: tuple[str | None, ...] = plan.racks.names or (None,)
     return {
-        "name": name,
-        "data": str(data),
-        "mount_point": str(directory / "root"),
-        "switch_address": SWITCH_ADDRESS,
+        "name": plan.name,
+        "data": str(plan.data),
+        "mount_point": str(plan.directory / "root"),
+        "rootless": plan.rootless,
+        "sockets": str(sockets_of(plan.directory)),
+        "control_address": CONTROL_ADDRESS,
+        "bridges": {_bridge(rack): f"{_subnet(rack)}.1" for rack in racks},
         "prefix_length": PREFIX_LENGTH,
-        "read_only": [*_shared_etc_directories(), *_interpreter_directories(), *read_only],
+        "racks": plan.racks.model_dump(mode="json"),
+        "links": list(_links(plan.racks)),
+        "link_program": str(Path(agent_room.__file__ or "").parent / "link_switch.py"),
+        "read_only": [*_shared_etc_directories(), *_interpreter_directories(), *plan.read_only],
         "hosts": [
             {
                 "name": host.name,
                 "address": host.address,
                 "groups": list(host.groups),
-                "directory": str(data / host.name),
+                "rack": host.rack,
+                "bridge": _bridge(host.rack),
+                "gateway": f"{_subnet(host.rack)}.1",
+                "directory": str(plan.data / host.name),
                 "python": host.python,
             }
-            for host in hosts
+            for host in plan.hosts
         ],
     }
+
+
+def _bridge(rack: str | None) -> str:
+    return f"br{rack.removeprefix('r') if rack else 0}"
+
+
+def _links(racks: Racks) -> Iterator[dict[str, Any]]:
+    """Every direction between two racks that is not as a cable is, as nemesis/agent/link_switch.py understands it."""
+    for pair in racks.pairs():
+        profile = racks.profile(*pair)
+        if profile is None:
+            continue
+        shape = {
+            "delay_s": profile.latency,
+            "jitter_s": profile.jitter,
+            "distribution": profile.distribution,
+            "loss": profile.loss,
+            "rate": profile.bandwidth or 0,
+        }
+        for source, target in (pair, pair[::-1]):
+            yield {"from": f"{_subnet(source)}.0/24", "to": f"{_subnet(target)}.0/24", "shape": shape}
 
 
 def _shared_etc_directories() -> list[str]:
@@ -126,29 +185,33 @@ def make_key(path: Path) -> str:
     return public.decode()
 
 
-def _make_etc(template: Path, hosts: tuple[HostSpec, ...], sshd_config: str) -> None:
+def _make_etc(template: Path, plan: LabPlan) -> None:
     """/etc as all hosts have it; made once and copied."""
     template.mkdir(mode=0o755)
     for name in SHARED_ETC_FILES:
         if Path("/etc", name).is_file():
             shutil.copy2(Path("/etc", name), template / name)
-    _write_accounts(template)
-    names = "".join(f"{host.address}\t{host.name}\n" for host in hosts)
-    (template / "hosts").write_text(f"127.0.0.1\tlocalhost\n{SWITCH_ADDRESS}\tcontrol\n{names}")
+    _write_accounts(template, rootless=plan.rootless)
+    names = "".join(f"{host.address}\t{host.name}\n" for host in plan.hosts)
+    (template / "hosts").write_text(f"127.0.0.1\tlocalhost\n{CONTROL_ADDRESS}\tcontrol\n{names}")
     (template / "ssh").mkdir()
-    (template / "ssh/sshd_config").write_text(sshd_config)
+    (template / "ssh/sshd_config").write_text(plan.sshd_config)
     (template / "mtab").symlink_to("../proc/self/mounts")
 
 
-def _write_accounts(template: Path) -> None:
-    """root, an ordinary user with sudo, and the system accounts that programs look for by name."""
+def _write_accounts(template: Path, *, rootless: bool) -> None:
+    """root, an ordinary user with sudo, and the system accounts that programs look for by name.
+
+    In a lab without root there is one user, who is root there; sshd's account must be him, too.
+    """
     sshd = next((account for account in pwd.getpwall() if account.pw_name == "sshd"), None)
-    sshd_id = sshd.pw_uid if sshd else 105
+    sshd_ids = "0:0" if rootless else f"{sshd.pw_uid if sshd else 105}:65534"
+    ordinary = "" if rootless else f"{LAB_USER}:x:{LAB_USER_ID}:{LAB_USER_ID}::/home/{LAB_USER}:/bin/bash\n"
     (template / "passwd").write_text(
         "root:x:0:0:root:/root:/bin/bash\n"
         "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-        f"sshd:x:{sshd_id}:65534::/run/sshd:/usr/sbin/nologin\n"
-        f"{LAB_USER}:x:{LAB_USER_ID}:{LAB_USER_ID}::/home/{LAB_USER}:/bin/bash\n"
+        f"sshd:x:{sshd_ids}::/run/sshd:/usr/sbin/nologin\n"
+        f"{ordinary}"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     )
     system_groups = "".join(
@@ -164,7 +227,7 @@ def _write_accounts(template: Path) -> None:
     sudoers.chmod(0o440)
 
 
-def _make_host_files(directory: Path, template: Path, host: HostSpec, client_key: str) -> str:
+def _make_host_files(directory: Path, template: Path, host: HostSpec, client_key: str, *, rootless: bool) -> str:
     """The host's own directories on disk, with its key; the key's public half."""
     directory.mkdir(mode=0o755)
     shutil.copytree(template, directory / "etc", symlinks=True)
@@ -175,8 +238,9 @@ def _make_host_files(directory: Path, template: Path, host: HostSpec, client_key
     (directory / "var/run").symlink_to("/run")
     for home in ("root", f"home/{LAB_USER}"):
         (directory / home / ".ssh/authorized_keys").write_text(client_key + "\n")
-    for path in (directory / "home" / LAB_USER, *(directory / "home" / LAB_USER).rglob("*")):
-        os.chown(path, LAB_USER_ID, LAB_USER_ID)
+    if not rootless:
+        for path in (directory / "home" / LAB_USER, *(directory / "home" / LAB_USER).rglob("*")):
+            os.chown(path, LAB_USER_ID, LAB_USER_ID)
     (directory / "etc/hostname").write_text(host.name + "\n")
     return make_key(directory / "etc/ssh/ssh_host_ed25519_key")
 

@@ -3,7 +3,8 @@
 Rented hosts are reached from the machine's own network. Lab hosts hang on a bridge in a namespace of their own
 (`lab.py`), which the control process does not enter: it stays where the user's browser and files are, and only
 the *sockets* it opens towards hosts belong to the lab. A socket stays in the namespace it was created in, whoever
-connects it later, so a short-lived thread enters the namespace, creates the socket and ends.
+connects it later, so a short-lived thread enters the namespace, creates the socket and ends. Where the lab was made
+without root, a thread may not enter it, and the lab hands the socket over (`sockets.py`).
 
 Client libraries that open their own sockets (librdkafka) run in worker processes; these call `enter()` first
 thing, before any thread starts, because a namespace is entered per thread. Foreign programs are started with
@@ -23,8 +24,8 @@ from pathlib import Path
 from typing import Protocol
 
 from squall.harness.errors import UsageError
-
-CLONE_NEWNET = 0x40000000
+from squall.harness.hosts.kernel import CLONE_NEWNET, CLONE_NEWUSER
+from squall.harness.hosts.sockets import ask_for_socket
 
 
 class Network(Protocol):
@@ -63,8 +64,13 @@ class LabNetwork:
 
     holder: int
     holder_started: int
+    sockets: Path | None = None
+    """Of a lab without root: where it hands sockets over."""
 
     def socket(self) -> socket.socket:
+        if self.sockets is not None:
+            self._check_alive()
+            return ask_for_socket(self.sockets)
         made: list[socket.socket | BaseException] = []
 
         def make() -> None:
@@ -83,18 +89,26 @@ class LabNetwork:
 
     def enter(self) -> None:
         self._check_alive()
-        namespace = os.open(f"/proc/{self.holder}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        if self.sockets is not None:
+            self._enter("user", CLONE_NEWUSER)  # only there we have the right to the other
+        self._enter("net", CLONE_NEWNET)
+
+    def _enter(self, kind: str, flag: int) -> None:
+        namespace = os.open(f"/proc/{self.holder}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             libc = ctypes.CDLL(None, use_errno=True)
-            if libc.setns(namespace, CLONE_NEWNET) != 0:
+            if libc.setns(namespace, flag) != 0:
                 number = ctypes.get_errno()
-                raise OSError(number, f"cannot enter the lab's network: {os.strerror(number)}")
+                raise OSError(number, f"cannot enter the lab's {kind} namespace: {os.strerror(number)}")
         finally:
             os.close(namespace)
 
     def command_prefix(self) -> list[str]:
         self._check_alive()
-        return ["nsenter", f"--net=/proc/{self.holder}/ns/net", "--"]
+        network = f"--net=/proc/{self.holder}/ns/net"
+        if self.sockets is None:
+            return ["nsenter", network, "--"]
+        return ["nsenter", f"--user=/proc/{self.holder}/ns/user", "--preserve-credentials", network, "--"]
 
     def _check_alive(self) -> None:
         """A process id alone may meanwhile be somebody else's; with its start time it is one process for good."""

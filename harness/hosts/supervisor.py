@@ -1,7 +1,9 @@
 """The one process a local lab hangs on, and what a lab host is made of.
 
     supervisor                       in the machine's namespaces; waits for its owner, a signal or a death
-      lab init                       pid 1 of a pid namespace; own network (the switch: bridge `br0`) and mounts
+      lab init                       pid 1 of a pid namespace; own network (the switch, switch.py) and mounts
+        links between racks          their emulator, where racks were asked for
+        socket giver                 of a lab without root: sockets.py
         host init, one per host      pid 1 of its own pid namespace; own network, mounts, host name, IPC
           sshd                       and whatever is started through it
 
@@ -11,14 +13,13 @@ by whatever signal, delivers SIGKILL to the lab's init (PR_SET_PDEATHSIG); with 
 kills everything inside it, stopped processes included; with the last process of a namespace go its mounts and
 interfaces. So there is no clean-up code whose absence could matter; only the directories remain, for `lab.py`.
 
-A host's root is built bubblewrap-style on a tmpfs: the machine's /usr (and the interpreter's own prefix, when that
-lies elsewhere) read-only; /etc, /root, /home, /srv and /var from the host's directory on disk; fresh /proc, /sys,
-/dev, /run and /tmp. Where /bin, /lib … are links into /usr on the machine, they are the same links on the host.
+A host's root is told in `host_root.py`. Lab hosts share the machine's kernel, so what could hurt the machine is taken
+away before sshd starts: the bounding set loses setting the clock, loading modules, raw I/O, rebooting and making device
+nodes. Code that would act on a real machine's clock refuses where it finds `/run/squall-lab-host`.
 
-Lab hosts share the machine's kernel, so what could hurt the machine is taken away before sshd starts: the bounding
-set loses setting the clock, loading modules, raw I/O, rebooting and making device nodes; /proc/sys (but for its
-own network's part) and /proc/sysrq-trigger are read-only; /sys is read-only. `/run/squall-lab-host` marks the host,
-and code that would act on a real machine's clock refuses where it finds it.
+Without root (`rootless` in the plan) the supervisor first makes a user namespace, in which it is root and the user is
+everybody: one user id is all there is, needing no newuidmap. sshd insists on dropping groups, which such a namespace
+forbids, so a system-call filter answers that with success (`kernel.py`); its own account is root's there.
 
 Run as `python -m squall.harness.hosts.supervisor STATE READY_FD [OWNER_PID]`: it reads STATE/plan.json (written by
 `lab.py`), brings everything up, writes STATE/holder.json, and then says `ready` or why not on READY_FD. With an
@@ -27,8 +28,6 @@ owner it ends when the owner does. Standard library only, because every host's i
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -39,119 +38,30 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from squall.harness.hosts.host_root import build_root
+from squall.harness.hosts.kernel import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUTS,
+    KERNEL,
+    MS_PRIVATE,
+    MS_REC,
+    Pipe,
+    fork,
+)
 from squall.harness.hosts.network import process_started
-
-CLONE_NEWNS = 0x00020000
-CLONE_NEWUTS = 0x04000000
-CLONE_NEWIPC = 0x08000000
-CLONE_NEWPID = 0x20000000
-CLONE_NEWNET = 0x40000000
-
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NAME = 1, 24, 15
+from squall.harness.hosts.sockets import give_sockets, listener_at
+from squall.harness.hosts.switch import RackLinks, cables, ip, make_switch
 
 # SYS_MODULE, SYS_RAWIO, SYS_PACCT, SYS_BOOT, SYS_TIME, MKNOD, SYSLOG, WAKE_ALARM, BLOCK_SUSPEND
 DROPPED_CAPABILITIES = (16, 17, 20, 22, 25, 27, 34, 35, 36)
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "net/tun", "loop-control")
-LOOP_DEVICES = tuple(f"loop{number}" for number in range(8))
-SHARED_READ_ONLY = ("usr", "opt", "nix", "gnu")
-ROOT_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-PRIVATE_ON_DISK = ("etc", "var", "root", "home", "srv")
-LAB_HOST_MARKER = "/run/squall-lab-host"
 OPEN_FILES = 65536
-
-
-class Kernel:
-    """The few system calls Python 3.11 has no names for."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-
-    def _checked(self, what: str, answer: int) -> None:
-        if answer != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"{what}: {os.strerror(number)}")
-
-    def unshare(self, flags: int) -> None:
-        self._checked("unshare", self._libc.unshare(flags))
-
-    def mount(self, source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-        arguments = (source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode())
-        self._checked(f"mount {source} on {target}", self._libc.mount(*arguments))
-
-    def unmount(self, target: str) -> None:
-        self._checked(f"umount {target}", self._libc.umount2(target.encode(), MNT_DETACH))
-
-    def pivot_root(self, root: str, old: str) -> None:
-        self._checked("pivot_root", self._libc.pivot_root(root.encode(), old.encode()))
-
-    def die_with_parent(self) -> None:
-        self._checked("prctl", self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
-
-    def drop_capability(self, capability: int) -> None:
-        self._libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # one this kernel does not have is no loss
-
-    def name_process(self, name: str) -> None:
-        self._libc.prctl(PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-
-
-KERNEL = Kernel()
-
-
-def fork(body: Callable[[], NoReturn], *, name: str, dies_with_parent: bool) -> int:
-    """A child that runs `body` and nothing else. Answers its pid."""
-    parent = os.pidfd_open(os.getpid())
-    child = os.fork()
-    if child:
-        os.close(parent)
-        return child
-    try:
-        if dies_with_parent:
-            KERNEL.die_with_parent()
-            if select.select([parent], [], [], 0)[0]:  # it died before we asked to die with it
-                os._exit(1)
-        os.close(parent)
-        KERNEL.name_process(name)
-        body()
-    except BaseException:
-        traceback.print_exc()
-    os._exit(1)
-
-
-class Pipe:
-    """One line of text from a child to its parent, or an end of file if the child died first."""
-
-    def __init__(self) -> None:
-        self.reader, self.writer = os.pipe()
-
-    def say(self, text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # who is gone cannot listen; what it says itself ends, and tells
-            os.write(self.writer, text.encode() + b"\n")
-
-    def only_hear(self) -> None:
-        """Let go of the speaking end, so that only the child's death can end the pipe; children forked later do not
-        get it either."""
-        os.close(self.writer)
-
-    def check_alive(self, what: str) -> None:
-        """Raise RuntimeError if the child is gone, having said nothing."""
-        if select.select([self.reader], [], [], 0)[0]:
-            self.hear(0, what)
-
-    def hear(self, seconds: float, what: str) -> str:
-        if not select.select([self.reader], [], [], seconds)[0]:
-            raise TimeoutError(f"{what} said nothing for {seconds:g} s")
-        text = os.read(self.reader, 4096).decode().strip()
-        os.close(self.reader)
-        if not text:
-            raise RuntimeError(f"{what} ended before it was ready")
-        return text
 
 
 # --- The supervisor -------------------------------------------------------------------------------------------
@@ -200,6 +110,8 @@ def wait_for_the_end(holder: int, owner: int | None) -> None:
 def start_lab(plan: dict[str, Any]) -> int:
     """Fork the lab's init into a pid namespace of its own; its pid, once every host accepts connections."""
     pipe = Pipe()
+    if plan["rootless"]:
+        KERNEL.become_root_of_a_user_namespace()
     KERNEL.unshare(CLONE_NEWPID)
     holder = fork(lambda: run_lab_init(plan, pipe), name="squall-lab", dies_with_parent=True)
     pipe.only_hear()
@@ -213,49 +125,43 @@ def start_lab(plan: dict[str, Any]) -> int:
 
 
 def run_lab_init(plan: dict[str, Any], pipe: Pipe) -> NoReturn:
-    """Make the switch, start every host, wait until all answer, then reap for ever."""
+    """Make the switch, start every host, wait until all answer, then reap for ever.
+
+    The lab ends with what makes it what it was asked to be: without their emulator racks are not what they seem.
+    """
     os.close(pipe.reader)
     try:
         KERNEL.unshare(CLONE_NEWNET | CLONE_NEWNS)
         KERNEL.mount("none", "/", flags=MS_REC | MS_PRIVATE)
         KERNEL.mount("proc", "/proc", "proc")
         make_switch(plan)
+        links = RackLinks(plan)
+        giver = start_socket_giver(plan)
         start_hosts(plan)
+        links.await_ready()
         pipe.say("ready")
     except Exception as trouble:
         traceback.print_exc()
         pipe.say(f"{type(trouble).__name__}: {trouble}")
         os._exit(1)
     os.close(pipe.writer)
-    reap_for_ever()
+    reap_for_ever({pid for pid in (links.pid, giver) if pid is not None})
 
 
-def make_switch(plan: dict[str, Any]) -> None:
-    ip(
-        "link set lo up",
-        "link add br0 type bridge",
-        f"addr add {plan['switch_address']}/{plan['prefix_length']} dev br0",
-        "link set br0 up",
-    )
-    for table in ("iptables", "ip6tables", "arptables"):
-        path = Path(f"/proc/sys/net/bridge/bridge-nf-call-{table}")
-        if path.exists():  # where bridged packets pass through nftables, they must not on a mere switch
-            path.write_text("0")
-
-
-def ip(*commands: str) -> None:
-    """Run `ip` once for all commands. Raises RuntimeError with what it complained of."""
-    done = subprocess.run(
-        ["ip", "-batch", "-"], input="\n".join(commands) + "\n", capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"ip: {done.stderr.strip()}")
+def start_socket_giver(plan: dict[str, Any]) -> int | None:
+    """Who hands out sockets of this network to a user who may not enter it otherwise."""
+    if not plan["rootless"]:
+        return None
+    listener = listener_at(Path(plan["sockets"]))
+    giver = fork(partial(give_sockets, listener), name="squall-sockets", dies_with_parent=True)
+    listener.close()
+    return giver
 
 
 def start_hosts(plan: dict[str, Any]) -> None:
     """Fork all hosts, plug them into the switch with one `ip` call, let them go on, await their sshd."""
     waiting: list[tuple[Pipe, Pipe]] = []
-    cables: list[str] = []
+    plugging: list[str] = []
     for number, host in enumerate(plan["hosts"], start=1):
         created, plugged, up = Pipe(), Pipe(), Pipe()
         fork(partial(enter_host, plan, host, created, plugged, up), name="squall-entry", dies_with_parent=True)
@@ -263,14 +169,10 @@ def start_hosts(plan: dict[str, Any]) -> None:
         created.only_hear()
         up.only_hear()
         init = created.hear(20, f"host {host['name']}")
-        cables += [
-            f"link add v{number} type veth peer name eth0 netns {init}",
-            f"link set v{number} master br0",
-            f"link set v{number} up",
-        ]
+        plugging += cables(number, host, int(init))
         waiting.append((plugged, up))
     try:
-        ip(*cables)
+        ip(*plugging)
     except RuntimeError:
         # A host that is gone has no network to plug into, and its network goes a moment before its pipe ends.
         select.select([up.reader for _, up in waiting], [], [], 1.0)
@@ -301,14 +203,14 @@ def await_sshd(address: str, name: str, seconds: float = 20.0) -> None:
         time.sleep(0.005)  # nothing to await: what is missing is a listen() in another namespace
 
 
-def reap_for_ever(vital: int | None = None) -> NoReturn:
-    """What pid 1 is for: orphans become its children and must not stay zombies. Ends with the child `vital`."""
+def reap_for_ever(vital: set[int]) -> NoReturn:
+    """What pid 1 is for: orphans become its children and must not stay zombies. Ends with any of the `vital` ones."""
     while True:
         try:
             child, _ = os.wait()
         except ChildProcessError:
             os._exit(0)
-        if child == vital:
+        if child in vital:
             os._exit(1)
 
 
@@ -334,13 +236,15 @@ def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe, up:
         "link set lo up",
         f"addr add {host['address']}/{plan['prefix_length']} dev eth0",
         "link set eth0 up",
-        f"route add default via {plan['switch_address']}",
+        f"route add default via {host['gateway']}",
     )
     limit_what_programs_may_do()
+    if plan["rootless"]:
+        KERNEL.pretend_to_set_groups()
     sshd = start_sshd()
     up.say("up")
     os.closerange(3, OPEN_FILES)
-    reap_for_ever(vital=sshd)
+    reap_for_ever({sshd})
 
 
 def start_sshd() -> int:
@@ -357,83 +261,6 @@ def limit_what_programs_may_do() -> None:
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def build_root(plan: dict[str, Any], host: dict[str, Any]) -> None:
-    """Assemble the host's file tree on a tmpfs and make it this namespace's root."""
-    root = Path(plan["mount_point"])
-    KERNEL.mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    KERNEL.mount("tmpfs", str(root), "tmpfs", MS_NOSUID, "mode=755,size=64m")
-    bind_system(root)
-    for name in PRIVATE_ON_DISK:
-        bind(f"{host['directory']}/{name}", root / name)
-    for directory in plan["read_only"]:
-        bind(directory, root / directory.lstrip("/"), read_only=True)
-    mount_new(root / "run", "tmpfs", "mode=755,size=64m")
-    mount_new(root / "tmp", "tmpfs", "mode=1777,size=512m")
-    (root / "run/sshd").mkdir(mode=0o755)
-    (root / LAB_HOST_MARKER.lstrip("/")).write_text(host["name"] + "\n")
-    make_devices(root / "dev")
-    mount_kernel_views(root)
-    os.chdir(root)
-    KERNEL.pivot_root(".", ".")  # the old root is now stacked over the new one …
-    KERNEL.unmount(".")  # … and this takes it off
-    os.chdir("/")
-
-
-def bind_system(root: Path) -> None:
-    """The machine's programs: read-only trees, and the links of a merged /usr as they are."""
-    for name in SHARED_READ_ONLY:
-        if Path("/", name).is_dir():
-            bind(f"/{name}", root / name, read_only=True)
-    for name in ROOT_LINKS:
-        there = Path("/", name)
-        if there.is_symlink():
-            (root / name).symlink_to(there.readlink())
-        elif there.is_dir():
-            bind(f"/{name}", root / name, read_only=True)
-
-
-def bind(source: str, target: Path, *, read_only: bool = False) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    KERNEL.mount(source, str(target), flags=MS_BIND | MS_REC)
-    if read_only:
-        KERNEL.mount("none", str(target), flags=MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NODEV)
-
-
-def mount_new(target: Path, kind: str, options: str = "", flags: int = MS_NOSUID | MS_NODEV) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    KERNEL.mount(kind, str(target), kind, flags, options)
-
-
-def make_devices(dev: Path) -> None:
-    """A /dev with the harmless devices and the loop devices, and without the machine's disks."""
-    mount_new(dev, "tmpfs", "mode=755,size=1m", MS_NOSUID)
-    for name in (*DEVICES, *LOOP_DEVICES):
-        if Path("/dev", name).exists():
-            (dev / name).parent.mkdir(exist_ok=True)
-            (dev / name).touch()
-            KERNEL.mount(f"/dev/{name}", str(dev / name), flags=MS_BIND)
-    mount_new(dev / "pts", "devpts", "newinstance,ptmxmode=0666,mode=620,gid=5", MS_NOSUID)
-    mount_new(dev / "shm", "tmpfs", "mode=1777,size=256m")
-    links = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0"}
-    links |= {"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
-    for name, target in links.items():
-        (dev / name).symlink_to(target)
-
-
-def mount_kernel_views(root: Path) -> None:
-    """/proc and /sys of this host's namespaces, with what steers the whole machine made read-only."""
-    mount_new(root / "proc", "proc")
-    for name in ("sys", "sysrq-trigger"):
-        path = root / "proc" / name
-        if path.exists():
-            KERNEL.mount(str(path), str(path), flags=MS_BIND)
-            KERNEL.mount("none", str(path), flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
-    network = str(root / "proc/sys/net")
-    KERNEL.mount(network, network, flags=MS_BIND)
-    KERNEL.mount("none", network, flags=MS_REMOUNT | MS_BIND)
-    mount_new(root / "sys", "sysfs", flags=MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
 if __name__ == "__main__":

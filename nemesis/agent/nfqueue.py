@@ -108,7 +108,7 @@ class Queue:
     def __init__(self, copied: int, *, whole_segments: bool = False) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+            ask_for_room(self._socket)
             self._socket.bind((0, 0))
             self.number = self._bind_a_number()
             self._configure(_attribute(CONFIG_PARAMETERS, struct.pack(">IB", copied, COPY_PACKET)))

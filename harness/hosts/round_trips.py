@@ -1,0 +1,97 @@
+"""How long a packet takes to another rack and back, as hosts see it, whatever was asked for.
+
+On one host of each rack a small program connects to a port of other hosts on which nobody listens, and takes the time
+until it is refused: one round trip of the network, in which no process of the other host has a part. One that is not
+refused in time is no answer. What is told of several is the median, so that a lost packet, which TCP sends again after
+a second, or a process that happened to be busy is not taken for the link. Nothing has to be installed, and it is the
+same on hosts that are no lab's, if their inventory has racks.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from squall.harness.hosts.network import Network
+from squall.harness.hosts.ssh import Remote, on_all
+from squall.harness.inventory import HostSpec
+
+ROUNDS = 15
+PATIENCE_SECONDS = 3.0
+NOBODYS_PORT = 1
+
+KNOCK = """
+import json, socket, sys, threading, time
+targets, rounds, port, patience = json.loads(sys.argv[1])
+seconds = {target: [] for target in targets}
+def knock(target):
+    for _ in range(rounds):
+        with socket.socket() as one:
+            one.settimeout(patience)
+            began = time.monotonic()
+            try:
+                one.connect((targets[target], port))
+            except ConnectionRefusedError:
+                pass
+            except OSError:
+                if time.monotonic() - began >= patience / 2:
+                    return
+                continue
+            seconds[target].append(time.monotonic() - began)
+threads = [threading.Thread(target=knock, args=[target]) for target in targets]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+print(json.dumps(seconds))
+"""
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """From one rack to another, or within one."""
+
+    source: str
+    """The rack."""
+    target: str
+    hosts: tuple[str, str]
+    """Between which hosts it was measured."""
+    seconds: float | None
+    """The median; None if nothing came back."""
+
+
+def representatives(hosts: Sequence[HostSpec]) -> dict[str, list[HostSpec]]:
+    """Of each rack up to two hosts: one that asks, and one to be asked by it."""
+    chosen: dict[str, list[HostSpec]] = {}
+    for host in hosts:
+        if host.rack is not None and len(chosen.setdefault(host.rack, [])) < 2:
+            chosen[host.rack].append(host)
+    return chosen
+
+
+def measured_round_trips(hosts: Sequence[HostSpec], network: Network) -> list[RoundTrip]:
+    """Within each rack that has two hosts, and between every two. Raises UsageError for a host out of reach."""
+    racks = representatives(hosts)
+    names = sorted(racks, key=lambda rack: (len(rack), rack))
+    remotes = [Remote(racks[rack][0], network) for rack in names]
+
+    def ask(remote: Remote) -> dict[str, list[float]]:
+        own = remote.spec.rack
+        targets = {rack: racks[rack][0].address for rack in names[names.index(str(own)) + 1 :]}
+        if len(racks[str(own)]) > 1:
+            targets[str(own)] = racks[str(own)][1].address
+        told = json.dumps([targets, ROUNDS, NOBODYS_PORT, PATIENCE_SECONDS])
+        with remote:
+            done = remote.run([remote.spec.python, "-I", "-S", "-c", KNOCK, told], check=True)
+        return {rack: list(seconds) for rack, seconds in json.loads(done.stdout).items()}
+
+    answers = on_all(remotes, ask)
+    found = []
+    for source in names:
+        for target, seconds in answers[racks[source][0].name].items():
+            asked = racks[target][1 if target == source else 0]
+            median = statistics.median(seconds) if seconds else None
+            found.append(RoundTrip(source, target, (racks[source][0].name, asked.name), median))
+    return sorted(found, key=lambda one: (one.source != one.target, names.index(one.source), names.index(one.target)))

@@ -1,0 +1,42 @@
+"""Sockets of a lab's network for a user who cannot enter it: handed over by a process that is there.
+
+With root a thread enters the network namespace for a moment (`network.py`). Without, the way into it leads through the
+lab's user namespace, which only a process of a single thread may enter. So a process in the lab listens on a UNIX
+socket in the lab's directory, which nobody else may read; whoever connects is given a new socket (SCM_RIGHTS), and a
+socket belongs to the network that it was made in, whoever uses it. Standard library only: the supervisor forks it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+from typing import NoReturn
+
+PATIENCE_SECONDS = 10.0
+
+
+def listener_at(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(128)
+    return listener
+
+
+def give_sockets(listener: socket.socket) -> NoReturn:
+    """One to each who asks, for ever."""
+    while True:
+        asking, _ = listener.accept()
+        with asking, contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
+            socket.send_fds(asking, [b"+"], [made.fileno()])
+
+
+def ask_for_socket(path: Path) -> socket.socket:
+    """A new TCP socket of the network whose giver listens there. Raises OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(PATIENCE_SECONDS)
+        asking.connect(str(path))
+        _, given, _, _ = socket.recv_fds(asking, 1, 1)
+    if not given:
+        raise ConnectionError(f"the lab gave no socket at {path}")
+    return socket.socket(fileno=given[0])

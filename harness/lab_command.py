@@ -1,0 +1,232 @@
+"""`squall lab`: bring labs up and down, see what they answer and how far their racks are apart, look around on a host.
+
+What lies between racks is told as it was asked for and as it is measured, side by side; a way that is much nearer than
+asked for, or that nothing comes back on, makes the command fail, for a lab that is not what it says would make every
+run on it say too much.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import ValidationError
+
+from squall.harness.errors import UsageError
+from squall.harness.lab_shape import NAMED_PROFILES, LabShape, Racks
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from squall.harness.hosts.lab import Lab
+    from squall.harness.hosts.round_trips import RoundTrip
+
+LEAST_SHARE_OF_ASKED = 0.9
+"""Of a latency: what a clock and a median of few may take from it. More is no error: a machine may be busy."""
+
+lab_app = typer.Typer(
+    help="The local lab: hosts in network namespaces, reached over SSH.", epilog="Example: squall lab up --name mine"
+)
+
+NameOption = Annotated[str, typer.Option(help="labs of different names live side by side")]
+
+
+@lab_app.command(
+    "up",
+    epilog="Examples: squall lab up --brokers 5 · squall lab up --racks 3 --between-racks 2ms · "
+    "squall lab up --racks 3 --between-racks latency=2ms,jitter=0.5ms,loss=0.001 --link r1-r3=20ms · "
+    "squall lab up --inventory lab.yaml",
+)
+def lab_up_command(
+    controllers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
+    clients: Annotated[int | None, typer.Option(min=0, show_default="0", help="hosts that make the load")] = None,
+    racks: Annotated[int | None, typer.Option(min=1, help="spread hosts over so many racks")] = None,
+    between_racks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="a latency one way (2ms), key=value,… of latency, jitter, distribution, loss and bandwidth, or one of "
+            + ", ".join(NAMED_PROFILES),
+        ),
+    ] = None,
+    link: Annotated[
+        list[str] | None, typer.Option(metavar="RACK-RACK=PROFILE", help="another way between two racks, as r1-r3=20ms")
+    ] = None,
+    inventory: Annotated[
+        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="of the shape in this file's `lab:`")
+    ] = None,
+    name: NameOption = "default",
+) -> int:
+    """Bring a lab up; it stays until `squall lab down`."""
+    from squall.harness.cli import console
+    from squall.harness.hosts.lab import lab_up
+
+    told: dict[str, object] = {
+        "controllers": controllers,
+        "brokers": brokers,
+        "clients": clients,
+        "racks": racks,
+        "between_racks": between_racks,
+        "links": dict(_link(text) for text in link) if link else None,
+    }
+    given = {key: value for key, value in told.items() if value is not None}
+    shape = shape_from_options(given) if inventory is None else shape_from_file(inventory, given)
+    lab = lab_up(shape.controllers, shape.brokers, shape.clients, racks=shape.in_racks(), name=name)
+    out = console()
+    out.print(f"{'lab':<11}{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s" + _without_root(lab))
+    for host in lab.hosts:
+        rack = f"{host.rack:<4}" if host.rack is not None else ""
+        out.print(f"{'':<11}{host.name:<6} {host.address:<14} {rack}{' '.join(host.groups)}")
+    held = show_racks(out, lab)
+    out.print(f"{'':<11}run there: squall run SUITE --lab {lab.name}")
+    return 0 if held else 1
+
+
+@lab_app.command("down", epilog="Example: squall lab down --name default")
+def lab_down_command(name: NameOption = "default") -> None:
+    """Take a lab down with every process in it."""
+    from squall.harness.cli import console
+    from squall.harness.hosts.lab import lab_down
+
+    gone = lab_down(name)
+    console().print(f"{'lab':<11}{name} is down" if gone else f"{'lab':<11}there was no lab {name}")
+
+
+@lab_app.command("status", epilog="Example: squall lab status")
+def lab_status_command() -> int:
+    """Which labs are up, whether their hosts answer, and how far their racks are apart."""
+    from squall.harness.cli import console
+    from squall.harness.hosts.lab import lab_status
+
+    out, labs, held = console(), lab_status(), True
+    if not labs:
+        out.print(f"{'lab':<11}none is up; start one: squall lab up")
+    for status in labs:
+        answering = sum(status.answering.values())
+        all_told = f"{answering} of {len(status.answering)} hosts answer"
+        out.print(f"{'lab':<11}{status.lab.name}: {all_told}{_without_root(status.lab)}")
+        for host in status.lab.hosts:
+            state = "✔ answers" if status.answering[host.name] else "✘ silent"
+            rack = f"{host.rack:<4}" if host.rack is not None else ""
+            out.print(f"{'':<11}{host.name:<6} {host.address:<14} {rack}{state}")
+        held = show_racks(out, status.lab) and held
+    return 0 if held else 1
+
+
+@lab_app.command(
+    "ssh",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="Examples: squall lab ssh b1 · squall lab ssh b1 nft list ruleset · squall lab ssh --name mine c1 ps",
+)
+def lab_ssh_command(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="as `squall lab status` names it")],
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="without one: a shell")] = None,
+    name: NameOption = "default",
+) -> None:
+    """A shell on a host of a lab, as root there, or one command."""
+    from squall.harness.hosts.lab import standing_lab
+    from squall.harness.hosts.machine import SYSTEM_PATH
+
+    lab = standing_lab(name)
+    argv = ssh_arguments(lab, host, command or [])
+    sys.stdout.flush()
+    try:
+        os.execvpe(argv[0], argv, os.environ | {"PATH": f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"})
+    except FileNotFoundError:
+        raise UsageError(f"{argv[0]} is not installed", remedy="sudo apt-get install openssh-client") from None
+
+
+def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
+    """OpenSSH's client, with the lab's key and none of the user's settings. Raises UsageError for an unknown host."""
+    spec = lab.inventory().host(host)
+    options = {
+        "UserKnownHostsFile": spec.known_hosts,
+        "IdentitiesOnly": "yes",
+        "StrictHostKeyChecking": "yes",
+        "LogLevel": "ERROR",
+    }
+    words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    to = f"{spec.user}@{spec.address}"
+    return [*lab.network.command_prefix(), "ssh", "-F", "none", "-i", str(spec.key_file), *words, to, *command]
+
+
+# --- Shapes --------------------------------------------------------------------------------------------------------
+
+
+def shape_from_options(given: dict[str, object]) -> LabShape:
+    """The shape that options ask for. Raises UsageError."""
+    try:
+        return LabShape.model_validate(given)
+    except ValidationError as invalid:
+        found = []
+        for error in invalid.errors(include_url=False):
+            where = "--" + ".".join(str(part) for part in error["loc"]).replace("_", "-") if error["loc"] else "lab up"
+            said = error["msg"].removeprefix("Value error, ")
+            found.append(UsageError(f"{where}: {error['input']!r} {said}" if error["loc"] else f"{where}: {said}"))
+        raise UsageError.joined(found) from None
+
+
+def shape_from_file(file: Path, given: dict[str, object]) -> LabShape:
+    """The shape under `lab:` of an inventory. Raises UsageError."""
+    from squall.harness.inventory import load_inventory
+
+    if given:
+        option = "--" + next(iter(given)).replace("_", "-")
+        raise UsageError(
+            f"--inventory {file} and {option} both say what the lab is like", remedy="leave one of them out"
+        )
+    shape = load_inventory(file).lab
+    if shape is None:
+        raise UsageError(
+            f"{file} lists hosts that are there already, and no lab to bring up",
+            remedy="give it `lab:` instead of `all:`",
+        )
+    return shape
+
+
+def _link(text: str) -> tuple[str, str]:
+    racks, equals, profile = text.partition("=")
+    if not equals:
+        raise UsageError(f"--link: {text!r} must be two racks and what lies between them, as r1-r3=20ms")
+    return racks, profile
+
+
+# --- What is shown -------------------------------------------------------------------------------------------------
+
+
+def show_racks(out: Console, lab: Lab) -> bool:
+    """Print measured round trips beside those asked for; whether all are what they should be."""
+    from squall.harness.hosts.round_trips import measured_round_trips
+
+    if not lab.racks.count:
+        return True
+    held, label = True, "round trip"
+    for trip in measured_round_trips(lab.hosts, lab.network):
+        good, said = judged(trip, lab.racks)
+        held = held and good
+        out.print(f"{label:<11}{said}", markup=False)
+        label = ""
+    return held
+
+
+def judged(trip: RoundTrip, racks: Racks) -> tuple[bool, str]:
+    """Whether a measured round trip is no shorter than asked for, and the line that tells."""
+    profile = racks.profile(trip.source, trip.target)
+    asked = profile.round_trip if profile is not None else 0.0
+    where = f"within {trip.source}" if trip.source == trip.target else f"{trip.source}-{trip.target}"
+    good = trip.seconds is not None and trip.seconds >= LEAST_SHARE_OF_ASKED * asked
+    measured = "no answer" if trip.seconds is None else f"{trip.seconds * 1000:.2f} ms"
+    wanted = f" · asked for {asked * 1000:g} ms ({profile.described()} one way)" if profile is not None else ""
+    return good, f"{'✔' if good else '✘'} {where:<10} {measured:>10} {'-'.join(trip.hosts)}{wanted}"
+
+
+def _without_root(lab: Lab) -> str:
+    return (
+        " · made without root: what that leaves out, `squall inventory check` and `squall faults` tell"
+        if (lab.rootless)
+        else ""
+    )
