@@ -1,4 +1,4 @@
-"""`squall run --inventory` on hosts that Squall did not create (issue 2, show 8).
+"""`squall run --inventory` on hosts that Squall did not create (issue 2, show 8), and one schedule for all worlds.
 
 The hosts are as a distribution sets them up: its own sshd_config (PAM, no root login, ten sessions), an ordinary user
 with sudo, interpreters of other versions than the control node's. The lab only lends the machines; the command runs
@@ -28,7 +28,10 @@ from squall.harness.hosts.lab_files import LAB_USER
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
 from squall.harness.inventory import load_inventory
+from squall.harness.timeline import Timeline
 from squall.nemesis.ports import VerbFailed
+from squall.results.manifest import Manifest
+from squall.results.segments import read_faults
 from tests.labs import need_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("foreign")]
@@ -49,6 +52,26 @@ nemesis:
 time: {load: 11s, settle: 20s}
 min_acknowledged: 300
 """
+
+EVERYWHERE = """
+scenario: everywhere
+cluster:
+  controllers: 1
+  topics: {events: {partitions: 4, replication_factor: 3, min_insync_replicas: 2}}
+  config: {broker.session.timeout.ms: 2000, broker.heartbeat.interval.ms: 300, replica.lag.time.max.ms: 1500}
+workload: {name: log, producers: 2, consumers: 1, rate: 100/s, acks: all}
+nemesis:
+  - {fault: slow-link, target: leader of events/*, latency: 50ms, at: 500ms, for: {from: 1s, to: 2s}}
+  - at: 3s
+    stable: {from: 500ms, to: 1s}
+    mix:
+      - {fault: isolate, target: one broker, for: {from: 1s, to: 2s}}
+      - {fault: kill, target: leader of events/*, for: {from: 1s, to: 2s}}
+      - {fault: pause, target: one follower of events/*, for: {from: 1s, to: 2s}}
+time: {load: 13s, quiet: 1s, settle: 20s}
+min_acknowledged: 300
+"""
+"""Faults that all worlds have; aimed at roles, as hosts have other names elsewhere; drawn, so that the seed matters."""
 
 
 def interpreters() -> list[Path]:
@@ -135,6 +158,44 @@ def test_the_hosts_are_checked_and_told_in_one_table(lab: Lab, inventory: Path, 
     for host, python in zip(("c1", "b1", "b2", "b3"), interpreters() * 4, strict=False):
         row = next(line for line in seen.out.splitlines() if line.startswith(f"{host}.example"))
         assert version_of(python) in row and "sudo" in row and "✘" not in row
+
+
+def test_one_schedule_for_simulation_lab_and_hosts_of_others(lab: Lab, inventory: Path, squall: Any) -> None:
+    """Issue 5, show 4: one file and one seed are one schedule in all three worlds, and all of it takes place there.
+
+    Who leads when a fault starts is another matter in each; so is, on hosts, to the millisecond, when.
+    """
+    (squall.directory / "everywhere.yaml").write_text(EVERYWHERE)
+    announced = squall("plan", "everywhere.yaml", "--seed", "5")
+    simulated = squall("simulate", "everywhere.yaml", "--seed", "5", "--keep", "simulated")
+    in_lab = squall("run", "everywhere.yaml", "--seed", "5", "--in-process", "--runs-dir", "in-lab")
+    inside = squall.within(lab.network.command_prefix())
+    arguments = ("everywhere.yaml", "--seed", "5", "--inventory", inventory.name)
+    abroad = inside("run", *arguments, "--in-process", "--runs-dir", "abroad")
+    for ran in (simulated, in_lab, abroad):
+        assert ran.status == 0, ran.all
+    runs = [squall.directory / name for name in ("simulated/seed-5", "in-lab/latest", "abroad/latest")]
+    assert [Manifest.load(run).world for run in runs] == ["simulation", "hosts", "hosts"]
+    (schedule,) = {Manifest.load(run).schedule_hash for run in runs}
+    assert schedule in announced.out, "it is known before anything is started"
+    kinds = {kind_and_fate(run) for run in runs}
+    assert len(kinds) == 1, "the same faults took place everywhere"
+    (faults,) = kinds
+    assert {kind for _, kind, _, _ in faults} == {"slow-link", "isolate", "kill -9", "pause"}
+    assert all(proven and undone for _, _, proven, undone in faults)
+    targets = {name for window in read_faults(runs[2]) for name in window.targets}
+    assert targets and all(name.endswith(".example") for name in targets)
+    starts = [entry for entry in Timeline.of(runs[2]).entries() if " starts in " in entry.text]
+    assert {entry.source for entry in starts} == {f"{host.name}.example" for host in lab.hosts}
+    assert all(entry.certain for entry in starts), "their clocks were read over SSH"
+    dry = inside("run", *arguments, "--dry-run")
+    assert dry.status == 0, dry.all
+    assert schedule in dry.out and all(f"{fault}:" in dry.out for fault, *_ in faults)
+
+
+def kind_and_fate(run: Path) -> tuple[tuple[str, str, bool, bool], ...]:
+    """Of every fault, which it was, of what kind, whether it was proven and whether it was seen to end."""
+    return tuple(sorted((one.id, one.fault, bool(one.took), bool(one.undone)) for one in read_faults(run)))
 
 
 def test_setting_the_machines_clock_is_refused(lab: Lab, inventory: Path) -> None:
