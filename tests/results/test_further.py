@@ -209,6 +209,24 @@ def test_the_first_anomaly_of_each_kind_goes_the_whole_way_to_a_verdict(tmp_path
     assert case.anomaly in told
 
 
+SAYS_NOTHING = "a reader of uncommitted records"
+"""The only near-miss that leaves nothing to be checked: a log that nobody reads as transactions promise."""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kind", "name"), [(kind, one.name) for kind, each in FAMILIES.items() for one in each.cases])
+def test_every_case_goes_the_whole_way_to_a_verdict(tmp_path: Path, kind: str, name: str) -> None:
+    case = FAMILIES[kind].case(name)
+    FAMILIES[kind].write(tmp_path, 5, 300, case)
+    verdict = judged(tmp_path)
+    if case.anomaly is None:
+        assert verdict.verdict == ("unknown" if name == SAYS_NOTHING else "valid"), verdict.anomalies
+    else:
+        assert verdict.verdict == "invalid"
+        assert case.anomaly in [one.name for one in verdict.anomalies]
+
+
 def test_a_weaker_model_forgives_what_only_a_stronger_one_forbids(tmp_path: Path) -> None:
     FAMILIES[LIST_APPEND].write(tmp_path, 4, 200, FAMILIES[LIST_APPEND].case("write skew"))
     assert judged(tmp_path).verdict == "invalid"
