@@ -155,6 +155,8 @@ def show(
     from squall.harness.judging import show_run
 
     return show_run(run, rows, console())
+
+
 @app.command(
     epilog="Examples: squall timeline runs/latest · squall timeline runs/latest --from 10s --to 20s --host b1 · "
     "squall timeline runs/latest --grep 'leads|proven'"
@@ -170,8 +172,6 @@ def timeline(
     from squall.harness.timeline_command import show_timeline
 
     return show_timeline(run, since=since, until=until, hosts=tuple(host or ()), grep=grep)
-
-
 
 
 @app.command(
