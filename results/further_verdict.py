@@ -39,8 +39,8 @@ class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> str:
-        """`200 operations, 3 registers, …`"""
-        return ", ".join(f"{grouped(count)} {what}" for what, count in self.counts.items() if count)
+        """`operations 200, registers 3, …`"""
+        return ", ".join(f"{what} {grouped(count)}" for what, count in self.counts.items() if count) or "nothing"
 
 
 class ToldFurther(msgspec.Struct, frozen=True, kw_only=True):

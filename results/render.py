@@ -34,17 +34,15 @@ def check_lines(verdict: Verdict) -> list[Line]:
     coverage = verdict.coverage
     if not coverage.engine:
         return []
-    counted = (
-        f"{grouped(coverage.sends_ok + coverage.sends_info + coverage.sends_fail)} sends, "
-        f"{grouped(coverage.records)} records read, {several(coverage.topic_partitions, 'topic-partition')}"
-    )
-    lines: list[Line] = [("plain", f"{'check':<7}{counted:<65}{coverage.engine}, {coverage.seconds:.1f} s")]
+    counted = [_counted(verdict)] if verdict.is_about_logs or not verdict.further else []
+    counted += [one.counted for one in verdict.further]
+    lines: list[Line] = [("plain", f"{'check':<7}{counted[0]:<65}{coverage.engine}, {coverage.seconds:.1f} s")]
+    lines += [("plain", f"{'':<7}{one}") for one in counted[1:]]
     promises = PROMISES if verdict.is_about_logs else 0
     if promises:
         held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements[:promises])
         lines.append(("plain", f"{'':<7}{held}"))
     for further in verdict.further:
-        lines.append(("plain", f"{'':<7}{further.counted}"))
         lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}"))
         lines += [("dim", f"{'':<7}noted: {grouped(count)} {name}") for name, count in further.noted.items()]
     lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[promises:]]
@@ -61,6 +59,14 @@ def check_lines(verdict: Verdict) -> list[Line]:
     if said:
         lines.append(("dim", f"{'':<7}noted: {', '.join(said)}"))
     return lines
+
+
+def _counted(verdict: Verdict) -> str:
+    coverage = verdict.coverage
+    return (
+        f"{grouped(coverage.sends_ok + coverage.sends_info + coverage.sends_fail)} sends, "
+        f"{grouped(coverage.records)} records read, {several(coverage.topic_partitions, 'topic-partition')}"
+    )
 
 
 def availability_text(verdict: Verdict) -> str:
@@ -108,7 +114,9 @@ def summary(verdict: Verdict) -> str:
     if verdict.verdict == "unknown":
         return "nothing can be concluded from this run"
     said = [f"{grouped(verdict.coverage.acknowledged)} acknowledged records, all there, all in order"]
-    said = (said if verdict.is_about_logs else []) + [one.statement for one in verdict.further]
+    said = (said if verdict.is_about_logs else []) + [
+        f"{several(one.acknowledged, 'acknowledged operation')}: {one.statement}" for one in verdict.further
+    ]
     return "; ".join(said)
 
 

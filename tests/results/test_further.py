@@ -97,7 +97,10 @@ def test_registers_that_work_are_valid_and_counted(tmp_path: Path) -> None:
     assert (checked.check, checked.holds, checked.checked, checked.acknowledged) == (REGISTERS, True, 5, 4)
     assert checked.counts["registers"] == 1
     assert verdict.statements == (), "nothing is said of logs where nobody asked"
-    assert "linearizable registers" in plain(verdict_lines(verdict))
+    first, statement, _, outcome = plain(verdict_lines(verdict)).splitlines()[:4]
+    assert first.startswith("check  operations 5, registers 1, decided by zones 1 "), "and no word of sends"
+    assert statement.strip() == "linearizable registers ✔"
+    assert outcome.startswith("VALID     4 acknowledged operations: linearizable registers")
 
 
 def test_a_stale_read_is_invalid_with_a_witness_and_a_picture(tmp_path: Path) -> None:
