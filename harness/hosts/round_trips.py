@@ -27,6 +27,7 @@ import json, socket, sys, threading, time
 targets, rounds, port, patience = json.loads(sys.argv[1])
 seconds = {target: [] for target in targets}
 def knock(target):
+    silent = 0
     for _ in range(rounds):
         with socket.socket() as one:
             one.settimeout(patience)
@@ -36,7 +37,8 @@ def knock(target):
             except ConnectionRefusedError:
                 pass
             except OSError:
-                if time.monotonic() - began >= patience / 2:
+                silent += 1
+                if silent > 1:
                     return
                 continue
             seconds[target].append(time.monotonic() - began)

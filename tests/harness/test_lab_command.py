@@ -32,6 +32,14 @@ def test_a_way_shorter_than_asked_is_not(seconds: float) -> None:
     assert not good and said.startswith("✘ r1-r2")
 
 
+@pytest.mark.parametrize("jitter", ["jitter=50ms", "jitter=50ms,distribution=pareto"])
+def test_what_jitter_adds_is_chance_and_not_held_against_a_way(jitter: str) -> None:
+    racks = LabShape.model_validate({"racks": 2, "between_racks": f"latency=10ms,{jitter}"}).in_racks()
+    good, said = judged(trip(0.021), racks)
+    assert good and "asked for 70 ms in the mean" in said
+    assert not judged(trip(0.017), racks)[0]
+
+
 def test_no_answer_is_not_what_was_asked_for() -> None:
     assert judged(trip(None), FAR) == (False, judged(trip(None), FAR)[1])
     assert "no answer" in judged(trip(None), FAR)[1]
