@@ -33,7 +33,7 @@ from squall.harness.timeline_entry import Entry
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.schedule import Schedule
 from squall.results.manifest import Manifest
-from squall.results.segments import ClusterObservation, FaultWindow, read_cluster, read_faults
+from squall.results.segments import ClusterObservation, FaultWindow, IllFormedHistory, read_cluster, read_faults
 
 SECOND = 1_000_000_000
 NODES_FOLDER, SCHEDULE_FILE, TIMELINE_FILE = "nodes", "schedule.json", "timeline.txt"
@@ -64,16 +64,23 @@ class Timeline:
     faults: list[FaultWindow] = field(init=False)
     clocks: dict[str, ClockReading] = field(init=False)
     options: dict[str, FaultOptions] = field(init=False)
+    clients: list[Entry] = field(init=False, default_factory=list)
+    damage: str = ""
+    """Why nothing is known of clients, though there is a history."""
 
     @classmethod
     def of(cls, directory: Path) -> Timeline:
-        """Raises IllFormedHistory for a run whose manifest or events cannot be read."""
+        """Raises IllFormedHistory for a run whose manifest or faults cannot be read."""
         return cls(directory, Manifest.load(directory))
 
     def __post_init__(self) -> None:
         self.faults = read_faults(self.directory)
         self.clocks = load_clocks(self.directory)
         self.options = _options_of(self.directory)
+        try:
+            self.clients = sorted(client_entries(self.directory, self.faults), key=IN_ORDER)
+        except IllFormedHistory as trouble:
+            self.damage = str(trouble)
 
     @property
     def begins(self) -> int:
@@ -109,6 +116,8 @@ class Timeline:
                 yield f"{'log':<11}{host}: none was fetched"
             elif host not in self.clocks:
                 yield f"{'log':<11}{host}: left out, its clock was not read; see {NODES_FOLDER}/{host}/{logs[0].name}"
+        if self.damage:
+            yield f"{'clients':<11}left out: {self.damage}"
         for window in self.faults:
             if window.injected is None:
                 yield f"{'fault':<11}{window.id} {window.name}: did not take place; {window.trouble}"
@@ -133,7 +142,7 @@ class Timeline:
                 disturbed = disturbances(self.faults, self.options, host, reading)
                 for log in logs:
                     yield log_entries(log, host, Placing(reading, disturbed))
-        yield sorted(client_entries(self.directory, self.faults), key=IN_ORDER)
+        yield self.clients
 
 
 def fault_entries(windows: Sequence[FaultWindow]) -> Iterator[Entry]:

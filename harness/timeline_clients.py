@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from squall.harness.timeline_entry import Entry
 from squall.results.history import FUNCTIONS, HISTORY_FILE, TYPES, layout
-from squall.results.segments import FaultWindow
+from squall.results.segments import FaultWindow, IllFormedHistory
 
 COLUMNS = ["f", "type", "completed", "error"]
 LEAST_WAIT = 1_000_000_000
@@ -108,13 +108,16 @@ def client_entries(run_directory: Path, windows: Sequence[FaultWindow]) -> Itera
     if not noticed or not path.exists():
         return
     places = layout(path)
-    with pq.ParquetFile(path) as file:
-        for place in places:
-            sends = _sends(file, place.row_groups)
-            ok = np.asarray(sends["type"]) == TYPES["ok"]
-            acknowledged = np.sort(np.asarray(sends["completed"])[ok])
-            for one in noticed:
-                one.look(f"{place.topic}-{place.partition}", sends, acknowledged)
+    try:
+        with pq.ParquetFile(path) as file:
+            for place in places:
+                sends = _sends(file, place.row_groups)
+                ok = np.asarray(sends["type"]) == TYPES["ok"]
+                acknowledged = np.sort(np.asarray(sends["completed"])[ok])
+                for one in noticed:
+                    one.look(f"{place.topic}-{place.partition}", sends, acknowledged)
+    except (pa.ArrowException, OSError) as trouble:
+        raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
     yield from _told(noticed)
 
 

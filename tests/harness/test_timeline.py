@@ -192,6 +192,18 @@ def test_a_log_whose_hosts_clock_is_not_known_is_left_out_and_that_is_said(run: 
     assert not [line for line in told if " b1 node 1" in line] and [line for line in told if " b2 node 2" in line]
 
 
+@pytest.mark.parametrize("half", ["its columns", "its footer"])
+def test_a_history_that_is_damaged_costs_what_clients_noticed_and_nothing_else(run: Path, half: str) -> None:
+    history = run / "history.parquet"
+    content = history.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    kept = content[-footer:] if half == "its columns" else b""
+    history.write_bytes(bytes(len(content) - len(kept)) + kept)
+    told = lines(run)
+    assert [line for line in told if line.startswith(f"clients left out: {history}: cannot be read as Parquet")]
+    assert [line for line in told if " fault 1-kill" in line] and not [line for line in told if " clients " in line]
+
+
 def test_a_part_of_it_by_time_host_and_words(run: Path) -> None:
     assert [line for line in lines(run, Excerpt(since_s=8, until_s=9.05)) if " s " in line] == [
         "8.500 s clients events-0 acknowledges again after 4.00 s, the longest wait, under 1-kill",
