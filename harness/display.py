@@ -20,6 +20,7 @@ from rich.text import Text
 
 from squall.harness.load import LoadTotals
 from squall.results.segments import FaultWindow
+from squall.workloads.operation import CAS, FAIL, INFO, OK, POLL, READ, SEND, WRITE
 
 LABEL_WIDTH = 11
 DETAIL_COLUMN = 52
@@ -51,20 +52,23 @@ def load_line(elapsed: float, total: float, totals: LoadTotals, per_second: floa
     line.append("━" * filled, style="green not bold")
     line.append("─" * (BAR_WIDTH - filled), style="bright_black not bold")  # thin: told apart without colour, too
     line.append(f" {min(elapsed, total):.0f}/{total:.0f} s   ", style="not bold")
-    sends = " · ".join(
-        [
-            f"sends {grouped(totals.of('send', 'ok'))} ok",
-            f"{grouped(totals.of('send', 'info'))} info",
-            f"{grouped(totals.of('send', 'fail'))} fail",
-        ]
-    )
-    line.append(
-        f"{sends}   polls {grouped(totals.of('poll', 'ok'))}   {grouped(round(per_second))} op/s", style="not bold"
-    )
+    changes = sum(totals.of(f, kind) for f in (WRITE, CAS) for kind in (OK, INFO, FAIL))
+    if changes:
+        done = f"{_outcomes('changes', totals, WRITE, CAS)}   {_outcomes('reads', totals, READ)}"
+    else:
+        polls = grouped(totals.of(POLL, OK))
+        done = f"{_outcomes('sends', totals, SEND)}   polls {polls}   {grouped(round(per_second))} op/s"
+    line.append(done, style="not bold")
     p99 = totals.latency_ms(0.99)
     if p99 is not None:
         line.append(f"   p99 {p99:.0f} ms", style="not bold")
     return line
+
+
+def _outcomes(name: str, totals: LoadTotals, *functions: str) -> str:
+    """`sends 8 ok · 1 info · 0 fail`"""
+    counts = {kind: sum(totals.of(f, kind) for f in functions) for kind in (OK, INFO, FAIL)}
+    return f"{name} " + " · ".join(f"{grouped(count)} {kind}" for kind, count in counts.items())
 
 
 def fault_line(window: FaultWindow, load_began: int) -> Text:

@@ -57,6 +57,15 @@ def test_a_fault_without_evidence_says_so_in_words() -> None:
     assert "✘ no evidence: nothing was seen of it" in fault_line(window, BEGAN).plain
 
 
+def test_the_load_line_of_registers_counts_changes_and_reads() -> None:
+    counted = LoadTotals(
+        counts=Counter({"cas.ok": 3, "cas.info": 2, "write.ok": 5, "write.fail": 1, "read.ok": 40, "read.fail": 6})
+    )
+    line = load_line(30, 60, counted, 0.0).plain
+    assert "changes 8 ok · 2 info · 1 fail   reads 40 ok · 0 info · 6 fail" in line
+    assert "sends" not in line
+
+
 def test_a_file_gets_every_fault_once_and_the_final_load_line() -> None:
     out = io.StringIO()
     display = Display(Console(file=out, width=200, no_color=True))
