@@ -1,18 +1,23 @@
-"""Operations per second of the interpreter, recorded, against clients that do nothing (bar: Jepsen's 10 000).
+"""Operations per second of the interpreter, recorded: against clients that do nothing, and acknowledged by brokers.
 
-One process, one generator of the kind real workloads have (a share of threads per topic-partition), completions
-recorded to a segment on disk. What is measured is everything of ours between the decision to do something and the
-row in the history; the median of several rounds counts.
+One generator per process, of the kind real workloads have (a share of threads per topic-partition), completions
+recorded to a segment on disk. What is measured against clients that do nothing is everything of ours between the
+decision to do something and the row in the history, in one process (Jepsen's bar: 10 000/s) and in several at once, as
+load workers are. How much of that brokers acknowledge is `_acknowledged.py`. The median of several rounds counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import statistics
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from squall.benchmarks._acknowledged import acknowledged_per_second
 from squall.benchmarks.measurement import Measurement
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
@@ -21,6 +26,8 @@ from squall.workloads.operation import OK, Completion, Operation
 
 OPERATIONS = 30_000
 ROUNDS = 5
+PROCESSES = 2
+START_SECONDS = 60.0
 THREADS = 64
 TOPIC_PARTITIONS = 8
 
@@ -79,20 +86,60 @@ def one_round(operations: int, directory: Path) -> float:
     return operations / seconds
 
 
-def run() -> list[Measurement]:
-    """Measure; the first round warms up and is not counted."""
-    samples = []
-    for _ in range(ROUNDS + 1):
+def rounds(begin_together: Barrier | None = None) -> list[tuple[float, float]]:
+    """When each round began and how many operations per second it made; the first warms up and is left out."""
+    measured = []
+    for number in range(ROUNDS + 1):
         with tempfile.TemporaryDirectory() as directory:
-            samples.append(one_round(OPERATIONS, Path(directory)))
-    counted = tuple(samples[1:])
+            if begin_together is not None:
+                begin_together.wait(START_SECONDS)
+            began = time.monotonic()
+            measured.append((began, one_round(OPERATIONS, Path(directory))))
+            if number == 0:
+                measured.clear()
+    return measured
+
+
+def together(processes: int) -> tuple[float, ...]:
+    """Operations per second of several processes at once, round by round: from the first beginning to the last end."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
+        barrier = manager.Barrier(processes)
+        measured = [one.result() for one in [pool.submit(rounds, barrier) for _ in range(processes)]]
+    samples = []
+    for round_of_all in zip(*measured, strict=True):
+        began = min(began for began, _ in round_of_all)
+        ended = max(began + OPERATIONS / rate for began, rate in round_of_all)
+        samples.append(processes * OPERATIONS / (ended - began))
+    return tuple(samples)
+
+
+def run() -> list[Measurement]:
+    """Measure alone, together, and against brokers."""
+    alone = tuple(rate for _, rate in rounds())
+    several = together(PROCESSES)
+    acknowledged = acknowledged_per_second()
     return [
         Measurement(
-            "recorded against a no-op client",
-            statistics.median(counted),
+            "recorded against a no-op client, one process",
+            statistics.median(alone),
             "operations/s",
             must=10_000,
             stretch=30_000,
-            samples=counted,
-        )
+            samples=alone,
+        ),
+        Measurement(
+            f"the same, {PROCESSES} processes together",
+            statistics.median(several),
+            "operations/s",
+            must=50_000,
+            samples=several,
+        ),
+        Measurement(
+            "acknowledged by three brokers, acks=all, idempotent",
+            statistics.median(acknowledged),
+            "operations/s",
+            must=10_000,
+            samples=acknowledged,
+        ),
     ]
