@@ -14,8 +14,8 @@ import statistics
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import Barrier
 
 from squall.benchmarks._acknowledged import acknowledged_per_second
 from squall.benchmarks.measurement import Measurement
@@ -86,38 +86,38 @@ def one_round(operations: int, directory: Path) -> float:
     return operations / seconds
 
 
-def rounds(begin_together: Barrier | None = None) -> list[tuple[float, float]]:
+def rounds(operations: int, count: int, begin_together: Barrier | None = None) -> list[tuple[float, float]]:
     """When each round began and how many operations per second it made; the first warms up and is left out."""
     measured = []
-    for number in range(ROUNDS + 1):
+    for number in range(count + 1):
         with tempfile.TemporaryDirectory() as directory:
             if begin_together is not None:
                 begin_together.wait(START_SECONDS)
             began = time.monotonic()
-            measured.append((began, one_round(OPERATIONS, Path(directory))))
+            measured.append((began, one_round(operations, Path(directory))))
             if number == 0:
                 measured.clear()
     return measured
 
 
-def together(processes: int) -> tuple[float, ...]:
+def together(processes: int, operations: int, count: int) -> tuple[float, ...]:
     """Operations per second of several processes at once, round by round: from the first beginning to the last end."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
         barrier = manager.Barrier(processes)
-        measured = [one.result() for one in [pool.submit(rounds, barrier) for _ in range(processes)]]
+        measured = [one.result() for one in [pool.submit(rounds, operations, count, barrier) for _ in range(processes)]]
     samples = []
     for round_of_all in zip(*measured, strict=True):
         began = min(began for began, _ in round_of_all)
-        ended = max(began + OPERATIONS / rate for began, rate in round_of_all)
-        samples.append(processes * OPERATIONS / (ended - began))
+        ended = max(began + operations / rate for began, rate in round_of_all)
+        samples.append(processes * operations / (ended - began))
     return tuple(samples)
 
 
 def run() -> list[Measurement]:
     """Measure alone, together, and against brokers."""
-    alone = tuple(rate for _, rate in rounds())
-    several = together(PROCESSES)
+    alone = tuple(rate for _, rate in rounds(OPERATIONS, ROUNDS))
+    several = together(PROCESSES, OPERATIONS, ROUNDS)
     acknowledged = acknowledged_per_second()
     return [
         Measurement(
