@@ -20,6 +20,7 @@ from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario, load_suite
 from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.harness.yaml_source import suggestion
+from squall.workloads.log import LogOptions
 
 SHOWN_FAILURES = 5
 LONG = 100
@@ -92,7 +93,8 @@ def simulate(
                     console.print(f"simulate   {len(results)} of {seeds} seeds, {valid} valid", highlight=False)
                 if result.verdict != "valid" and shown < SHOWN_FAILURES:
                     shown += 1
-                    console.print(told(result, said, options), markup=False, highlight=False)
+                    listable = isinstance(scenario.workload, LogOptions)
+                    console.print(told(result, said, options, listable), markup=False, highlight=False)
                 if result.verdict != "valid" and until_failure:
                     break
     console.print(summary(results), markup=False, highlight=False)
@@ -107,12 +109,12 @@ def tenths(seeds: int) -> set[int]:
     return {seeds * tenth // 10 for tenth in range(1, 10)} if seeds >= LONG else set()
 
 
-def told(result: SimResult, name: str, options: SimOptions) -> str:
-    """One failing seed in words, with what repeats it."""
+def told(result: SimResult, name: str, options: SimOptions, listable: bool = True) -> str:
+    """One failing seed in words, with what repeats it, and what shortens it if a schedule can list its operations."""
     words = [f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}", f"  {result.problem}"]
     words += [f"    {fault}" for fault in result.faults[-12:]]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
-    if result.verdict == "invalid":
+    if result.verdict == "invalid" and listable:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
     words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}")
     return "\n".join(words)

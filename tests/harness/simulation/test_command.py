@@ -1,10 +1,39 @@
-"""What `squall simulate` tells while it runs where no bar can be drawn."""
+"""What `squall simulate` tells while it runs where no bar can be drawn, and what it tells of a seed that fails."""
 
 from __future__ import annotations
 
-from squall.harness.simulation.command import tenths
+from pathlib import Path
+
+import pytest
+
+from squall.harness.errors import UsageError
+from squall.harness.simulation.command import tenths, told
+from squall.harness.simulation.run import SimOptions, SimResult
+from squall.harness.simulation.shrink_command import refuse_what_cannot_be_listed
+from squall.harness.suite import load_suite
+
+SUITES = Path(__file__).resolve().parents[3] / "suites"
 
 
 def test_a_long_simulation_tells_every_tenth_of_its_seeds_and_a_short_one_nothing() -> None:
     assert tenths(2000) == {200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800}
     assert tenths(20) == set()
+
+
+@pytest.mark.parametrize("listable", [True, False])
+def test_a_failing_seed_is_told_with_what_shortens_it_only_if_a_schedule_can_list_it(listable: bool) -> None:
+    failed = SimResult(seed=4, verdict="invalid", digest="", broken=("ACK",), problem="offset 3 is gone")
+    said = told(failed, "some", SimOptions(), listable)
+    assert ("squall shrink 4 --suite some" in said) == listable
+    assert "squall simulate some --seed 4" in said
+
+
+@pytest.mark.parametrize("name", ["idempotence", "metadata", "produce-bench"])
+def test_what_a_schedule_cannot_list_is_not_shrunk(name: str) -> None:
+    scenario = load_suite(SUITES / f"{name}.yaml").scenarios[0]
+    with pytest.raises(UsageError, match=f"of the workload log only, and this is {name}"):
+        refuse_what_cannot_be_listed(scenario)
+
+
+def test_what_it_can_list_is() -> None:
+    refuse_what_cannot_be_listed(load_suite(SUITES / "smoke.yaml").scenarios[0])
