@@ -224,11 +224,20 @@ def _below(annotation: Any, part: str | int) -> Iterator[Any]:
             if part in (name, field.alias):
                 found = True
                 yield field.annotation
+    branches = [one for one in _models(annotation) if _is_named(one, part)]
+    if not found and branches:
+        yield from branches
+        return
     containers = [argument for argument in get_args(annotation) if isinstance(argument, type) or get_args(argument)]
     if not found and containers and not any(True for _ in _direct_models(annotation)):
         yield from containers
     elif not found:
         yield annotation
+
+
+def _is_named(model: type[BaseModel], part: str | int) -> bool:
+    """Whether a union tells this model from others by a field that can have this value only."""
+    return any(get_args(field.annotation) == (part,) for field in model.model_fields.values())
 
 
 def _direct_models(annotation: Any) -> Iterator[type[BaseModel]]:

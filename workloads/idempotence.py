@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from squall.workloads.clients.kits import Library
 from squall.workloads.log import LogOptions, PerSecond
@@ -60,13 +60,13 @@ class IdempotenceOptions(BaseModel):
     )
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
 
-    @model_validator(mode="after")
-    def _cuts_only_its_own(self) -> IdempotenceOptions:
-        if self.client != "native" and self.cut_every is not None:
-            raise ValueError(
-                f"cut_every cuts the connections of `client: native` only; let faults cut those of {self.client}"
-            )
-        return self
+    @field_validator("cut_every")
+    @classmethod
+    def _cuts_only_its_own(cls, every: int | None, others: ValidationInfo) -> int | None:
+        client = others.data.get("client", "native")
+        if client != "native" and every is not None:
+            raise ValueError(f"only connections of `client: native` can be cut; let faults cut those of {client}")
+        return every
 
     @property
     def acks(self) -> Literal["all"]:

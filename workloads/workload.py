@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
-from pydantic import Discriminator, Tag, TypeAdapter
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from squall.workloads.idempotence import Cuts, CuttingConnector, IdempotenceOptions
 from squall.workloads.log import LogOptions, LogWorkload, Shard
@@ -22,21 +22,16 @@ from squall.workloads.produce_bench import ProduceBenchOptions, ProduceBenchWork
 DEFAULT = "log"
 
 
-def _name_of(options: Any) -> str:
-    """The name that a mapping of a suite gives, or that options have."""
-    found = options.get("name", DEFAULT) if isinstance(options, Mapping) else getattr(options, "name", DEFAULT)
-    return str(found)
-
-
-WorkloadOptions = Annotated[
-    Annotated[LogOptions, Tag("log")]
-    | Annotated[IdempotenceOptions, Tag("idempotence")]
-    | Annotated[MetadataOptions, Tag("metadata")]
-    | Annotated[ProduceBenchOptions, Tag("produce-bench")],
-    Discriminator(_name_of),
-]
-
 AnyOptions = LogOptions | IdempotenceOptions | MetadataOptions | ProduceBenchOptions
+
+
+def _with_a_name(options: Any) -> Any:
+    """What a suite says, with the name that it leaves out."""
+    return {"name": DEFAULT, **options} if isinstance(options, Mapping) else options
+
+
+WorkloadOptions = Annotated[AnyOptions, Field(discriminator="name"), BeforeValidator(_with_a_name)]
+"""What stands under `workload:`."""
 
 _OPTIONS: TypeAdapter[AnyOptions] = TypeAdapter(WorkloadOptions)
 

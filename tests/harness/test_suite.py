@@ -79,6 +79,15 @@ def test_a_scenario_may_run_with_several_seeds() -> None:
         (MINIMAL + "expct: valid\n", "suite.yaml:4: expct: unknown key; did you mean `expect`?"),
         (MINIMAL + "workload: {name: log, rate: fast}\n", 'workload.rate: "fast" is not a rate, such as 2000/s'),
         (MINIMAL + "workload: {producers: 0}\n", "workload.producers"),
+        (MINIMAL + "workload: {name: metdata}\n", 'workload.name: "metdata" is not known; did you mean `metadata`?'),
+        (
+            MINIMAL + "workload: {name: metadata, producers: 2}\n",
+            "workload.producers: unknown key; did you mean `processes`",
+        ),
+        (
+            MINIMAL + "workload: {name: idempotence, client: confluent, cut_every: 3}\n",
+            "workload.cut_every: only connections of `client: native` can be cut; let faults cut those of confluent",
+        ),
         (MINIMAL + "cluster: {mutants: [ack-before-replicatoin]}\n", "did you mean `ack-before-replication`?"),
         (MINIMAL + "checks: [logs]\n", "did you mean `log`?"),
         (MINIMAL + "time: {load: -3s}\n", "must be longer than 0 s"),
