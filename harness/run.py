@@ -554,7 +554,7 @@ class ScenarioRun:
             final_read=facts.final_read,
             trouble=tuple(facts.trouble),
             workload=scenario.workload.model_dump(),
-            options={**facts.notes, "idle_nemesis": self.plan.idle_nemesis},
+            options={**facts.notes, **self._between_racks(), "idle_nemesis": self.plan.idle_nemesis},
             node_config=dict(_texts(scenario.cluster.config)),
             schedule_hash=self.plan.schedule.content_hash(),
             versions=versions(),
@@ -574,6 +574,11 @@ class ScenarioRun:
     def _rack(self, name: str) -> dict[str, str]:
         rack = self.hosts.inventory.host(name).rack
         return {} if rack is None else {"rack": rack}
+
+    def _between_racks(self) -> dict[str, Any]:
+        """What the lab was like when nothing was wrong with it."""
+        lab = self.hosts.lab
+        return {} if lab is None or not lab.racks.count else {"racks": lab.racks.model_dump(mode="json")}
 
     def _client_facts(self) -> tuple[HostFacts, ...]:
         """The client hosts, and what is known of their clocks."""

@@ -12,6 +12,7 @@ import pwd
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,9 +122,8 @@ def up(user: Ordinary) -> Ordinary:
 def test_a_lab_is_up_and_nothing_of_it_is_roots(up: Ordinary) -> None:
     status = up.squall("lab", "status")
     assert status.returncode == 0 and "default: 4 of 4 hosts answer" in status.stdout, status.stdout + status.stderr
-    labs = [one for one in psutil.process_iter(["name", "uids"]) if one.info["name"] in ("squall-lab", "squall-host")]
-    of_user = [one for one in labs if one.info["uids"].real == NOBODYS_ID]
-    assert len(of_user) >= 4
+    inits = [one for one in processes_of_user() if one.name() in ("squall-lab", "squall-host")]
+    assert len(inits) == 5  # the lab's, and of each of the four hosts
 
 
 def test_the_user_is_root_on_hosts_and_nobody_outside(up: Ordinary) -> None:
@@ -144,8 +144,9 @@ def test_inventory_check_tells_what_its_hosts_can_do(up: Ordinary) -> None:
     assert "b1" in said.stdout, said.stdout + said.stderr
 
 
-def test_faults_that_such_a_lab_cannot_have_are_told_and_others_proven(up: Ordinary) -> None:
-    """One fault of the network, one of a process: injected, evidenced, healed."""
+@pytest.mark.full
+def test_a_fault_of_the_network_and_one_of_a_process_are_proven_there(up: Ordinary) -> None:
+    """Injected, evidenced, healed, on top of what lies between racks."""
     arguments = ["--verify", "--lab", "default", "--only", "slow-link", "--only", "pause", "--json", "verified.json"]
     said = up.squall("faults", *arguments)
     assert said.returncode == 0, said.stdout + said.stderr
@@ -155,8 +156,37 @@ def test_faults_that_such_a_lab_cannot_have_are_told_and_others_proven(up: Ordin
 def test_down_leaves_no_process_and_no_file(up: Ordinary) -> None:
     done = up.squall("lab", "down")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not [one for one in psutil.process_iter(["uids"]) if one.info["uids"].real == NOBODYS_ID]
-    assert not [path for path in Path("/var/tmp").glob("squall-lab-default-*") if path.stat().st_uid == NOBODYS_ID]
+    assert not processes_of_user() and not directories_of_user()
+
+
+def test_the_supervisors_death_leaves_no_process_and_the_next_lab_no_file(user: Ordinary) -> None:
+    brought = user.squall("lab", "up", "--controllers", "1", "--brokers", "1")
+    assert brought.returncode == 0, brought.stdout + brought.stderr
+    everybody = processes_of_user()
+    (supervisor,) = [one for one in everybody if one.ppid() not in {other.pid for other in everybody}]
+    supervisor.kill()
+    deadline = time.monotonic() + 5
+    while processes_of_user():
+        assert time.monotonic() < deadline, processes_of_user()
+        time.sleep(0.02)
+    assert "none is up" in user.squall("lab", "status").stdout
+    user.squall("lab", "up", "--controllers", "1", "--brokers", "1", "--name", "next")
+    assert len(directories_of_user()) == 1
+    user.squall("lab", "down", "--name", "next")
+    assert not directories_of_user() and not processes_of_user()
+
+
+def processes_of_user() -> list[psutil.Process]:
+    """Those that have something to run: a zombie's time is its parent's."""
+    return [
+        one
+        for one in psutil.process_iter(["uids", "status"])
+        if one.info["uids"].real == NOBODYS_ID and one.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def directories_of_user() -> list[Path]:
+    return [path for path in Path("/var/tmp").glob("squall-lab-*") if path.stat().st_uid == NOBODYS_ID]
 
 
 @pytest.mark.parametrize(
