@@ -43,11 +43,23 @@ async def started(directory: Path, brokers: Bootstrap, topic: str, count: int = 
     return workers
 
 
+async def until_recorded(directory: Path, rows: int, segments: int = 1) -> None:
+    """Until every worker's segment has more than that many rows, as whoever died now would leave it."""
+    async with asyncio.timeout(30):
+        while min(_rows(directory, segment) for segment in range(segments)) <= rows:
+            await asyncio.sleep(0.02)
+
+
+def _rows(directory: Path, segment: int) -> int:
+    path = segment_path(directory, segment)
+    return len(list(read_segment(path)[1])) if path.exists() else 0
+
+
 def test_a_load_and_its_final_reads_become_a_history(tmp_path: Path, brokers: Bootstrap) -> None:
     async def scenario() -> tuple[list[dict[str, object]], int, int]:
         workers = await started(tmp_path, brokers, "whole")
         await workers.load()
-        await asyncio.sleep(1.5)
+        await until_recorded(tmp_path, 400, segments=2)
         await workers.stop()
         reads = await workers.final(20)
         rows = await workers.close()
@@ -67,7 +79,7 @@ def test_workers_end_and_keep_what_they_recorded_when_the_control_process_is_gon
     async def scenario() -> list[int | None]:
         workers = await started(tmp_path, brokers, "orphaned")
         await workers.load()
-        await asyncio.sleep(1.0)
+        await until_recorded(tmp_path, 50, segments=2)
         processes = [pipe.process for pipe in workers.pipes if isinstance(pipe, LocalWorker)]
         for process in processes:
             assert process.stdin is not None
@@ -84,7 +96,7 @@ def test_the_death_of_a_worker_is_noticed_and_its_rows_stay(tmp_path: Path, brok
     async def scenario() -> None:
         workers = await started(tmp_path, brokers, "killed", count=1)
         await workers.load()
-        await asyncio.sleep(1.0)
+        await until_recorded(tmp_path, 50)
         pipe = workers.pipes[0]
         assert isinstance(pipe, LocalWorker)
         os.kill(pipe.process.pid, signal.SIGKILL)
