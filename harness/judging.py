@@ -18,8 +18,9 @@ from rich.text import Text
 from squall.harness.errors import UsageError
 from squall.harness.showing import parse_rows, shown_rows
 from squall.results.check import check_runs
+from squall.results.checks.cluster import SparkTrouble, require_master
 from squall.results.checks.engines import Engine, InProcess
-from squall.results.checks.spark import LOCAL_MASTER, NoJava, SparkEngine, require_java
+from squall.results.checks.spark import LOCAL_MASTER, SparkEngine, require_java
 from squall.results.history import History, IllFormedHistory
 from squall.results.manifest import Manifest
 from squall.results.render import verdict_lines
@@ -65,12 +66,17 @@ class Judge:
         if not self.in_process:
             try:
                 require_java()
-            except NoJava as missing:
-                raise UsageError(str(missing)) from None
+                require_master(self.spark_master or LOCAL_MASTER)
+            except SparkTrouble as trouble:
+                raise UsageError(str(trouble)) from None
 
     def judge(self, runs: Sequence[Path]) -> list[Verdict]:
-        """Check runs and print their verdicts."""
-        verdicts = check_runs(runs, self._engine(), budget=self.budget)
+        """Check runs and print their verdicts. Raises UsageError where Spark cannot; runs stay as they were."""
+        try:
+            verdicts = check_runs(runs, self._engine(), budget=self.budget)
+        except SparkTrouble as trouble:
+            again = " ".join(["squall check --in-process", *map(shown_path, runs)])
+            raise UsageError(f"{trouble}\nOn this host and without Spark: {again}") from None
         for run, verdict in zip(runs, verdicts, strict=True):
             print_verdict(self.console, verdict, run)
         return verdicts

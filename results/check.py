@@ -5,14 +5,14 @@
 A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
 the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
 unknown, with file and row; it never takes the other runs with it. What a history holds beside operations on logs is
-checked here, in one go per kind (`checks/further.py`).
+one task more for each kind (`checks/further.py`).
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from squall.results.checks.engines import Checked, Engine, TaskFailure, Unchecked
-from squall.results.checks.further import FurtherResult, check_further
+from squall.results.checks.engines import AnyTask, Checked, CheckedFurther, Engine, TaskFailure, Unchecked
+from squall.results.checks.further import FurtherResult, FurtherTask, check_further
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
 from squall.results.checks.result import PartitionResult
@@ -37,7 +37,7 @@ from squall.results.history import (
     torn_lines,
     validate,
 )
-from squall.results.kinds import recorded_kinds
+from squall.results.kinds import recorded_files
 from squall.results.manifest import Manifest
 from squall.results.parquet_files import read_columns
 from squall.results.report import write_report
@@ -59,17 +59,16 @@ class Prepared:
     around: Surroundings
     frame: Frame
     torn: int
-    tasks: tuple[Task, ...]
-    kinds: dict[str, pa.Table]
+    tasks: tuple[AnyTask, ...]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the tasks of a run found, those for which there was no time, and when the time is up."""
+    """What the tasks of a run found, and those for which there was no time."""
 
     results: list[PartitionResult]
+    further: list[FurtherResult]
     unchecked: list[str]
-    deadline: float | None
 
 
 def check_runs(
@@ -87,11 +86,14 @@ def check_runs(
     ready = [one for one in prepared if isinstance(one, Prepared)]
     outcomes = engine.check([task for one in ready for task in one.tasks])
     results: defaultdict[int, list[PartitionResult]] = defaultdict(list)
+    further: defaultdict[int, list[FurtherResult]] = defaultdict(list)
     failures: dict[int, TaskFailure] = {}
     unchecked: defaultdict[int, list[str]] = defaultdict(list)
     for outcome in outcomes:
         if isinstance(outcome, Checked):
             results[outcome.result.run].append(outcome.result)
+        elif isinstance(outcome, CheckedFurther):
+            further[outcome.run].append(outcome.result)
         elif isinstance(outcome, Unchecked):
             unchecked[outcome.run].append(outcome.name)
         else:
@@ -102,7 +104,7 @@ def check_runs(
         if isinstance(one, Prepared) and number in failures:
             failure = failures[number]
             one = ill_formed(one.manifest, str(IllFormedHistory(failure.file, failure.row, failure.problem)))
-        found = Found(results[number], unchecked[number], deadline)
+        found = Found(results[number], further[number], unchecked[number])
         verdicts.append(_conclude(Path(run_dir), one, found, engine.name, seconds, report))
     return verdicts
 
@@ -126,19 +128,12 @@ def verdict_of(run_dir: Path) -> Verdict:
             for topic, partition, table in history.parts()
             if partition >= 0
         ]
-        further = further_results(manifest, history.further)
+        further = [check_further(name, kind, manifest.workload) for name, kind in history.further.items()]
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
     around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
     seconds = time.perf_counter() - began
     return judge(manifest, results, around, further=further, torn=history.torn, engine="in memory", seconds=seconds)
-
-
-def further_results(
-    manifest: Manifest, kinds: Mapping[str, pa.Table], deadline: float | None = None
-) -> list[FurtherResult]:
-    """The checks of everything in a history that is not about logs. Raises IllFormedHistory."""
-    return [check_further(name, table, manifest.workload, deadline=deadline) for name, table in kinds.items()]
 
 
 def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None) -> Prepared | Verdict:
@@ -157,13 +152,17 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
     places = layout(path)
     validate(columns, path)
     frame = _frame(columns, manifest)
-    tasks = tuple(
+    logs = [
         _task(number, str(path.resolve()), place.topic, place.partition, place.row_groups, frame, manifest, deadline)
         for place in places
         if place.partition >= 0
-    )
+    ]
+    further = [
+        FurtherTask(number, str(table.resolve()), name, manifest.workload, deadline)
+        for name, table in recorded_files(run_dir).items()
+    ]
     around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
-    return Prepared(run_dir, manifest, around, frame, torn_lines(path), tasks, recorded_kinds(run_dir))
+    return Prepared(run_dir, manifest, around, frame, torn_lines(path), (*logs, *further))
 
 
 def _require_ends(manifest: Manifest, source: Path, cut_off: int) -> None:
@@ -226,12 +225,6 @@ def _conclude(
     report: bool,
 ) -> Verdict:
     """Judge, and write everything down."""
-    further: list[FurtherResult] = []
-    if isinstance(one, Prepared):
-        try:
-            further = further_results(one.manifest, one.kinds, found.deadline)
-        except IllFormedHistory as trouble:
-            one = ill_formed(one.manifest, str(trouble))
     if isinstance(one, Verdict):
         if run_dir.is_dir():
             one.save(run_dir)
@@ -240,7 +233,7 @@ def _conclude(
         one.manifest,
         found.results,
         one.around,
-        further=further,
+        further=found.further,
         unchecked=found.unchecked,
         torn=one.torn,
         engine=engine,

@@ -55,11 +55,12 @@ def write_kind(run_dir: Path, name: str, table: pa.Table) -> Path:
     return path
 
 
+def recorded_files(run_dir: Path) -> dict[str, Path]:
+    """The tables that lie beside a history, by kind."""
+    files = {name: run_dir / kind.file for name, kind in KINDS.items()}
+    return {name: path for name, path in files.items() if path.exists()}
+
+
 def recorded_kinds(run_dir: Path) -> dict[str, pa.Table]:
-    """The tables that lie beside a history, by kind. Raises IllFormedHistory for one that cannot be read."""
-    found = {}
-    for name, kind in KINDS.items():
-        path = run_dir / kind.file
-        if path.exists():
-            found[name] = read_table(path, kind.schema.names)
-    return found
+    """What those tables hold. Raises IllFormedHistory for one that cannot be read."""
+    return {name: read_table(path, KINDS[name].schema.names) for name, path in recorded_files(run_dir).items()}

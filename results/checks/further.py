@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +31,8 @@ from squall.results.checks.registers.result import RegisterWitness
 from squall.results.checks.transactions.facts import TransactionWitness
 from squall.results.checks.transactions.list_append import MODELS, check_list_append
 from squall.results.checks.transactions.log_rules import check_transactional_log
-from squall.results.kinds import GROUPS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG
+from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG
+from squall.results.parquet_files import read_table
 from squall.results.rows import TYPES
 from squall.results.text import several
 
@@ -73,6 +75,17 @@ class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.undecided or not self.checked else True
 
 
+class FurtherTask(msgspec.Struct, frozen=True, tag="further"):
+    """The operations of one kind in a run: where their table lies, and what must be known to check them."""
+
+    run: int
+    path: str
+    kind: str
+    workload: dict[str, Any]
+    deadline: float | None = None
+    """As that of a topic-partition's task."""
+
+
 Facts = Mapping[str, Any]
 MOST_SECONDS: Final = 120.0
 """What one check may take if nobody says less."""
@@ -100,6 +113,12 @@ class FurtherCheck:
     statement: str
     look: Callable[[pa.Table, Facts, float], _Found]
     """From a table, the facts of the workload, and how many seconds there are."""
+
+
+def check_further_task(task: FurtherTask) -> FurtherResult:
+    """Read the table of a task and check it. Raises IllFormedHistory."""
+    table = read_table(Path(task.path), KINDS[task.kind].schema.names)
+    return check_further(task.kind, table, task.workload, deadline=task.deadline)
 
 
 def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: float | None = None) -> FurtherResult:

@@ -41,7 +41,7 @@ _FUNCTION_NAMES: Final = {code: name for name, code in FUNCTIONS.items()}
 _TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
     """One topic-partition of one run: where its rows lie, and what must be known to check them."""
 
     run: int

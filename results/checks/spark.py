@@ -1,4 +1,4 @@
-"""Spark as the checkers' engine: it schedules one task per run and topic-partition.
+"""Spark as the checkers' engine: it schedules one task per run and topic-partition, and per run and further kind.
 
 Each task reads its own row groups with pyarrow and runs the numpy kernels (`mapInArrow`): the layout of the
 history is the shuffle. Moving nested rows through the JVM costs more than the check itself (5 to 20 times,
@@ -7,7 +7,8 @@ measured), so only descriptions of tasks and their results travel.
 A session costs seconds to start, so there is one per suite and all runs of a suite go into one job. It is
 tuned for a quick start: the JVM's first compiler only, the serial collector, no web interface, and an archive of
 loaded classes kept in the user's cache directory from the first start on (the JVM ignores it if it does not fit).
-The driver binds to the loopback address; Python workers run this very interpreter.
+With `local[…]` the driver binds to the loopback address and Python workers run this very interpreter. What a real
+cluster needs, and how it is found out that it has it, is in `cluster.py`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from squall.results.checks.engines import Outcome, decode_outcome, encode_outcome, outcome_of
-from squall.results.checks.partition import Task
+from squall.results.checks.cluster import (
+    Expected,
+    SparkTrouble,
+    address_towards,
+    await_executor,
+    explanation,
+    require_master,
+)
+from squall.results.checks.engines import AnyTask, Outcome, decode_outcome, encode_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,11 +43,13 @@ if TYPE_CHECKING:
 LOCAL_MASTER = "local[2]"
 OLDEST_JAVA = 17
 DRIVER_MEMORY = "1g"
+EXECUTOR_MEMORY = "512m"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOOPBACK = "127.0.0.1"
 JVM_EXIT_SECONDS = 60
 
 
-class SparkDidNotStart(Exception):
+class SparkDidNotStart(SparkTrouble):
     """Spark cannot run here. The message says why, and what to do about it."""
 
 
@@ -82,7 +92,7 @@ def class_archive(cache: Path | None = None) -> Path:
 
 
 def _java_options(archive: Path | None, draft: Path | None) -> str:
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    options = [QUICK_START, "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
     if archive is not None and archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")
@@ -95,9 +105,11 @@ class SparkEngine:
     """A Spark session for a suite. Use as a context, or call `close`."""
 
     def __init__(self, master: str = LOCAL_MASTER, *, cache: Path | None = None, class_sharing: bool = True) -> None:
-        """Starts Spark. Raises NoJava."""
+        """Starts Spark. Raises SparkTrouble, such as NoJava."""
         require_java()
+        require_master(master)
         self.name = f"Spark {master}"
+        self._local = master.startswith("local")
         self._archive = _place_for_archive(cache) if class_sharing else None
         self._draft = self._archive.with_suffix(f".{os.getpid()}") if self._archive else None
         with _errors_kept() as log:
@@ -105,27 +117,38 @@ class SparkEngine:
                 self._session = _session(master, _java_options(self._archive, self._draft))
             except Exception as trouble:
                 raise SparkDidNotStart(f"Spark {master} did not start: {trouble}\n{_tail(log)}") from trouble
+        if not self._local:
+            try:
+                await_executor(self.executors, master, EXECUTOR_MEMORY)
+            except BaseException:
+                self.close()
+                raise
 
-    def check(self, tasks: Sequence[Task]) -> list[Outcome]:
-        """Run the tasks in one job."""
+    def executors(self) -> int:
+        """How many processes on workers are ready to carry out tasks; none with `local[…]`."""
+        context: Any = self._session.sparkContext
+        driver = 1
+        return len(context._jsc.sc().statusTracker().getExecutorInfos()) - driver
+
+    def check(self, tasks: Sequence[AnyTask]) -> list[Outcome]:
+        """Run the tasks in one job. Raises SparkTrouble if a cluster's workers cannot carry them out."""
         if not tasks:
             return []
-        pending = list(tasks)
-        parts = min(len(pending), 2 * self._session.sparkContext.defaultParallelism)
-
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import pyarrow as pa
-
-            for batch in batches:
-                ids = batch.column(0).to_pylist()
-                data = [encode_outcome(outcome_of(pending[index])) for index in ids]
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(ids, pa.int64()), pa.array(data, pa.binary())], ["id", "data"]
-                )
-
-        rows = self._session.range(0, len(pending), 1, parts).mapInArrow(work, "id long, data binary").collect()
+        parts = min(len(tasks), 2 * self._session.sparkContext.defaultParallelism)
+        work = _work(tasks, None if self._local else Expected.here(tasks))
+        schema = "id long, data binary, lack string"
+        try:
+            rows = self._session.range(0, len(tasks), 1, parts).mapInArrow(work, schema).collect()
+        except Exception as trouble:
+            explained = None if self._local else explanation(str(trouble))
+            if explained is None:
+                raise
+            raise SparkTrouble(f"{self.name}: {explained}") from trouble
+        lacks = sorted({row["lack"] for row in rows if row["lack"] is not None})
+        if lacks:
+            raise SparkTrouble("\n".join(["not every worker can check:", *lacks]))
         by_task = {row["id"]: decode_outcome(bytes(row["data"])) for row in rows}
-        return [by_task[index] for index in range(len(pending))]
+        return [by_task[index] for index in range(len(tasks))]
 
     def close(self) -> None:
         """Stop Spark and its JVM, and keep its archive of classes if this session made one."""
@@ -152,6 +175,41 @@ class SparkEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+Work = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+def _work(tasks: Sequence[AnyTask], expected: Expected | None) -> Work:
+    """What a Python worker does with numbers of tasks. It travels by value and imports Squall only there, so that a
+    worker without Squall says so and does not fail before it can.
+    """
+    pending: list[bytes] = [encode_task(one) for one in tasks]
+    code: str | None = None if expected is None else expected.code
+    files: Mapping[str, str] = {} if expected is None else dict(expected.files)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import socket
+        import sys
+
+        import pyarrow as pa
+
+        lack = ""
+        try:
+            from squall.results.checks.cluster import carried_out
+        except ImportError as missing:
+            lack = f"{socket.gethostname()}: {sys.executable} cannot import Squall ({missing}): install it there"
+        for batch in batches:
+            ids = batch.column(0).to_pylist()
+            found = [(None, lack)] * len(ids) if lack else carried_out([pending[one] for one in ids], code, files)
+            columns = [
+                pa.array(ids, pa.int64()),
+                pa.array([data for data, _ in found], pa.binary()),
+                pa.array([problem for _, problem in found], pa.string()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, ["id", "data", "lack"])
+
+    return work
 
 
 def _place_for_archive(cache: Path | None) -> Path | None:
@@ -186,9 +244,10 @@ def _tail(log: IO[bytes]) -> str:
 
 
 def _session(master: str, java_options: str) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     local = master.startswith("local")
+    if local or not os.environ.get("PYSPARK_PYTHON"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     from pyspark.sql import SparkSession
@@ -207,6 +266,11 @@ def _session(master: str, java_options: str) -> SparkSession:
     }
     if local:
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    else:
+        settings |= {"spark.executor.memory": EXECUTOR_MEMORY, "spark.executor.extraJavaOptions": QUICK_START}
+        address = address_towards(master)
+        if address is not None and not any(os.environ.get(name) for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")):
+            settings["spark.driver.host"] = address
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.master(master).getOrCreate()

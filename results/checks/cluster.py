@@ -1,0 +1,190 @@
+"""A Spark cluster: what its workers must have, how it is found out that they do, and how they reach this host.
+
+Nothing is shipped to workers. What a check needs is mostly compiled (numpy, pyarrow, msgspec) and cannot travel as
+Python files, and code that travels alone would meet other versions of it. So every worker must have
+
+    this Squall          the same modules, run by the interpreter at the path of the one that runs here; where it has
+                         another path there, PYSPARK_PYTHON names it
+    the runs             at the same path, on storage that all share: a task reads its own row groups
+
+A worker that lacks either says so instead of checking, and no run gets a verdict: a missing file must not look like a
+damaged one, nor may older rules or a stale copy of a run judge. The code is compared by a digest of all modules of this
+room, files by their seals (`parquet_files.py`). Workers of `local[…]` are this interpreter on this host, and are not
+asked.
+
+Spark waits for ever where no worker has room for an executor, and a minute for a master that is not there; both are
+found out here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from squall.results.checks.engines import AnyTask, decode_task, encode_outcome, outcome_of
+from squall.results.parquet_files import seal_path
+
+STANDALONE: Final = "spark://"
+CONNECT_SECONDS: Final = 10.0
+EXECUTOR_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 0.05
+DEFAULT_PORT: Final = 7077
+GONE: Final = ("SparkContext was shut down", "Master removed our application", "ExecutorLostFailure")
+"""What Spark says of a job whose cluster went away."""
+
+
+class SparkTrouble(Exception):
+    """Spark cannot check here, or not now. The message says why, and what to do about it."""
+
+
+# The master ---------------------------------------------------------------------------------------------------------
+
+
+def masters(url: str) -> list[tuple[str, int]]:
+    """Host and port of each master that `spark://HOST:PORT,HOST:PORT` names; none for other kinds of clusters."""
+    if not url.startswith(STANDALONE):
+        return []
+    found = []
+    for place in url.removeprefix(STANDALONE).split(","):
+        host, _, port = place.rpartition(":") if ":" in place else (place, "", str(DEFAULT_PORT))
+        if not host or not port.isdigit():
+            raise SparkTrouble(f"--spark-master {url}: {place!r} is no HOST:PORT; a master is spark://HOST:PORT")
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def require_master(url: str) -> None:
+    """Raises SparkTrouble if `url` names masters and none of them takes a connection."""
+    reasons = []
+    for host, port in masters(url):
+        try:
+            socket.create_connection((host, port), CONNECT_SECONDS).close()
+        except OSError as trouble:
+            reasons.append(f"{host}:{port}: {trouble.strerror or trouble}")
+        else:
+            return
+    if reasons:
+        raise SparkTrouble(
+            f"no Spark master answers at {url} ({'; '.join(reasons)}). Start one there, name another, or check on this "
+            "host: leave --spark-master out"
+        )
+
+
+def address_towards(url: str) -> str | None:
+    """The address of this host on the way to the first master, which is where executors reach it; None if unknown.
+
+    Without it, Spark takes what this host's name resolves to, which is often an address of no use to others.
+    """
+    for host, port in masters(url):
+        try:
+            family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind) as datagrams:
+                datagrams.connect(place)  # sends nothing: it only chooses the way
+                return str(datagrams.getsockname()[0])
+        except OSError:
+            continue
+    return None
+
+
+def await_executor(executors: Callable[[], int], url: str, memory: str, seconds: float = EXECUTOR_SECONDS) -> None:
+    """Wait for the first executor. Raises SparkTrouble if there is none in time."""
+    end = time.monotonic() + seconds
+    while executors() == 0:
+        if time.monotonic() > end:
+            raise SparkTrouble(
+                f"{url} gave no executor within {seconds:g} s. Its web page says why: no worker is up, none has a free "
+                f"core and {memory} of memory, or executors there cannot reach this host"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def explanation(trouble: str) -> str | None:
+    """Why workers could not even begin, from what Spark says; None if it is no matter of theirs."""
+    program = re.search(r'Cannot run program "([^"]+)"', trouble)
+    if program is not None:
+        return (
+            f"a worker has no {program[1]}. Install Squall there at the same path, or let PYSPARK_PYTHON name the "
+            "interpreter that has it on the workers"
+        )
+    if "PYTHON_VERSION_MISMATCH" in trouble:
+        return (
+            "the workers' Python is not of this one's version. Install Squall there with Python "
+            f"{sys.version_info.major}.{sys.version_info.minor}, or let PYSPARK_PYTHON name such an interpreter"
+        )
+    missing = re.search(r"No module named '([^']+)'|(\S+) >= \S+ must be installed", trouble)
+    if missing is not None and "squall" not in trouble:
+        return f"the workers' Python lacks {missing[1] or missing[2]}: install Squall there with all it depends on"
+    if any(sign in trouble for sign in GONE):
+        return "the cluster gave up or was stopped while it checked. Check again, or on this host: leave it out"
+    return None
+
+
+# Workers ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a worker must find: the digest of the code, and the mark of each file by its path."""
+
+    code: str
+    files: Mapping[str, str]
+
+    @classmethod
+    def here(cls, tasks: Iterable[AnyTask]) -> Expected:
+        """What this host has."""
+        return cls(code_digest(), {path: file_mark(Path(path)) for path in {one.path for one in tasks}})
+
+
+def code_digest() -> str:
+    """Of all modules that take part in checking: this room's."""
+    room = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(room.rglob("*.py")):
+        digest.update(f"{path.relative_to(room).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def file_mark(path: Path) -> str:
+    """The size of a file, and its seal if it has one. Raises OSError."""
+    seal = seal_path(path)
+    return f"{path.stat().st_size} {seal.read_text() if seal.exists() else ''}"
+
+
+def carried_out(
+    tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]
+) -> list[tuple[bytes | None, str | None]]:
+    """On a worker: the outcome of each task, or what this worker lacks to find it. Without `code`, nothing is asked."""
+    lack = None if code is None else _lack_of_code(code)
+    if lack is not None:
+        return [(None, lack)] * len(tasks)
+    return [_carried_out(decode_task(one), None if code is None else files) for one in tasks]
+
+
+def _carried_out(task: AnyTask, files: Mapping[str, str] | None) -> tuple[bytes | None, str | None]:
+    lack = None if files is None else _lack_of_file(Path(task.path), files[task.path])
+    return (None, lack) if lack is not None else (encode_outcome(outcome_of(task)), None)
+
+
+def _lack_of_code(code: str) -> str | None:
+    if code_digest() == code:
+        return None
+    return (
+        f"{socket.gethostname()}: {sys.executable} has another version of Squall ({Path(__file__).parents[1]}): "
+        "install there what is installed here"
+    )
+
+
+def _lack_of_file(path: Path, mark: str) -> str | None:
+    remedy = "runs must lie on storage that all workers share, at the same path"
+    try:
+        found = file_mark(path)
+    except OSError as trouble:
+        return f"{socket.gethostname()}: {path}: {trouble.strerror}: {remedy}"
+    return None if found == mark else f"{socket.gethostname()}: {path}: is another file there: {remedy}"
