@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checks.groups import GROUP_FUNCTIONS, check_groups
-from squall.results.checks.registers.check import Limits, check_registers
 from squall.results.checks.registers.result import RegisterWitness
 from squall.results.checks.transactions.facts import TransactionWitness
 from squall.results.checks.transactions.list_append import MODELS, check_list_append
@@ -144,6 +143,9 @@ def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: floa
 
 
 def _registers(table: pa.Table, workload: Facts, seconds: float) -> _Found:
+    # it needs pandas, which takes longer to load than most logs to check: not on workers that look at logs only
+    from squall.results.checks.registers.check import Limits, check_registers
+
     result = check_registers(table, limits=Limits(seconds=seconds))
     more = result.undecided_count - len(result.undecided)
     return _Found(
