@@ -417,6 +417,9 @@ def mutants(
     seed: Annotated[int, typer.Option(help="the first of them")] = 1,
     mutant: Annotated[list[str] | None, typer.Option(help="only this one; may be given again")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="how many runs at once; all cores unless given")] = None,
+    witnesses: Annotated[
+        Path | None, typer.Option(help="with --verify: a directory for the first witness of each, a file a mutant")
+    ] = None,
 ) -> int:
     """The documented bugs a node can be started with; with --verify, whether each of them is caught."""
     from squall.nodes.mutants import MUTANTS
@@ -430,6 +433,7 @@ def mutants(
             names=mutant or (),
             processes=processes or os.cpu_count() or 1,
             console=console(),
+            witnesses=witnesses,
         )
     for name, about in sorted(MUTANTS.items()):
         console().print(f"{name:<36}{about}", markup=False)

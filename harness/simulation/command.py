@@ -112,7 +112,8 @@ def tenths(seeds: int) -> set[int]:
 def told(result: SimResult, name: str, options: SimOptions, listable: bool = True) -> str:
     """One failing seed in words, with what repeats it, and what shortens it if a schedule can list its operations."""
     words = [f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}", f"  {result.problem}"]
-    words += [f"    {fault}" for fault in result.faults[-12:]]
+    words += [f"    {line}" for line in result.witness]
+    words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
     if result.verdict == "invalid" and listable:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")

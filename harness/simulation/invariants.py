@@ -37,7 +37,7 @@ from squall.harness.simulation.observed_log import Batch, InvariantBroken, Obser
 from squall.harness.simulation.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.observed_shutdown import undue_leave
 from squall.harness.simulation.process import SimProcess
-from squall.harness.simulation.promises import Promised, Promises
+from squall.harness.simulation.promises import Promised, Promises, first_lacking
 from squall.nodes.broker.hosted import Hosted
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
@@ -165,6 +165,11 @@ class Observer:
             node, cut = int(fields["node"]), int(fields["end"])  # type: ignore[call-overload]
             self._quorum_cuts[node] = min(cut, self._quorum_cuts.get(node, cut))
 
+    def leaders_of(self, place: str) -> Mapping[int, str]:
+        """Who has led `events-0` in which leader epoch; of a topic made anew, in its newest incarnation."""
+        found = [watched.log.leaders for watched in self._watched.values() if watched.log.name == place]
+        return found[-1] if found else {}
+
     def power_lost(self, name: str) -> None:
         """This host's node has lost what was not durable: a replica of it may lack what was committed."""
         for key, watched in self._watched.items():
@@ -266,7 +271,9 @@ class Observer:
             self.on_quorum_leader(process.name, epoch)
             if end < log.end:
                 raise InvariantBroken(
-                    "ELECT", f"{process.name} leads quorum epoch {epoch} with log end {end}, {log.end} are committed"
+                    "ELECT",
+                    f"{process.name} leads quorum epoch {epoch} with log end {end}, {log.end} are committed: "
+                    f"{_first_lacking(log, raft.role, end)}",
                 )
         for batch in log.commit(place, high_watermark, epoch):
             self._follow_records(node, batch)
@@ -424,7 +431,7 @@ class Observer:
             raise InvariantBroken(
                 "ELECT",
                 f"{log.name}: {process.name} leads epoch {replica.leader_epoch} with log end {end}, "
-                f"but records up to {log.end} are committed",
+                f"but records up to {log.end} are committed: {first_lacking(watched.promised, end)}",
             )
         self.sightings.declared_losses += 1
         log.declare_loss(replica.leader_epoch, end)
@@ -479,7 +486,7 @@ class Observer:
         raise InvariantBroken(
             "ISR",
             f"{log.name}: {name} is in the committed {kind} and ends at {replica.end_offset}, "
-            f"records up to {log.end} are committed",
+            f"records up to {log.end} are committed: {first_lacking(watched.promised, replica.end_offset)}",
         )
 
     def _is_registered(self, name: str) -> bool:
@@ -524,8 +531,9 @@ class Observer:
             return
         raise InvariantBroken(
             "ISR",
-            f"{watched.log.name}: leader {leader_name} has high watermark {leader.high_watermark}, "
-            f"ISR member {member_name} ends at {member.end_offset}",
+            f"{watched.log.name}: leader {leader_name} of epoch {leader.leader_epoch} has high watermark "
+            f"{leader.high_watermark}, ISR member {member_name} ends at {member.end_offset}: "
+            f"{first_lacking(watched.promised, member.end_offset)}",
         )
 
     def _is_out_since(self, leader: TopicPartitionReplica, member: int) -> bool:
@@ -597,3 +605,10 @@ class Observer:
                     f"{log.name}: after healing {name} is in the ISR and has {there or 'nothing'} "
                     f"where {batch} is committed",
                 )
+
+
+def _first_lacking(log: ObservedLog, role: object, end: int) -> str:
+    """The first committed record that a new leader of the quorum lacks; what it has begun its epoch with is its own."""
+    offset = min(end, role.epoch_start_offset) if isinstance(role, Leader) else end
+    batch = log.at(offset)
+    return f"it lacks offset {offset}" + ("" if batch is None else f" of epoch {batch.epoch}")

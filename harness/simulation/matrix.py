@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from math import ceil
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,6 +31,7 @@ from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simul
 from squall.harness.simulation.workers import pool_of_workers
 from squall.harness.suite import Scenario
 from squall.harness.yaml_source import suggestion
+from squall.nodes.mutants import MUTANTS
 
 SEEDS = 20
 CAUGHT_SHARE = 19 / 20
@@ -205,8 +207,19 @@ def chosen_trials(names: Iterable[str]) -> tuple[Trial, ...]:
     return tuple(known[name] for name in wanted) or TRIALS
 
 
-def verify(*, seeds: int, first_seed: int, names: Sequence[str], processes: int, console: Console) -> int:
-    """Run the trials and print the matrix; 0 if every mutant is caught and every twin valid, else 1."""
+def verify(
+    *,
+    seeds: int,
+    first_seed: int,
+    names: Sequence[str],
+    processes: int,
+    console: Console,
+    witnesses: Path | None = None,
+) -> int:
+    """Run the trials and print the matrix; 0 if every mutant is caught and every twin valid, else 1.
+
+    `witnesses` is a directory for the first witness of each mutant on the first seed.
+    """
     matrix = Matrix(chosen_trials(names), range(first_seed, first_seed + seeds))
     with Progress(
         TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn(),
@@ -215,11 +228,38 @@ def verify(*, seeds: int, first_seed: int, names: Sequence[str], processes: int,
         task = progress.add_task("mutants", total=len(matrix.tasks()))
         for _ in matrix.run(processes):
             progress.advance(task)
+    if witnesses is not None:
+        save_witnesses(matrix, witnesses)
     rows = matrix.rows()
     console.print(table_of(rows))
     for line in complaints(rows):
         console.print(line, markup=False, highlight=False)
     return 0 if all(row.passed for row in rows) else 1
+
+
+def save_witnesses(matrix: Matrix, directory: Path) -> None:
+    """A file for each trial that was caught on the first seed, with what is told first of it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for trial in matrix.trials:
+        result = matrix.results[_Task(trial.scenario, trial.mutants, matrix.seeds[0])]
+        if trial.catches(result):
+            (directory / f"{trial.name}.txt").write_text(first_witness(trial, result), encoding="utf-8")
+
+
+def first_witness(trial: Trial, result: SimResult) -> str:
+    """What a reader is told first of a trial that was caught: what broke and where, and the circumstances."""
+    lines = [
+        f"{trial.name}: {MUTANTS.get(trial.name, 'no mutant, but a configuration that is known to lose records')}",
+        f"$ squall simulate {trial.scenario} --seed {result.seed}{_flags(trial)}",
+        f"{result.verdict.upper()}  seed {result.seed}: {', '.join(result.broken)}",
+        *(f"  {line.strip()}" for line in result.problem.splitlines()),
+        *(f"    {line}" for line in result.witness),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _flags(trial: Trial) -> str:
+    return "".join(f" --mutant {name}" for name in trial.mutants)
 
 
 def table_of(rows: Sequence[Row]) -> Table:
@@ -248,9 +288,8 @@ def complaints(rows: Sequence[Row]) -> Iterator[str]:
         trial = row.trial
         if row.caught < needed(row.seeds):
             for result in row.misses[:3]:
-                flags = "".join(f" --mutant {name}" for name in trial.mutants)
                 yield f"MISSED  {trial.name}, seed {result.seed}: {_said(result)}"
-                yield f"  Repeat with: squall simulate {trial.scenario} --seed {result.seed}{flags}"
+                yield f"  Repeat with: squall simulate {trial.scenario} --seed {result.seed}{_flags(trial)}"
         for result in row.twin_failures[:3]:
             if (trial.twin, result.seed) not in told:
                 told.add((trial.twin, result.seed))

@@ -184,6 +184,10 @@ class ObservedLog:
                 )
         return added
 
+    def at(self, offset: int) -> Batch | None:
+        """The committed batch that holds this offset; for words, since it looks through all of them."""
+        return next((one for one in self.canonical.values() if one.base <= offset <= one.last), None)
+
     def trim(self, start: int) -> None:
         """The leader's log begins at `start` now: what lies before it counts no more."""
         if start > self.start:

@@ -71,7 +71,9 @@ class ReplayedMetadata:
         self.snapshots_checked += 1
         if loader.image.fingerprint() != expected:
             raise InvariantBroken(
-                "SN-03", f"{name}: snapshot {snapshot_id} holds something else than the log below its end replayed"
+                "SN-03",
+                f"{name}: the snapshot of all below offset {snapshot_id.end_offset}, epoch {snapshot_id.epoch}, holds "
+                "something else than the log below its end replayed",
             )
 
     def _registration(self, record: Message) -> PartitionRegistration | None:

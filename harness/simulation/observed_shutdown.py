@@ -27,7 +27,7 @@ def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], Node
     if leaving.fenced:
         return None
     if leads_anything(image, broker):
-        return f"broker {broker} may stop, and leads by the controller's own image"
+        return f"broker {broker} may stop, and leads {_led(image, broker)} by the controller's own image"
     if not leaving.in_controlled_shutdown:
         return None
     for other in image.brokers.values():
@@ -35,5 +35,18 @@ def undue_leave(image: MetadataImage, broker: int, node_of: Callable[[int], Node
         if node is None or node.broker is None or node.broker.lifecycle.epoch != other.epoch:
             continue
         if leads_anything(node.broker.image, broker):
-            return f"broker {broker} may stop, but by what broker {other.id} knows it leads"
+            return (
+                f"broker {broker} may stop, but by what broker {other.id} knows it leads "
+                f"{_led(node.broker.image, broker)}"
+            )
     return None
+
+
+def _led(image: MetadataImage, broker: int) -> str:
+    """The first topic-partition that a broker leads, and how many more there are."""
+    led = [
+        f"{topic.name}-{number} in leader epoch {registration.leader_epoch}"
+        for topic, number, registration in image.all_partitions()
+        if registration.leader == broker
+    ]
+    return led[0] + (f" and {len(led) - 1} more" if led[1:] else "")

@@ -47,6 +47,17 @@ class Promised:
     """Declared losses so far; what was read or promised before one says nothing about what comes after."""
 
 
+def first_lacking(promised: Promised, end: int) -> str:
+    """In words, the first committed record that a replica lacks whose log ends at `end`."""
+    offset = max(end, promised.log.start)
+    batch, value = promised.log.at(offset), promised.values.get(offset)
+    epoch = "" if batch is None else f" of leader epoch {batch.epoch}"
+    if value is None:
+        return f"it lacks offset {offset}{epoch}"
+    told = "acknowledged" if promised.acknowledged.get(offset) == value else "not acknowledged"
+    return f"it lacks offset {offset}{epoch}, value {value_name(value)}, {told}"
+
+
 class Promises:
     """See the module. Sends and polls are told of as they are invoked and as they complete."""
 

@@ -21,6 +21,14 @@ from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
 from squall.harness.faults import FaultLog
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
+from squall.harness.simulation.circumstances import (
+    RecentOperations,
+    as_text,
+    fault_lines,
+    leader_line,
+    place_in,
+    with_faults_named,
+)
 from squall.harness.simulation.collector import without_collector
 from squall.harness.simulation.invariants import InvariantBroken, Observer
 from squall.harness.simulation.swarm import UNITS, Swarm, SwarmFault, draw_swarm
@@ -35,6 +43,9 @@ from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.manifest import Manifest, TopicFacts
 from squall.results.segments import ClusterObservation, EventWriter
+from squall.results.text import clock
+from squall.results.verdict import Verdict
+from squall.results.witness import WitnessLine
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
 from squall.workloads.clients.native import NativeKit
@@ -64,13 +75,17 @@ class SimOptions:
 
 @dataclass(frozen=True)
 class SimResult:
-    """What came of one seed. `problem` says why it is not valid; `broken` names invariant or anomaly."""
+    """What came of one seed. `problem` says why it is not valid; `broken` names invariant or anomaly.
+
+    `witness` is what else there is to read of the first thing that broke: operations, leaders and faults of that time.
+    """
 
     seed: int
     verdict: str
     digest: str
     broken: tuple[str, ...] = ()
     problem: str = ""
+    witness: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
     simulated_s: float = 0.0
@@ -149,6 +164,7 @@ class Simulation:
         self.digest = ""
         self.crashes = 0
         self.operations = 0
+        self.recent = RecentOperations()
         self.final_read = ""
         self.load_started: int | None = None
         self.load_ended: int | None = None
@@ -180,6 +196,22 @@ class Simulation:
     def ended_s(self) -> float:
         """When the run ended, in seconds since the load began; negative if it never did."""
         return -1.0 if self.load_started is None else (self.ended_at - self.load_started) / 1e9
+
+    def circumstances(self, problem: str) -> tuple[str, ...]:
+        """Leaders, operations and faults at the end of a run that ended early because of this problem."""
+        topics = self.scenario.cluster.topics.items()
+        place = place_in(problem, {f"{name}-{number}" for name, one in topics for number in range(one.partitions)})
+        origin = self.ended_at if self.load_started is None else self.load_started
+        quorum = [] if place else leader_line(self.observer.quorum.leaders, "quorum")
+        return as_text(
+            [
+                *quorum,
+                *leader_line(self.observer.leaders_of(place)),
+                *self.recent.lines(place, origin),
+                WitnessLine("the breach", "was seen and ended the run", clock(self.ended_at, origin)),
+                *fault_lines(self.fault_log.windows.values(), self.ended_at, origin),
+            ]
+        )
 
     def save_manifest(self, trouble: str = "") -> Path:
         """Write what the checker must know; the run's directory. `trouble` is what ended the run early.
@@ -341,6 +373,7 @@ class Simulation:
 
     def _record(self, event: Event) -> None:
         self.recorder.record(event)
+        self.recent.note(event)
         self.witness.operation(event)
         self.operations += event.completion is not None
         self.observer.client_event(event, self.world.kernel.events_run, self.world.kernel.now)
@@ -408,9 +441,11 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
         simulation = Simulation(scenario, seed, options, directory, witness)
         broken, problem = what_broke(simulation)
         ended_s = simulation.ended_s()
-        verdict = "invalid"
+        verdict, told = "invalid", simulation.circumstances(problem) if broken else ()
         if not broken:
-            verdict, broken, problem = judged(simulation, report=options.keep is not None)
+            found = _checked(simulation, report=options.keep is not None)
+            verdict, broken, problem = _summed_up(found)
+            told = _first_witness(simulation, found)
         elif options.keep is not None:
             seen = problem.partition("\n")[0]
             simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {seen}")
@@ -421,6 +456,7 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
             digest=simulation.digest,
             broken=broken,
             problem=problem,
+            witness=told,
             counts=simulation.counts(),
             faults=tuple(simulation.faults),
             simulated_s=simulation.world.kernel.now / 1e6,
@@ -443,10 +479,24 @@ def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
-def judged(simulation: Simulation, *, report: bool = False) -> tuple[str, tuple[str, ...], str]:
+def judged(simulation: Simulation) -> tuple[str, tuple[str, ...], str]:
     """The checker's verdict of a run that went to its end, its anomalies by name, and what there is to say."""
+    return _summed_up(_checked(simulation))
+
+
+def _checked(simulation: Simulation, *, report: bool = False) -> Verdict:
     directory = simulation.save_manifest()
-    verdict = check_run(directory, InProcess()) if report else verdict_of(directory)
+    return check_run(directory, InProcess()) if report else verdict_of(directory)
+
+
+def _summed_up(verdict: Verdict) -> tuple[str, tuple[str, ...], str]:
     problem = "; ".join((*verdict.reasons, *(witness.title for witness in verdict.witnesses[:1])))
     broken = tuple(one.name for one in verdict.anomalies) + (() if verdict.requirements_hold else (REQUIRED,))
     return verdict.verdict, broken, problem
+
+
+def _first_witness(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
+    """The checker's first witness; of an invalid run without one, the faults that there were."""
+    if verdict.witnesses:
+        return as_text(with_faults_named(verdict.witnesses[0].lines))
+    return () if verdict.verdict == "valid" else tuple(simulation.faults)

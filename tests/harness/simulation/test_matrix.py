@@ -6,6 +6,7 @@ test_scenarios.py.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from squall.harness.simulation.matrix import (
     chosen_trials,
     complaints,
     control,
+    first_witness,
     needed,
+    save_witnesses,
     table_of,
 )
 from squall.harness.simulation.matrix import mutant as mutant_trial
@@ -30,6 +33,8 @@ from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simul
 from squall.nodes.mutants import MUTANTS
 from squall.results.checks.anomalies import ANOMALIES
 
+WITNESSES = Path(__file__).parent / "witnesses"
+RENEW = "squall mutants --verify --seeds 1 --witnesses tests/harness/simulation/witnesses --mutant"
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 INVARIANTS = {"ACK", "UNIQ", "RT", "PREFIX", "PHANTOM", "LM", "HWM", "ELECT", "ISR", "EPOCH", "IMAGE"}
 REQUIREMENTS = {"DP-07", "DP-13", "EP-04", "MD-03", "CS-02", "CS-04", "FD-05", "RA-05", "SN-03", REQUIRED}
@@ -172,6 +177,26 @@ def test_the_table_shows_what_was_caught_by_what() -> None:
     ]
 
 
+# -- witnesses ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_witness_of_what_was_caught_on_the_first_seed_is_saved(tmp_path: Path) -> None:
+    caught = {seed: replace(result(seed, "invalid", "ACK"), witness=("faults  none",)) for seed in (1, 2)}
+    save_witnesses(matrix_of(caught, {seed: result(seed, "valid") for seed in (1, 2)}), tmp_path / "new")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["some-bug.txt"]
+    assert (tmp_path / "new" / "some-bug.txt").read_text(encoding="utf-8").splitlines()[1:] == [
+        "$ squall simulate some-scenario --seed 1 --mutant some-bug",
+        "INVALID  seed 1: ACK",
+        "  what happened",
+        "    faults  none",
+    ]
+
+
+def test_of_what_was_not_caught_for_what_it_is_no_witness_is_saved(tmp_path: Path) -> None:
+    save_witnesses(matrix_of({1: result(1, "invalid", "CRASH")}, {1: result(1, "valid")}), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 # -- the short form -------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +207,9 @@ def test_a_seeded_bug_is_caught_for_what_it_is(trial: Trial, seed: int) -> None:
     scenario, _ = find_scenario(trial.scenario, SUITES)
     found = simulate(scenario, seed, SimOptions(mutants=trial.mutants))
     assert trial.catches(found), f"seed {seed}: {trial.name} was {found.verdict} {found.broken} {found.problem}"
+    if seed == 1:
+        told = (WITNESSES / f"{trial.name}.txt").read_text(encoding="utf-8")
+        assert first_witness(trial, found) == told, f"if it tells as much as before: {RENEW} {trial.name}"
 
 
 @pytest.mark.full
