@@ -41,10 +41,12 @@ from squall.nemesis.schedule import build_schedule
 from squall.nodes.mutants import Mutants
 from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
+from squall.results.further_verdict import ToldFurther
 from squall.results.manifest import Manifest, TopicFacts
 from squall.results.segments import ClusterObservation, EventWriter
 from squall.results.text import clock
 from squall.results.verdict import Verdict
+from squall.results.witness import Witness as ToldWitness
 from squall.results.witness import WitnessLine
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
@@ -445,7 +447,7 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
         if not broken:
             found = _checked(simulation, report=options.keep is not None)
             verdict, broken, problem = _summed_up(found)
-            told = _first_witness(simulation, found)
+            told = _circumstances_of(simulation, found)
         elif options.keep is not None:
             seen = problem.partition("\n")[0]
             simulation.save_manifest(f"the simulation ended at a breach that its observer saw: {seen}")
@@ -490,13 +492,19 @@ def _checked(simulation: Simulation, *, report: bool = False) -> Verdict:
 
 
 def _summed_up(verdict: Verdict) -> tuple[str, tuple[str, ...], str]:
-    problem = "; ".join((*verdict.reasons, *(witness.title for witness in verdict.witnesses[:1])))
+    problem = "; ".join((*verdict.reasons, *(witness.title for witness in _first_of(verdict))))
     broken = tuple(one.name for one in verdict.anomalies) + (() if verdict.requirements_hold else (REQUIRED,))
     return verdict.verdict, broken, problem
 
 
-def _first_witness(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
-    """The checker's first witness; of an invalid run without one, the faults that there were."""
-    if verdict.witnesses:
-        return as_text(with_faults_named(verdict.witnesses[0].lines))
+def _first_of(verdict: Verdict) -> list[ToldWitness | ToldFurther]:
+    """The witness that is told; none if there is none."""
+    told: list[ToldWitness | ToldFurther] = [*verdict.witnesses, *verdict.further_witnesses]
+    return told[:1]
+
+
+def _circumstances_of(simulation: Simulation, verdict: Verdict) -> tuple[str, ...]:
+    """The checker's first witness; of a run that is not valid and has none, the faults that there were."""
+    for witness in _first_of(verdict):
+        return as_text(with_faults_named(witness.lines))
     return () if verdict.verdict == "valid" else tuple(simulation.faults)

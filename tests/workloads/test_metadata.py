@@ -360,6 +360,9 @@ def test_readers_that_ask_without_a_barrier_see_the_past_and_are_caught(monkeypa
     result = simulate(scenario(behind), 1, SimOptions())
     assert result.verdict == "invalid", result.problem
     assert "register" in " ".join(result.broken)
+    assert result.problem and any("under fault" in line or "rpc-hold" in line for line in result.witness), (
+        result.witness
+    )
 
 
 def test_the_same_readers_with_their_barrier_are_not_fooled() -> None:

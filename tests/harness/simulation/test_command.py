@@ -28,6 +28,14 @@ def test_a_failing_seed_is_told_with_what_shortens_it_only_if_a_schedule_can_lis
     assert "squall simulate some --seed 4" in said
 
 
+def test_a_failing_seed_is_told_with_its_circumstances_and_no_fault_twice() -> None:
+    fault = "  5.005 s  kill b2 started for 7 s"
+    told_first = ("leader  b1", fault)
+    failed = SimResult(4, "invalid", "", broken=("ACK",), problem="it is gone", witness=told_first, faults=(fault,))
+    lines = told(failed, "some", SimOptions()).splitlines()
+    assert lines[1:4] == ["  it is gone", "    leader  b1", f"    {fault}"] and lines.count(f"    {fault}") == 1
+
+
 @pytest.mark.parametrize("name", ["idempotence", "metadata", "produce-bench"])
 def test_what_a_schedule_cannot_list_is_not_shrunk(name: str) -> None:
     scenario = load_suite(SUITES / f"{name}.yaml").scenarios[0]

@@ -6,6 +6,7 @@ Names are those of docs/requirements.md ("Invariants").
 from __future__ import annotations
 
 import contextlib
+import re
 
 import pytest
 
@@ -34,8 +35,8 @@ def committed(*values: int, **settings: str) -> Cluster:
     return cluster
 
 
-def breaks(name: str) -> pytest.RaisesExc[InvariantBroken]:
-    return pytest.raises(InvariantBroken, match=f"^{name}: ")
+def breaks(name: str, words: str = "") -> pytest.RaisesExc[InvariantBroken]:
+    return pytest.raises(InvariantBroken, match=f"^{name}: .*{re.escape(words)}")
 
 
 def test_a_healthy_course_breaks_nothing() -> None:
@@ -170,14 +171,21 @@ def test_isr_breaks_when_a_leader_counts_a_member_that_lacks_records() -> None:
     """Mutant hw-before-isr-ack (N03)."""
     cluster = Cluster()
     cluster.append(0, 10, "b1", "b2")
-    with breaks("ISR"):
+    with breaks("ISR", "of epoch 0 has high watermark 1, ISR member b3 ends at 0: it lacks offset 0 of leader epoch 0"):
         cluster.commit("b1")
 
 
 def test_isr_breaks_when_a_member_of_the_committed_isr_cuts_committed_records_off() -> None:
     """Mutant truncate-to-hw (N06)."""
     cluster = committed(10, 11)
-    with breaks("ISR"):
+    with breaks("ISR", "it lacks offset 1 of leader epoch 0, value 0·11, not acknowledged"):
+        cluster.truncate("b3", 1)
+
+
+def test_a_record_that_is_missing_is_told_with_whether_it_was_acknowledged() -> None:
+    cluster = committed(10, 11)
+    cluster.acknowledge(11, 1)
+    with breaks("ISR", "it lacks offset 1 of leader epoch 0, value 0·11, acknowledged"):
         cluster.truncate("b3", 1)
 
 
@@ -318,7 +326,7 @@ def test_elect_breaks_when_a_new_leader_lacks_what_is_committed() -> None:
     cluster.processes["b2"].incarnation = 2
     replica = cluster.replica("b2")
     replica.is_leader, replica.leader_epoch = True, 1
-    with breaks("ELECT"):
+    with breaks("ELECT", "it lacks offset 1 of leader epoch 0, value 0·11"):
         cluster.show("b2")
 
 
@@ -603,14 +611,14 @@ def mark(cluster: Cluster, *tell: str) -> None:
 
 
 def test_who_leads_something_is_not_let_go() -> None:
-    with breaks("CS-04"):
+    with breaks("CS-04", "leads events-0 in leader epoch 0 by the controller's own image"):
         lets_go(Cluster())
 
 
 def test_who_is_marked_as_stopping_is_let_go_once_every_active_broker_has_heard_who_leads_now() -> None:
     uninformed = Cluster()
     mark(uninformed, "b1", "b2")
-    with breaks("CS-04"):
+    with breaks("CS-04", "by what broker 3 knows it leads events-0 in leader epoch 0"):
         lets_go(uninformed)
     informed = Cluster()
     mark(informed, "b1", "b2", "b3")

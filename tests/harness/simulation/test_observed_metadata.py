@@ -159,7 +159,7 @@ def test_a_snapshot_with_less_or_more_than_its_name_says_breaks_sn_03() -> None:
     early, end = log.image(), len(log.records)
     log.change(isr=[1, 2])
     for image, named in ((early, end + 1), (log.image(), end)):
-        with breaks("SN-03", "b1"):
+        with breaks("SN-03", f"b1: the snapshot of all below offset {named}, epoch "):
             log.observer.written("b1", *written(image, named))
 
 
