@@ -124,6 +124,11 @@ class SparkEngine:
                 self.close()
                 raise
 
+    @property
+    def session(self) -> SparkSession:
+        """For queries of one's own, such as a second opinion (`dataframes.py`)."""
+        return self._session
+
     def executors(self) -> int:
         """How many processes on workers are ready to carry out tasks; none with `local[…]`."""
         context: Any = self._session.sparkContext

@@ -1,0 +1,186 @@
+"""A second opinion: some rules of logs once more, as queries over DataFrames (HX-06).
+
+The kernels (`kernels/log.py`) work on sorted arrays, topic-partition by topic-partition. This module shares nothing
+with them but the columns of the history: rows are records and acknowledgements, rules are joins, groups and windows,
+over all topic-partitions of all given runs at once. A mistake in how the kernels sort, index or join is not likely to
+be made here as well. It costs many times what they do, so it is for samples, and what both say is compared.
+
+    inconsistent_offset       an offset at which two values were read; or acknowledged, where nobody read
+    duplicate                 a value of an idempotent producer at two offsets, each beyond the first counted
+    lost_write                acknowledged under acks=all, or read, and not in the complete final read, though that goes
+                              so far or began afterwards
+    int_poll_skip, poll_skip  a record that somebody read was left out within a poll, or between two of a session
+
+Without a complete final read there is no opinion on losses: `OPINION_ON_LOSSES` is missing from what is said of the
+topic-partition.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlparse
+
+from squall.results.rows import ACKS_ALL, FUNCTIONS, TYPES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+OPINION_ON_LOSSES: Final = "(complete final read)"
+COVERED: Final = ("inconsistent_offset", "duplicate", "lost_write", "int_poll_skip", "poll_skip")
+"""The anomalies on which there is an opinion."""
+UNREADABLE_VALUE: Final = -1
+PART: Final = ("file", "topic", "partition")
+Place = tuple[Path, str, int]
+
+
+@dataclass(frozen=True)
+class _History:
+    """Operations; the records that polls delivered, one row each; the distinct ones; acknowledged appends; and for each
+    topic-partition how far its final read goes.
+    """
+
+    operations: DataFrame
+    records: DataFrame
+    read: DataFrame
+    acknowledged: DataFrame
+    final: DataFrame
+
+
+def second_opinions(session: SparkSession, histories: Sequence[Path]) -> dict[Place, dict[str, int]]:
+    """How often each anomaly occurs in each topic-partition of some `history.parquet`; nothing said is none found."""
+    history = _history(session, histories)
+    said = _inconsistent(history)
+    for rule in (_duplicates, _lost, _retracted, _skips, _complete):
+        said = said.unionByName(rule(history))
+    opinions: defaultdict[Place, dict[str, int]] = defaultdict(dict)
+    for row in said.groupBy(*PART, "anomaly").sum("count").collect():
+        place = (Path(unquote(urlparse(row["file"]).path)), row["topic"], row["partition"])
+        opinions[place][row["anomaly"]] = row["sum(count)"]
+    return dict(opinions)
+
+
+def _history(session: SparkSession, histories: Sequence[Path]) -> _History:
+    from pyspark.sql import functions as fn
+
+    rows = session.read.parquet(*(f"file://{path.resolve()}" for path in histories))
+    rows = rows.withColumn("file", fn.input_file_name()).where("partition >= 0").persist()
+    delivered = rows.select(
+        *(*PART, "op_id", "f", "client", "invoked", "completed"),
+        fn.coalesce("session", fn.lit(0)).alias("session"),
+        fn.posexplode(fn.arrays_zip("offsets", "values")).alias("place", "record"),
+    )
+    offset, value = fn.col("record.offsets").alias("offset"), fn.col("record.values").alias("value")
+    records = delivered.select("*", offset, value).drop("record")
+    read = records.groupBy(*PART, "offset", "value").agg(fn.min("completed").alias("seen"))
+    appended = fn.col("f").isin(FUNCTIONS["send"], FUNCTIONS["marker"])
+    acknowledged = rows.where(appended & (fn.col("type") == TYPES["ok"]) & (fn.col("acks") == ACKS_ALL))
+    return _History(rows, records, read, acknowledged, _final_reads(rows, records))
+
+
+def _final_reads(rows: DataFrame, records: DataFrame) -> DataFrame:
+    """`start`, `end` and `asked` (when the marker was sent, by any clock) of each complete final read."""
+    from pyspark.sql import functions as fn
+
+    facts = rows.groupBy(*PART).agg(
+        fn.greatest(fn.coalesce(fn.max("log_start"), fn.lit(0)), fn.lit(0)).alias("start"),
+        fn.when(fn.countDistinct("clock_id") > 1, fn.max("clock_error")).alias("doubt"),
+    )
+    markers = rows.where((fn.col("f") == FUNCTIONS["marker"]) & (fn.col("type") == TYPES["ok"])).where("offset >= 0")
+    first = markers.groupBy(*PART).agg(
+        fn.min(fn.struct("completed", fn.col("offset").alias("marker"), "invoked", "clock_error")).alias("first")
+    )
+    ends = records.where(fn.col("f") == FUNCTIONS["final_poll"]).groupBy(*PART).agg(fn.max("offset").alias("end"))
+    late = fn.when(fn.col("doubt").isNotNull(), fn.col("doubt") + fn.col("first.clock_error")).otherwise(0)
+    whole = facts.join(first, [*PART]).join(ends, [*PART]).where("end >= first.marker")
+    return whole.select(*PART, "start", "end", (fn.col("first.invoked") - late).alias("asked"))
+
+
+def _counted(rows: DataFrame, anomaly: str, count: Column | None = None) -> DataFrame:
+    from pyspark.sql import functions as fn
+
+    return rows.select(*PART, fn.lit(anomaly).alias("anomaly"), (fn.lit(1) if count is None else count).alias("count"))
+
+
+def _inconsistent(history: _History) -> DataFrame:
+    from pyspark.sql import functions as fn
+
+    place = [*PART, "offset"]
+    read = history.read.groupBy(*place).count().where("count > 1").select(*place)
+    twice = history.acknowledged.where(fn.col("offset").isNotNull()).groupBy(*place).count().where("count > 1")
+    unread = twice.select(*place).join(history.read.select(*place), place, "left_anti")
+    return _counted(read.unionByName(unread), "inconsistent_offset")
+
+
+def _duplicates(history: _History) -> DataFrame:
+    from pyspark.sql import functions as fn
+
+    seen = history.read.select(*PART, "offset", "value")
+    stated = history.acknowledged.where(fn.col("offset").isNotNull()).select(*PART, "offset", "value")
+    where = seen.unionByName(stated).where(fn.col("value") != UNREADABLE_VALUE)
+    several = where.groupBy(*PART, "value").agg(fn.countDistinct("offset").alias("offsets")).where("offsets > 1")
+    sent = history.operations.where(fn.col("f").isin(FUNCTIONS["send"], FUNCTIONS["marker"]))
+    promised = several.join(sent.where("idempotent").select(*PART, "value").distinct(), [*PART, "value"])
+    return _counted(promised, "duplicate", fn.col("offsets") - 1)
+
+
+def _lost_appends(history: _History) -> DataFrame:
+    """Acknowledged appends that a complete final read should have and does not, wherever it shows them."""
+    from pyspark.sql import functions as fn
+
+    due = history.acknowledged.select(*PART, "op_id", "offset", "value", "completed").join(history.final, [*PART])
+    early = fn.col("completed") < fn.col("asked")
+    placed = due.where("offset >= start").where((fn.col("offset") <= fn.col("end")) | early)
+    final = history.records.where(fn.col("f") == FUNCTIONS["final_poll"]).select(*PART, "offset", "value")
+    gone = placed.join(final, [*PART, "offset", "value"], "left_anti")
+    read = history.read.select(*PART, "value", fn.col("offset").alias("found"))
+    shown = gone.join(read, [*PART, "value"], "left").groupBy(*PART, "op_id", "value").agg(
+        fn.max(fn.coalesce((fn.col("found") == fn.col("offset")).cast("int"), fn.lit(0))).alias("here"),
+        fn.max(fn.coalesce((fn.col("found") != fn.col("offset")).cast("int"), fn.lit(0))).alias("elsewhere"),
+    )  # fmt: skip
+    moved = shown.where("here = 1 or elsewhere = 0").select(*PART, "op_id", "value")
+    nowhere = due.where(fn.col("offset").isNull() & (fn.col("start") == 0) & early)
+    nowhere = nowhere.join(final.select(*PART, "value"), [*PART, "value"], "left_anti")
+    return moved.unionByName(nowhere.select(*PART, "op_id", "value"))
+
+
+def _lost(history: _History) -> DataFrame:
+    return _counted(_lost_appends(history), "lost_write")
+
+
+def _retracted(history: _History) -> DataFrame:
+    """Records that were read, at offsets where the final read has nothing; those that are lost appends aside."""
+    from pyspark.sql import functions as fn
+
+    early = fn.col("seen") < fn.col("asked")
+    due = history.read.join(history.final, [*PART]).where("offset >= start")
+    due = due.where((fn.col("offset") <= fn.col("end")) | early)
+    final = history.records.where(fn.col("f") == FUNCTIONS["final_poll"]).select(*PART, "offset")
+    gone = due.join(final, [*PART, "offset"], "left_anti")
+    return _counted(gone.join(_lost_appends(history), [*PART, "value"], "left_anti"), "lost_write")
+
+
+def _skips(history: _History) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as fn
+
+    session = Window.partitionBy(*PART, "client", "session").orderBy("invoked", "op_id", "place")
+    before = fn.lag(fn.struct("op_id", "offset", "completed")).over(session)
+    offsets = Window.partitionBy(*PART).orderBy("offset")
+    passed = history.read.select(*PART, "offset").distinct().withColumn("passed", fn.lag("offset").over(offsets))
+    inside = fn.col("before.op_id") == fn.col("op_id")
+    delivered = history.records.withColumn("before", before).join(passed, [*PART, "offset"])
+    skipped = delivered.where(fn.col("f") != FUNCTIONS["final_poll"]).where(
+        (inside | (fn.col("before.completed") <= fn.col("invoked")))
+        & (fn.col("before.offset") < fn.col("offset"))
+        & (fn.col("before.offset") < fn.col("passed"))
+    )
+    named = fn.when(inside, "int_poll_skip").otherwise("poll_skip")
+    return skipped.select(*PART, named.alias("anomaly"), fn.lit(1).alias("count"))
+
+
+def _complete(history: _History) -> DataFrame:
+    return _counted(history.final, OPINION_ON_LOSSES)
