@@ -139,11 +139,21 @@ def check(
     budget: Annotated[
         float | None, typer.Option(min=0, metavar="SECONDS", help="begin no check after so long; the rest is unknown")
     ] = None,
+    second_opinion: Annotated[
+        bool, typer.Option("--second-opinion", help="count some anomalies once more, as queries; must agree")
+    ] = False,
 ) -> int:
     """Judge stored runs again: no cluster is needed, a run that was killed half-way will do."""
     from squall.harness.judging import judge_stored
 
-    return judge_stored(runs, spark_master=spark_master, in_process=in_process, console=console(), budget=budget)
+    return judge_stored(
+        runs,
+        spark_master=spark_master,
+        in_process=in_process,
+        console=console(),
+        budget=budget,
+        second_opinion=second_opinion,
+    )
 
 
 @app.command(epilog="Examples: squall show runs/latest · squall show runs/latest events-3@20410..20425")

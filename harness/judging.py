@@ -25,7 +25,9 @@ from squall.results.history import History, IllFormedHistory
 from squall.results.manifest import Manifest
 from squall.results.render import verdict_lines
 from squall.results.report import REPORT_FILE
+from squall.results.second_opinion import SecondOpinion, compared_with
 from squall.results.store import NoSuchRun, find_run
+from squall.results.text import several
 from squall.results.verdict import EXIT_CODES, Verdict, worst
 
 RUNS = Path("runs")
@@ -81,6 +83,14 @@ class Judge:
             print_verdict(self.console, verdict, run)
         return verdicts
 
+    def compare(self, runs: Sequence[Path], verdicts: Sequence[Verdict]) -> bool:
+        """Print what a second opinion on the logs is; whether it is the same wherever there is one."""
+        assert self.spark is not None, "judge first, on Spark"
+        opinions = compared_with(list(zip(runs, verdicts, strict=True)), self.spark.session)
+        for run, one in zip(runs, opinions, strict=True):
+            self.console.print(Text(f"second opinion  {shown_path(run)}: {told(one)}"), soft_wrap=True, highlight=False)
+        return not any(one.disagreements for one in opinions if one is not None)
+
     def _engine(self) -> Engine:
         if self.engine is None:
             if self.in_process:
@@ -91,14 +101,33 @@ class Judge:
 
 
 def judge_stored(
-    runs: Sequence[Path], *, spark_master: str | None, in_process: bool, console: Console, budget: float | None = None
+    runs: Sequence[Path],
+    *,
+    spark_master: str | None,
+    in_process: bool,
+    console: Console,
+    budget: float | None = None,
+    second_opinion: bool = False,
 ) -> int:
     """`squall check`: judge runs again; the status of the worst. After `budget` seconds no check is begun."""
+    if second_opinion and (in_process or budget is not None):
+        raise UsageError("--second-opinion is a query to Spark about whole runs: leave out --in-process and --budget")
     found = [run_directory(run) for run in runs]
     with Judge(console, spark_master=spark_master, in_process=in_process, budget=budget) as judge:
         judge.prepare()
         verdicts = judge.judge(found)
-    return EXIT_CODES[worst([one.verdict for one in verdicts])]
+        agreed = judge.compare(found, verdicts) if second_opinion else True
+    return EXIT_CODES[worst([*(one.verdict for one in verdicts), *(() if agreed else ("unknown",))])]
+
+
+def told(opinion: SecondOpinion | None) -> str:
+    """A second opinion in words."""
+    if opinion is None:
+        return "none, its logs were not checked"
+    if not opinion.disagreements:
+        return f"the same in all {several(opinion.counts, 'count')}"
+    several_of_them = "; ".join(opinion.disagreements)
+    return f"{several_of_them}. This is a mistake of Squall's: do not trust the verdict, and report it with the run"
 
 
 def run_directory(name: Path) -> Path:

@@ -60,6 +60,7 @@ def second_opinions(session: SparkSession, histories: Sequence[Path]) -> dict[Pl
     for row in said.groupBy(*PART, "anomaly").sum("count").collect():
         place = (Path(unquote(urlparse(row["file"]).path)), row["topic"], row["partition"])
         opinions[place][row["anomaly"]] = row["sum(count)"]
+    history.operations.unpersist()
     return dict(opinions)
 
 

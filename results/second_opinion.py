@@ -1,0 +1,62 @@
+"""Whether a second opinion (`checks/dataframes.py`) is the same as the verdicts: per run, topic-partition and anomaly.
+
+Where the two disagree, one formulation of the rules is wrong, and nobody knows which: that is a mistake of Squall's,
+and the verdict of that run is not to be trusted. A run whose logs were not checked gets no second opinion either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from squall.results.checks.dataframes import COVERED, OPINION_ON_LOSSES, second_opinions
+from squall.results.history import HISTORY_FILE
+from squall.results.kinds import KINDS
+from squall.results.verdict import Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Opinions = Mapping[str, Mapping[str, int]]
+"""How often each anomaly occurs, by topic-partition."""
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """What was compared: `counts` numbers, of which those in `disagreements` differ, in words."""
+
+    counts: int
+    disagreements: tuple[str, ...]
+
+
+def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSession) -> list[SecondOpinion | None]:
+    """A second opinion on each run whose logs were checked, in one query; None for the others."""
+    histories = [(run / HISTORY_FILE).resolve() for run, _ in verdicts]
+    checked = [file for file, (_, one) in zip(histories, verdicts, strict=True) if one.coverage.topic_partitions]
+    found = second_opinions(session, checked) if checked else {}
+    by_run: dict[Path, dict[str, Mapping[str, int]]] = {file: {} for file in checked}
+    for (file, topic, partition), counts in found.items():
+        by_run[file][f"{topic}-{partition}"] = counts
+    return [
+        comparison(verdict, by_run[file]) if file in by_run else None
+        for file, (_, verdict) in zip(histories, verdicts, strict=True)
+    ]
+
+
+def comparison(verdict: Verdict, opinions: Opinions) -> SecondOpinion:
+    """What the verdict counts against what the second opinion does. Losses count only where both know the log's end."""
+    told = {one.name: one.where for one in verdict.anomalies}
+    places = sorted({*opinions, *(place for name in COVERED for place in told.get(name, {}))} - set(KINDS))
+    counts, disagreements = 0, []
+    for place in places:
+        opinion = opinions.get(place, {})
+        for name in COVERED:
+            if name == "lost_write" and OPINION_ON_LOSSES not in opinion:
+                continue
+            counts += 1
+            first, second = told.get(name, {}).get(place, 0), opinion.get(name, 0)
+            if first != second:
+                disagreements.append(f"{place}: {name} is counted {first} times, and {second} times as a query")
+    return SecondOpinion(counts, tuple(disagreements))
