@@ -140,9 +140,9 @@ class Scene:
             ]
             request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
             await self.asker.until(lambda request=request: request, _created)  # type: ignore[misc]
-        await self._is_applied()
+        await self.is_applied()
 
-    async def _is_applied(self) -> None:
+    async def is_applied(self) -> None:
         """Until the stub that applies has all that is committed now."""
         committed = await self._committed()
         await until("applied", lambda: self.applier.last_offset >= committed - 1)
@@ -161,7 +161,7 @@ class Scene:
         leaving = asyncio.create_task(stub.leave(committed.set))
         await committed.wait()
         figures.committed.append(time.monotonic() - began)
-        await self._is_applied()
+        await self.is_applied()
         figures.applied.append(time.monotonic() - began)
         await leaving
         figures.let_go.append(time.monotonic() - began)

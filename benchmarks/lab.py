@@ -72,6 +72,8 @@ async def deployed(lab: Lab) -> AsyncIterator[Testbed]:
     testbed = Testbed(lab.inventory(), lab.network, {})
     try:
         await testbed.deploy(SquallNodes(), ClusterSettings(NAME))
+        # Agents start when they are first asked something.
+        await asyncio.gather(*(agent.call("info") for agent in testbed.agents.values()))
         yield testbed
     finally:
         await testbed.heal()
