@@ -12,7 +12,7 @@ from squall.results.segments import read_faults
 from tests.harness.conftest import CommandLine
 from tests.labs import need_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("timeline")]
+pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("timeline")]
 
 SUITE = """
 scenario: an-hour-ahead

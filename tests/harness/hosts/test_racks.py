@@ -36,6 +36,7 @@ RACKS = Racks.model_validate(
 ASKED = {("r1", "r2"): 0.010, ("r1", "r3"): 0.040, ("r2", "r3"): 0.002}
 NEAR = {("r1", "r1"): 0.0, ("r2", "r2"): 0.0}
 FAULT_SECONDS = 0.010
+LATE = 0.003
 MILLISECOND = 0.001
 PATIENCE_SECONDS = 30.0
 EMULATOR = "link_switch.py"
@@ -89,7 +90,8 @@ def best_medians(lab: Lab, asked: dict[tuple[str, str], float]) -> dict[tuple[st
 
 
 def as_asked(found: dict[tuple[str, str], float], asked: dict[tuple[str, str], float]) -> bool:
-    return all(seconds - 0.2 * MILLISECOND <= found[way] <= seconds + MILLISECOND for way, seconds in asked.items())
+    """Never early; late by what a busy machine adds, which is far less than a fault does here."""
+    return all(seconds - 0.2 * MILLISECOND <= found[way] <= seconds + LATE for way, seconds in asked.items())
 
 
 def test_hosts_are_in_racks_and_brokers_will_say_so(racked: Lab) -> None:
