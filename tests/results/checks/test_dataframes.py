@@ -37,7 +37,8 @@ def by_kernels(operations: list[Forged]) -> Counts:
     return counts | ({OPINION_ON_LOSSES: 1} if result.final.complete else {})
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.full) for one in range(100, 700, 100))])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, *range(100, 700, 100)])
 def test_both_formulations_count_the_same(seed: int, tmp_path: Path, spark: SparkEngine) -> None:
     logs = forged_logs(seed)
     files = {
