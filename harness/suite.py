@@ -197,8 +197,15 @@ class Requirements(_Part):
     longest_gap: Duration | None = Field(
         default=None, description="the longest any topic-partition may be without an acknowledged send"
     )
+    gap_during: ForwardWindow | None = Field(default=None, description="longest_gap counts in this time only")
     elections: int | None = Field(default=None, ge=0, description="so many other active controllers at most")
     calm: bool = Field(False, description="nobody is fenced, no leader changes, no ISR becomes smaller")
+
+    @model_validator(mode="after")
+    def _gap_during_goes_with_longest_gap(self) -> Requirements:
+        if self.gap_during is not None and self.longest_gap is None:
+            raise ValueError("has gap_during, the time in which longest_gap counts, but no longest_gap")
+        return self
 
     def stated(self) -> Required:
         """As the manifest carries it."""
@@ -209,6 +216,7 @@ class Requirements(_Part):
             else RateRule(during=rate.during, at_least=rate.at_least, compared_with=rate.compared_with),
             silence=self.silence,
             longest_gap=self.longest_gap,
+            gap_during=self.gap_during,
             elections=self.elections,
             calm=self.calm,
         )

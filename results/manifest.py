@@ -56,11 +56,13 @@ class RateRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Required(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scenario requires beyond safety; see `required.py`. `longest_gap` in seconds."""
+    """What the scenario requires beyond safety; see `required.py`. `longest_gap` in seconds, throughout the load or
+    in `gap_during` only."""
 
     rate: RateRule | None = None
     silence: Window | None = None
     longest_gap: float | None = None
+    gap_during: Window | None = None
     elections: int | None = None
     calm: bool = False
 

@@ -5,7 +5,8 @@ states is judged by eye. A suite says it under `require` (`harness/suite.py`), t
 
 * `rate`         in one window at least this share of the acknowledged sends per second of another (P06)
 * `silence`      in this window nothing at all is acknowledged: what was, could not have been replicated (P06)
-* `longest_gap`  on no topic-partition a longer time without an acknowledged send (P14)
+* `longest_gap`  on no topic-partition a longer time without an acknowledged send (P14), throughout the load or
+                 within `gap_during` only
 * `elections`    so many times at most another active controller (P19)
 * `calm`         no topic-partition gets another leader, and no ISR becomes smaller (P12)
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from squall.results.checks.result import PartitionResult
-from squall.results.manifest import RateRule, Required
+from squall.results.manifest import RateRule, Required, Window
 from squall.results.segments import ClusterObservation
 from squall.results.text import several
 
@@ -29,9 +30,10 @@ Judged = tuple[str, bool | None]
 
 
 def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
-    """The windows in which acknowledged sends have to be counted, in this order."""
+    """The windows that each topic-partition's acknowledged sends are looked at in, in this order."""
     rate = () if required.rate is None else (required.rate.during, required.rate.compared_with)
-    return rate + (() if required.silence is None else (required.silence,))
+    silence = () if required.silence is None else (required.silence,)
+    return rate + silence + (() if required.gap_during is None else (required.gap_during,))
 
 
 def judged_requirements(
@@ -48,7 +50,7 @@ def judged_requirements(
         said = f", but {several(count, 'send was', 'sends were')}" if count else ""
         yield f"nothing acknowledged from {start:g} s to {end:g} s{said}", count == 0
     if required.longest_gap is not None:
-        yield _gap(required.longest_gap, results)
+        yield _gap(required.longest_gap, required.gap_during, results)
     if required.elections is not None:
         yield _elections(required.elections, cluster)
     if required.calm:
@@ -85,9 +87,13 @@ def _rate(rule: RateRule, count: int, count_before: int) -> Judged:
     return f"{words} ({rate / before:.0%}: {rate:.1f} per second after {before:.1f})", rate >= rule.at_least * before
 
 
-def _gap(longest: float, results: Sequence[PartitionResult]) -> Judged:
-    worst = max(results, key=lambda one: one.longest_outage, default=None)
-    words = f"no topic-partition without an acknowledged send for more than {longest:g} s"
-    if worst is None or not any(one.acknowledged_sends for one in results):
+def _gap(most: float, during: Window | None, results: Sequence[PartitionResult]) -> Judged:
+    gaps = [(one.longest_outage if during is None else one.longest_gap_within[-1], one.name) for one in results]
+    known = [(gap, name) for gap, name in gaps if gap is not None]
+    words = f"no topic-partition without an acknowledged send for more than {most:g} s"
+    if during is not None:
+        words += f", from {during[0]:g} s to {during[1]:g} s"
+    if not known or not any(one.acknowledged_sends for one in results):
         return words, None
-    return f"{words} (longest {worst.longest_outage / 1e9:.2f} s, {worst.name})", worst.longest_outage <= longest * 1e9
+    longest, where = max(known)
+    return f"{words} (longest {longest / 1e9:.2f} s, {where})", longest <= most * 1e9

@@ -57,6 +57,13 @@ def eaters_of(state: Path, id: str) -> list[int]:
     return sorted(found)
 
 
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
 def resident_bytes(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -90,7 +97,7 @@ class ResourceProbe:
             "process": process,
             "eaters": {
                 "pids": eaters,
-                "busy": sum(is_runnable(pid) for pid in eaters),
+                "busy": sum(is_runnable(pid) for pid in eaters if parent_of(pid) in eaters),
                 "cpu_s": sum(max(0.0, had_by(pid) - had[pid]) for pid in eaters),
                 "resident_bytes": sum(resident_bytes(pid) for pid in eaters),
             },

@@ -23,6 +23,7 @@ from squall.results.checks.kernels.series import (
     acknowledged_within,
     availability,
     latencies,
+    longest_gap_within,
     realtime_lag,
     throughput,
 )
@@ -104,6 +105,9 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
         longest_outage_start=available.longest_start,
         outages=available.outages,
         acknowledged_within=tuple(acknowledged_within(operations, start, end) for start, end in task.windows),
+        longest_gap_within=tuple(
+            longest_gap_within(operations, start, min(end, task.frame_end)) for start, end in task.windows
+        ),
         lag_p99=int(np.percentile(lag, 99)) if len(lag) else 0,
         lag_max=int(lag.max(initial=0)),
         milliseconds=(time.perf_counter() - began) * 1000,

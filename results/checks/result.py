@@ -70,7 +70,8 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the check of one topic-partition found, counted and measured.
 
     `operations` counts by `f.type`; `anomalies` by name; `noted` what is counted but no anomaly. The series are
-    as in `kernels/series.py`. `acknowledged_within` counts acknowledged sends in each of the task's windows.
+    as in `kernels/series.py`. `acknowledged_within` counts acknowledged sends in each of the task's windows,
+    `longest_gap_within` is the longest time without one there, None if nothing was sent or the load had ended.
     """
 
     run: int
@@ -91,6 +92,7 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     longest_outage_start: int
     outages: list[tuple[int, int]]
     acknowledged_within: tuple[int, ...] = ()
+    longest_gap_within: tuple[int | None, ...] = ()
     lag_p99: int
     lag_max: int
     milliseconds: float

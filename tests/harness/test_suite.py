@@ -152,6 +152,15 @@ def test_a_window_that_ends_before_it_begins_is_an_error(tmp_path: Path) -> None
         load_suite(path)
 
 
+def test_a_gap_may_count_in_a_part_of_the_load_only(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text(REQUIRING + "  gap_during: [58s, 280s]\n")
+    assert load_suite(path).scenarios[0].require.stated().gap_during == (58.0, 280.0)
+    path.write_text(REQUIRING.replace("longest_gap: 1s", "gap_during: [58s, 280s]"))
+    with pytest.raises(UsageError, match="but no longest_gap"):
+        load_suite(path)
+
+
 def test_topics_may_be_there_without_load(tmp_path: Path) -> None:
     path = tmp_path / "it.yaml"
     path.write_text(REQUIRING)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from squall.results.checks.result import FinalReadFacts, PartitionResult
 from squall.results.manifest import RateRule, Required
 from squall.results.required import judged_requirements, windows_of
@@ -85,3 +87,21 @@ def test_calm_is_no_other_leader_and_no_smaller_isr() -> None:
     assert holds(*first, seen("in_sync", 0, "b1", "b2", "b3")) is True
     assert holds(*first, seen("leader", 4)) is False
     assert holds(*first, seen("in_sync", 0, "b1")) is False
+
+
+def test_a_gap_counts_within_its_window_only() -> None:
+    """P14: what making ten thousand topic-partitions costs is not the rolling restart's."""
+    required = Required(longest_gap=1.0, gap_during=(58.0, 280.0))
+    assert windows_of(required) == ((58.0, 280.0),)
+    early, late = (
+        msgspec.structs.replace(part(0, gap_s=6.0, number=number), longest_gap_within=(round(gap * 1e9),))
+        for number, gap in enumerate((0.8, 1.1))
+    )
+    words, holds = judged(required, early)
+    assert holds is True and "from 58 s to 280 s (longest 0.80 s" in words
+    assert judged(required, early, late)[1] is False
+
+
+def test_a_window_in_which_nobody_wanted_to_send_tells_nothing() -> None:
+    required = Required(longest_gap=1.0, gap_during=(58.0, 280.0))
+    assert judged(required, msgspec.structs.replace(part(0), longest_gap_within=(None,)))[1] is None

@@ -102,6 +102,19 @@ def acknowledged_within(operations: Operations, start: int, end: int) -> int:
     return int(((done >= start) & (done < end)).sum())
 
 
+def longest_gap_within(operations: Operations, start: int, end: int) -> int | None:
+    """The longest time without an acknowledged send from `start` to `end`, in ns; None if nothing was sent, or no time.
+
+    What began before, or goes on afterwards, counts with the part that lies within.
+    """
+    sent = operations.f == SEND
+    if not sent.any() or end <= start:
+        return None
+    done = np.sort(operations.completed[sent & (operations.type == OK)])
+    within = done[(done >= start) & (done <= end)]
+    return int(np.diff(np.concatenate((np.array([start]), within, np.array([end])))).max())
+
+
 def realtime_lag(operations: Operations, observed: Observed) -> Ints:
     """For every poll of a session but its first: how long its next record had been known when it began, in ns.
 

@@ -11,7 +11,14 @@ import pytest
 
 from squall.results.checks.kernels.observed import Observed
 from squall.results.checks.kernels.operations import Operations
-from squall.results.checks.kernels.series import Frame, availability, class_nanoseconds, latency_class, realtime_lag
+from squall.results.checks.kernels.series import (
+    Frame,
+    availability,
+    class_nanoseconds,
+    latency_class,
+    longest_gap_within,
+    realtime_lag,
+)
 from squall.results.forge import MILLISECOND, ORIGIN, Forged, rows_of
 from squall.results.history import SegmentHeader, joined
 from squall.results.tables import bucket_width, quantiles
@@ -46,6 +53,19 @@ def test_an_outage_that_lasts_to_the_end_of_the_load_counts() -> None:
 def test_a_topic_partition_that_never_answered_was_out_all_the_time() -> None:
     found = availability(operations_of([Forged("send", 1, 0, S, None, "info", value=1)]), FRAME)
     assert (found.longest, found.acknowledged) == (10 * S, 0)
+
+
+def test_a_gap_counts_with_the_part_of_it_that_lies_within_the_window() -> None:
+    operations = operations_of(sends(1, 5, 6, 9))
+    at = {number: ORIGIN + number * S for number in range(11)}
+    assert longest_gap_within(operations, at[0], at[10]) == 4 * S
+    assert longest_gap_within(operations, at[3], at[8]) == 2 * S  # from 3 to 5; the other is from 6 to 8
+    assert longest_gap_within(operations, at[2], at[4]) == 2 * S  # nothing at all
+
+
+def test_there_is_no_gap_where_there_is_no_time_or_nobody_to_send() -> None:
+    assert longest_gap_within(operations_of(sends(1)), ORIGIN + S, ORIGIN + S) is None
+    assert longest_gap_within(operations_of([Forged("poll", 1, 0, S, 2 * S)]), ORIGIN, ORIGIN + S) is None
 
 
 def test_a_topic_partition_nobody_sent_to_has_no_outage() -> None:
