@@ -102,6 +102,8 @@ def keep(
             start_what_fell_with_its_watch(revive)
             with journal.locked():
                 if not journal.entries() and not locks.agents_live():
+                    if listener:
+                        listener.close()  # or the next keeper, on duty the moment we are not, finds the port taken
                     fcntl.flock(duty, fcntl.LOCK_UN)  # before the journal's lock goes: no agent may count on us
                     return
             if listener:

@@ -47,6 +47,9 @@ class Ear:
         self._heard: OrderedDict[str, dict[str, int]] = OrderedDict()
         self._trains = Trains()
 
+    def close(self) -> None:
+        self.socket.close()
+
     def listen(self, timeout: float) -> None:
         """Serves what comes within `timeout`."""
         deadline = time.monotonic() + timeout

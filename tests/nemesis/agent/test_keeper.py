@@ -6,11 +6,14 @@ import json
 import os
 import shutil
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.nemesis.agent.conftest import PROBE_PORT
 
 TTL = 1.0
 LATEST = 4.0
@@ -75,6 +78,15 @@ def test_the_keeper_goes_when_no_agent_is_left_and_nothing_is_open(node: Any, wa
     assert node.keeper_lives()
     wait_until(lambda: not node.keeper_lives(), "the keeper has gone")
     assert process_state(node) in ("S", "R"), "healed, not stopped"
+
+
+def test_a_keeper_off_duty_has_left_its_port_to_the_next_one(node: Any) -> None:
+    node.kill()
+    deadline = time.monotonic() + 10
+    while node.keeper_lives():
+        assert time.monotonic() < deadline
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+        ear.bind((node.address, PROBE_PORT))
 
 
 def test_a_new_agent_starts_a_keeper_for_what_a_dead_one_left_open(
