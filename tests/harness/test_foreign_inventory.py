@@ -160,6 +160,7 @@ def test_the_hosts_are_checked_and_told_in_one_table(lab: Lab, inventory: Path, 
         assert version_of(python) in row and "sudo" in row and "✘" not in row
 
 
+@pytest.mark.full
 def test_one_schedule_for_simulation_lab_and_hosts_of_others(lab: Lab, inventory: Path, squall: Any) -> None:
     """Issue 5, show 4: one file and one seed are one schedule in all three worlds, and all of it takes place there.
 

@@ -167,7 +167,7 @@ def test_after_kill_9_in_a_network_partition_hosts_heal_themselves_and_the_histo
     assert sends is not None and int(sends[1].replace(" ", "")) > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_a_signal_heals_ends_the_workers_and_keeps_the_history(lab: Lab, squall: Any, number: signal.Signals) -> None:
     running = run_until_cut(squall, 60)
     workers = load_workers(running)

@@ -17,6 +17,8 @@ from squall.harness.simulation.shrink import Budget, Sameness, Shrinker, Trial, 
 from squall.harness.simulation.shrink_command import ShrinkOptions, shrink
 from squall.harness.suite import Scenario, load_suite
 
+pytestmark = pytest.mark.xdist_group("shrink")  # one worker, so that the seed is shrunk once
+
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 SVG = "{http://www.w3.org/2000/svg}"
 
