@@ -12,8 +12,6 @@ from squall.benchmarks._producing import latencies, small_requests, throughput
 from squall.benchmarks.broker import AS_SHIPPED, metadata_figures
 from squall.harness.loopback import FAST, Cluster
 
-pytestmark = pytest.mark.xdist_group("bench-broker")  # one worker, so that there is one cluster
-
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
