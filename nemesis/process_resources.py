@@ -210,6 +210,8 @@ class LimitProcess(_Resources):
     def _why_not_over(self, before: Facts, after: Facts) -> str | None:
         if after["open"] or after["process"] is None:
             return "its limits are still those of the fault" if after["open"] else "the process is not running"
+        if before["process"] is None:
+            return None  # there was no process to limit, which `_why_not_held` has said
         for what in self._headroom:
             was, now = before["process"]["limits"][what], after["process"]["limits"][what]
             if was != now:

@@ -112,6 +112,15 @@ def test_what_shows_the_end(written: dict[str, Any], after: dict[str, Any], reas
     assert (found is None) if reason is None else (found is not None and reason in found), found
 
 
+@pytest.mark.parametrize("written", [{"fault": "process-limit", "memory": 0}, {"fault": "cpu-throttle"}])
+def test_what_was_not_running_before_was_not_limited_and_its_end_is_no_riddle(written: dict[str, Any]) -> None:
+    """Another fault may have the process down when this one begins, and up again when it ends."""
+    absent = look()
+    absent["resources"]["b1"]["process"] = None
+    assert fault(**written).shows_hold(absent, look()) is not None
+    assert fault(**written).shows_end(absent, look()) is None
+
+
 def test_a_stress_without_number_keeps_every_processor_busy() -> None:
     host = Host()
     asyncio.run(fault(host, fault="cpu-stress").inject(9.0))
