@@ -69,6 +69,7 @@ class Storm:
         """Kill one or more of the three, at a random moment; the control process in the end in any case."""
         victims = self.rng.sample(VICTIMS, self.rng.randint(1, len(VICTIMS)))
         time.sleep(self.rng.uniform(0, LONGEST_S))  # the moment is the point
+        assert self._process.poll() is None, "the control process ended before anybody touched it or what it works with"
         for victim in victims:
             getattr(self, f"_strike_{victim.replace(' ', '_')}")()
         if "control process" not in victims:
