@@ -37,7 +37,8 @@ from squall.results.history import (
     torn_lines,
     validate,
 )
-from squall.results.kinds import recorded_files
+from squall.results.kinds import LIST_APPEND, recorded_files, write_kind
+from squall.results.lists import holds_lists, transactions_of
 from squall.results.manifest import Manifest
 from squall.results.parquet_files import read_columns
 from squall.results.report import write_report
@@ -128,7 +129,10 @@ def verdict_of(run_dir: Path) -> Verdict:
             for topic, partition, table in history.parts()
             if partition >= 0
         ]
-        further = [check_further(name, kind, manifest.workload) for name, kind in history.further.items()]
+        tables = dict(history.further)
+        if holds_lists(manifest.workload):
+            tables[LIST_APPEND] = transactions_of(history.table)
+        further = [check_further(name, kind, manifest.workload) for name, kind in tables.items()]
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
     around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
@@ -152,6 +156,8 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
     places = layout(path)
     validate(columns, path)
     frame = _frame(columns, manifest)
+    if holds_lists(manifest.workload):
+        write_kind(run_dir, LIST_APPEND, transactions_of(History.load(run_dir).table))
     logs = [
         _task(number, str(path.resolve()), place.topic, place.partition, place.row_groups, frame, manifest, deadline)
         for place in places

@@ -6,7 +6,8 @@
     log-transactions.parquet    sends and polls that are committed or aborted together
     groups.parquet              joins, commits, positions and polls of consumer groups
 
-The latter three have no rows in segments: what records such operations writes the table. A kind is known by its
+Of the latter three no rows stand in segments. Those of the workload `list-append` are made of its sends and polls
+(`lists.py`); of the other kinds, what records such operations writes the table. A kind is known by its
 name, which is also that of its check (`checks/further.py`) and stands in a suite's `checks`. A table that is not there
 means that a history holds no such operations.
 """

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import BeforeValidator, Field, TypeAdapter
 
 from squall.workloads.idempotence import Cuts, CuttingConnector, IdempotenceOptions
+from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
 from squall.workloads.log import LogOptions, LogWorkload, Shard
 from squall.workloads.metadata import MetadataOptions, MetadataWorkload
 from squall.workloads.ports import Connector
@@ -22,7 +23,7 @@ from squall.workloads.produce_bench import ProduceBenchOptions, ProduceBenchWork
 DEFAULT = "log"
 
 
-AnyOptions = LogOptions | IdempotenceOptions | MetadataOptions | ProduceBenchOptions
+AnyOptions = LogOptions | IdempotenceOptions | ListAppendOptions | MetadataOptions | ProduceBenchOptions
 
 
 def _with_a_name(options: Any) -> Any:
@@ -58,6 +59,8 @@ def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> Workload:
         return MetadataWorkload(options, topics)
     if isinstance(options, LogOptions):
         return LogWorkload(options, topics)
+    if isinstance(options, ListAppendOptions):
+        return ListAppendWorkload(options.as_log(), topics, options.reads)
     if isinstance(options, ProduceBenchOptions):
         return ProduceBenchWorkload(options.as_log(), topics, options.arrivals)
     return LogWorkload(options.as_log(), topics)

@@ -244,6 +244,7 @@ class Simulation:
             faults_planned=0 if self.swarming else len(self.schedule.faults),
             min_acknowledged=min(scenario.min_acknowledged, MIN_ACKNOWLEDGED),
             require=scenario.require.stated(),
+            workload=scenario.workload.model_dump(),
             mutants=tuple(sorted(self.shape.mutants.names)),
             final_read=self.final_read,
             schedule_hash="" if self.swarming else self.schedule.content_hash(),

@@ -19,7 +19,7 @@ TopicPartition = tuple[str, int]
 @dataclass(frozen=True)
 class ClientPlan:
     """One client of a workload: its number, the threads it serves, what it does and to which
-    topic-partitions.
+    topic-partitions. A poll of a `whole` consumer reads a log from its start to its end.
     """
 
     client: int
@@ -30,6 +30,7 @@ class ClientPlan:
     idempotent: bool = True
     record_size: int = 100
     from_beginning: bool = True
+    whole: bool = False
 
 
 class Client(Protocol):

@@ -33,6 +33,7 @@ from squall.workloads.clients.client import Client, ClientPlan, Topic, TopicPart
 from squall.workloads.clients.leaders import Address, Leaders
 from squall.workloads.clients.native_consumer import NativeConsumer, short
 from squall.workloads.clients.native_metadata import MetadataClient
+from squall.workloads.clients.native_whole import WholeReader
 from squall.workloads.clients.payload import encode_value
 from squall.workloads.operation import CREATE_PARTITIONS, CREATE_TOPIC, OK, SEND, Completion, Operation
 from squall.workloads.ports import Clock, Connector
@@ -62,7 +63,7 @@ class NativeKit:
     def client(self, plan: ClientPlan) -> Client:
         leaders = Leaders(self.connector, self.bootstrap, f"squall-{plan.role}-{plan.client}")
         if plan.role == "consumer":
-            return NativeConsumer(plan, leaders, self.clock)
+            return (WholeReader if plan.whole else NativeConsumer)(plan, leaders, self.clock)
         if plan.role == "metadata":
             return MetadataClient(plan, leaders, NativeAdmin(self.connector, self.bootstrap), self.clock)
         if plan.role == "admin":

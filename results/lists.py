@@ -1,0 +1,107 @@
+"""Transactions out of a history of the workload `list-append`, for the check of the same name.
+
+    send, marker                  an append of its value to the list that its topic-partition is
+    poll from position 0          a read of that list
+    final polls of one session    one read, from the first's invocation to the last's completion; left out where they do
+                                  not begin at 0 or do not follow on each other (that the checks of the log judge)
+
+A read that failed says nothing and is left out. Lists are numbered in the order of topics and topic-partitions, which
+for a single topic is the number of the topic-partition.
+
+The table is derived, never recorded: a run's segments and its history are what it rests on, so it is made anew from
+them each time, and whoever tampers with it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+import pyarrow as pa
+
+from squall.results.checks.transactions.columns import APPEND, READ, SCHEMA
+from squall.results.kinds import LIST_APPEND
+from squall.results.rows import FUNCTIONS, TYPES
+
+WORKLOAD: Final = LIST_APPEND
+"""The workload whose histories these are; it is called as the check is."""
+
+_APPENDS: Final = (FUNCTIONS["send"], FUNCTIONS["marker"])
+_NEEDED: Final = (
+    "op_id", "process", "client", "f", "type", "topic", "partition", "invoked", "completed", "clock_error", "value",
+    "session", "position", "offsets", "values",
+)  # fmt: skip
+
+Row = Mapping[str, Any]
+
+
+def holds_lists(workload: Mapping[str, Any]) -> bool:
+    """Whether a history with this workload, as its manifest has it, is one of lists."""
+    return workload.get("name") == WORKLOAD
+
+
+def transactions_of(history: pa.Table) -> pa.Table:
+    """The table of transactions (`checks/transactions/columns.SCHEMA`) that a history of operations on logs makes."""
+    columns = history.select(_NEEDED)
+    for name in ("offsets", "values"):  # what appends and empty polls have, too
+        assert columns[name].null_count == 0
+    rows = [row for row in columns.to_pylist() if row["topic"] is not None and row["partition"] is not None]
+    places = sorted({(row["topic"], row["partition"]) for row in rows})
+    key = {place: number for number, place in enumerate(places)}
+    made = [one.as_row(key[one.place]) for one in _transactions(rows)]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Transaction:
+    """Of a single micro-operation: an append of `element`, or a read of `elements`."""
+
+    first: Row
+    last: Row
+    element: int | None = None
+    elements: tuple[int, ...] | None = None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return (self.first["topic"], self.first["partition"])
+
+    def as_row(self, key: int) -> dict[str, Any]:
+        return {
+            "op_id": self.first["op_id"],
+            "process": self.first["process"],
+            "type": self.last["type"],
+            "invoked": self.first["invoked"],
+            "completed": self.last["completed"],
+            "clock_error": max(self.first["clock_error"], self.last["clock_error"]),
+            "functions": [READ if self.element is None else APPEND],
+            "keys": [key],
+            "elements": [self.element or 0],
+            "reads": [None if self.elements is None else list(self.elements)],
+        }
+
+
+def _transactions(rows: Iterable[Row]) -> Iterator[_Transaction]:
+    finals = []
+    for row in rows:
+        read = row["type"] == TYPES["ok"] and row["session"] is not None
+        if row["f"] in _APPENDS and row["value"] is not None:
+            yield _Transaction(row, row, element=row["value"])
+        elif row["f"] == FUNCTIONS["poll"] and read and row["position"] == 0:
+            yield _Transaction(row, row, elements=tuple(row["values"]))
+        elif row["f"] == FUNCTIONS["final_poll"] and read:
+            finals.append(row)
+    yield from _final_reads(finals)
+
+
+def _final_reads(rows: list[Row]) -> Iterator[_Transaction]:
+    def of(row: Row) -> tuple[Any, ...]:
+        return (row["topic"], row["partition"], row["client"], row["session"])
+
+    for _, polls in groupby(sorted(rows, key=lambda row: (*of(row), row["invoked"])), of):
+        whole = list(polls)
+        offsets = [offset for poll in whole for offset in poll["offsets"]]
+        if whole[0]["position"] == 0 and all(one < other for one, other in pairwise(offsets)):
+            elements = tuple(value for poll in whole for value in poll["values"])
+            yield _Transaction(whole[0], whole[-1], elements=elements)

@@ -1,0 +1,76 @@
+"""The native reader of whole lists: one poll is everything from a log's start to its end (workload `list-append`).
+
+The end is what the leader tells when the read begins (ListOffsets); a leader that does not know it yet refuses, and the
+read fails (KIP-207, OFFSET_NOT_AVAILABLE). Then as many Fetch requests as it takes go out, in a session of their own.
+What a log holds below its high watermark never changes, so what was read in pieces is what was there at one moment; if
+it is not, that is for the checks to find.
+
+A read that does not come to its end within `READ_SECONDS`, or during which anything goes wrong, has failed as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from squall.workloads.clients import errors
+from squall.workloads.clients.leaders import Address
+from squall.workloads.clients.native_consumer import EARLIEST, LATEST, RETRY_SECONDS, NativeConsumer
+from squall.workloads.operation import OK, Completion, Operation
+
+READ_SECONDS: Final = 10.0
+
+
+class WholeReader(NativeConsumer):
+    """Reads a log anew each time."""
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        where = (operation.topic, operation.partition)
+        leader = await self.leaders.leader(where)
+        if leader is None:
+            await asyncio.sleep(RETRY_SECONDS)
+            return errors.refused("no_leader_known")
+        told = await self._list_offsets(operation.f, where, *leader, LATEST)
+        if told.type != OK:
+            return told
+        found = await self._list_offsets(operation.f, where, *leader, EARLIEST)
+        if found.type != OK:
+            return found
+        assert told.high_watermark is not None and found.log_start is not None
+        self.seek(where, found.log_start)
+        completion = await self._read_up_to(told.high_watermark, operation, leader)
+        if completion.type != OK:
+            return await self._in_vain(where, completion)
+        return completion
+
+    async def _read_up_to(self, end: int, operation: Operation, leader: tuple[Address, int]) -> Completion:
+        assert operation.topic is not None and operation.partition is not None
+        where = (operation.topic, operation.partition)
+        address, epoch = leader
+        cursor, began = self.cursors[where], self.clock.now_ns()
+        start = cursor.position
+        offsets: list[int] = []
+        values: list[int] = []
+        last = Completion(OK, high_watermark=end, log_start=start, node=self.leaders.node(where))
+        while cursor.position is not None and cursor.position < end:
+            if self.clock.now_ns() - began > READ_SECONDS * 1e9:
+                return errors.lost(operation.f, "not_all_was_read_in_time")
+            last = await self._lane(address).poll(where, cursor, epoch)
+            if last.type != OK:
+                return last
+            offsets += last.offsets
+            values += last.values
+        if cursor.position is None:
+            return errors.lost(operation.f, "the_log_began_anew")
+        return Completion(
+            OK,
+            offsets=tuple(offsets),
+            values=tuple(values),
+            session=cursor.session,
+            position=start,
+            leader_epoch=last.leader_epoch,
+            high_watermark=last.high_watermark,
+            log_start=last.log_start,
+            node=last.node,
+        )
