@@ -43,6 +43,7 @@ def window_of(directory: Path, name: str) -> FaultWindow:
     return next(window for window in read_faults(directory) if window.fault == name)
 
 
+@pytest.mark.full
 def test_a_slow_disk_and_a_broken_one_happen_and_end_and_nothing_acknowledged_is_lost(squall: CommandLine) -> None:
     (squall.directory / "bad-disks.yaml").write_text(SUITE)
     said = squall("run", "bad-disks.yaml", "--seed", "7", "--in-process")
