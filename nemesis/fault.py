@@ -59,6 +59,16 @@ class ActsByItself(Protocol):
         ...
 
 
+@runtime_checkable
+class ShowsLate(Protocol):
+    """A fault that may show only after its window, because somebody else carries it out, or his successor does.
+
+    Its proof is still waited for `evidence_lag` seconds after the end of its window, and it goes on until it shows.
+    """
+
+    evidence_lag: float
+
+
 class Fault(Protocol):
     """One occurrence of a fault.
 

@@ -38,6 +38,8 @@ class _Operation(ABC):
     """Asks once it is injected, again on healing if there is something to take back."""
 
     waits_to_show = False
+    evidence_lag = 5.0
+    """An active controller that accepted it and died has a successor by then, which brokers have heard of."""
 
     def __init__(self, kind: str, context: FaultContext) -> None:
         self.kind = kind

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from squall.nemesis.evidence import Facts, FaultRecord, HealReport, heal_all
-from squall.nemesis.fault import ActsByItself, Fault, FaultContext
+from squall.nemesis.fault import ActsByItself, Fault, FaultContext, ShowsLate
 from squall.nemesis.grudge import Grudge, grudge_of, pairs_of
 from squall.nemesis.ports import (
     NODE_PROCESS,
@@ -243,6 +243,8 @@ class NemesisRunner:
         """Looks until the fault shows; the last look is the evidence."""
         length = occurrence.scheduled.for_s
         longest = length if occurrence.fault.waits_to_show else min(self._patience.hold, length)
+        if isinstance(occurrence.fault, ShowsLate):
+            longest = length + occurrence.fault.evidence_lag
         deadline = self._now_ns() + round(longest * 1e9)
         while True:
             occurrence.during = await occurrence.fault.observe()

@@ -16,7 +16,7 @@ from squall.results.history import read_faults
 from tests.harness.conftest import CommandLine
 from tests.labs import need_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.xdist_group("power-loss")]
+pytestmark = [pytest.mark.lab, pytest.mark.full, pytest.mark.timeout(1200), pytest.mark.xdist_group("power-loss")]
 
 COMMAND_SECONDS = 900
 SUITES = Path(__file__).parents[2] / "suites"

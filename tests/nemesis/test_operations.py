@@ -10,11 +10,14 @@ import pytest
 from pydantic import TypeAdapter
 
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options import AnyFault, FaultOptions
+from squall.nemesis.options import AnyFault, FaultOptions, NemesisEntry
 from squall.nemesis.ports import OperationRefused
 from squall.nemesis.registry import build_fault
+from squall.nemesis.runner import NemesisRunner
+from squall.nemesis.schedule import build_schedule
 
 OPTIONS: TypeAdapter[FaultOptions] = TypeAdapter(AnyFault)
+ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
 
 
 class Cluster:
@@ -238,3 +241,34 @@ def test_a_swarm_believes_answers_and_asks_for_nothing_that_it_has_not_drawn(wor
     assert len(operator.done) == 1
     operator.cluster.leads = "nobody could know"
     assert happened(fault) is None
+
+
+class SlowCluster(Cluster):
+    """What it accepts shows `after` seconds later: its controller has died meanwhile, and has a successor by then."""
+
+    def __init__(self, clock: Clock, after: float) -> None:
+        super().__init__()
+        self.clock = clock
+        self.shows_at = round(after * 1e9)
+
+    async def replicas(self, topic: str, partition: int) -> list[str]:
+        return self.assigned if self.clock.now >= self.shows_at else ["b1", "b2", "b3"]
+
+
+@pytest.mark.parametrize(("after", "proven"), [(4.0, True), (7.0, False)])
+def test_what_was_accepted_may_show_once_there_is_another_controller_but_must_show(after: float, proven: bool) -> None:
+    """RA-08: the move that a controller has committed is carried out by the next one."""
+    clock, operator = Clock(), Operator()
+    operator.cluster = SlowCluster(clock, after)
+    entry = {"fault": "reassign", "target": "events/0", "to": "b2, b3, b4", "at": "0s", "for": "500ms"}
+    runner = NemesisRunner(
+        build_schedule([ENTRY.validate_python(entry)], 30, 1),
+        {},
+        operator.cluster,
+        now_ns=clock.now_ns,
+        sleep=clock.sleep,
+        operator=operator,
+    )
+    asyncio.run(runner.run())
+    (record,) = runner.records
+    assert record.proven == proven, record.detail
