@@ -267,6 +267,7 @@ def test_what_was_accepted_may_show_once_there_is_another_controller_but_must_sh
         operator.cluster,
         now_ns=clock.now_ns,
         sleep=clock.sleep,
+        report=lambda event: None,
         operator=operator,
     )
     asyncio.run(runner.run())
