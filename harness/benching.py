@@ -41,16 +41,20 @@ def described() -> list[tuple[str, str]]:
     return listed
 
 
-def measure(name: str, partitions: int | None = None, rounds: int | None = None) -> list[Measurement]:
-    """Run one benchmark. Raises UsageError for a name that is none, or a size or repetition that it does not have."""
+def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
+    """Run one benchmark with what was chosen of its size and repetition; None and False are no choice.
+
+    Raises UsageError for a name that is none, or something to choose that it does not have.
+    """
     name = name.replace("_", "-")
     if name not in names():
         raise UsageError(f"there is no benchmark {name!r}{suggestion(name, names())}")
     run = _module(name).run
-    options = {key: value for key, value in (("partitions", partitions), ("rounds", rounds)) if value is not None}
+    options = {key: value for key, value in chosen.items() if value is not None and value is not False}
     for option, value in options.items():
         if option not in signature(run).parameters:
-            raise UsageError(f"--{option}={value}: benchmark {name} has none to choose; leave the option out")
+            given = f"--{option}" if value is True else f"--{option}={value}"
+            raise UsageError(f"{given}: benchmark {name} has none to choose; leave the option out")
     measurements: list[Measurement] = run(**options)
     return measurements
 

@@ -366,6 +366,10 @@ def bench(
         int | None, typer.Option(min=1, help="of how many topic-partitions (controller); 2000000 is the published form")
     ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="how often to repeat (controller); ten or more")] = None,
+    operations: Annotated[
+        int | None, typer.Option(min=10_000, help="of how many operations (checker); fewer are held to no bar")
+    ] = None,
+    billion: Annotated[bool, typer.Option("--billion", help="a billion operations as well (checker)")] = False,
 ) -> int:
     """Measure, beside what must be reached; exit 1 where a must is missed."""
     from squall.harness import benching
@@ -375,7 +379,7 @@ def bench(
         for known, about in benching.described():
             out.print(f"{known:<14}{about}", markup=False)
         return 0
-    measurements = benching.measure(name, partitions, rounds)
+    measurements = benching.measure(name, partitions=partitions, rounds=rounds, operations=operations, billion=billion)
     benching.print_measurements(out, name, measurements)
     if json_file is not None:
         benching.save(json_file, name, measurements)

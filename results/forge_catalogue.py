@@ -5,7 +5,8 @@ look for what they should raise (in memory, with the kernels alone) and how a hi
 run, which goes the whole way to a verdict. Tests, benchmarks and `squall forge` share this catalogue.
 
 Sizes. A log is forged topic-partition by topic-partition, registers group by group, each part in a segment of its own,
-so that memory does not grow with the size; a case spoils the first part. The other kinds are forged in one piece.
+so that memory does not grow with the size; a case spoils the first part. The other kinds are forged in one piece. A
+large healthy log is forged in columns, and has no segments.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from squall.results.checks.transactions.list_append import check_list_append
 from squall.results.checks.transactions.log_rules import check_transactional_log
 from squall.results.forge import ORIGIN, Forge, Forged, forge_run, rows_of, write_operations
 from squall.results.forge_transactions import healthy_table, table_of
+from squall.results.forge_wide import forge_wide
 from squall.results.history import history_of, joined
 from squall.results.kinds import GROUPS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG, write_kind
 from squall.results.manifest import Manifest, TopicFacts
@@ -43,6 +45,8 @@ from squall.results.segments import (
 LOG: Final = "log"
 LOG_PART: Final = 20_000
 """Operations of a topic-partition at most; the processes of one do not meet those of the next."""
+WIDE_OPERATIONS: Final = 200_000
+"""From so many on, a healthy log is forged in columns (`forge_wide.py`)."""
 REGISTER_PART: Final = 50_000
 PART_PROCESSES: Final = 1 << 20
 Found = dict[str, int]
@@ -132,6 +136,8 @@ def checked_log(operations: Sequence[Forged], *, linearizable_reads: bool = Fals
 
 
 def _write_log(run_dir: Path, seed: int, operations: int, case: Case | None) -> int:
+    if case is None and operations >= WIDE_OPERATIONS:
+        return forge_wide(run_dir, operations, seed=seed)
     count, ended = 0, 0
     sizes = parts(operations, LOG_PART)
     for number, size in enumerate(sizes):

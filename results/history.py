@@ -21,7 +21,6 @@ real-time rules of the checkers allow for. `completed` is null while nothing cam
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -33,12 +32,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from squall.results.history_file import HistoryFile, TopicPartitionRows, cut_off_segments, layout, torn_lines
 from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
 from squall.results.kinds import REGISTERS, recorded_kinds, write_kind
-from squall.results.parquet_files import SealedWriter, opened, read_table
+from squall.results.parquet_files import read_table
 from squall.results.segments import (
     FUNCTIONS,
-    SCHEMA_VERSION,
     SEGMENTS_FOLDER,
     TYPES,
     ClusterObservation,
@@ -90,22 +89,6 @@ __all__ = [
 HISTORY_FILE: Final = "history.parquet"
 NEMESIS_FILE: Final = "nemesis.parquet"
 CLUSTER_TABLE: Final = "cluster.parquet"
-ROW_GROUP_ROWS: Final = 1 << 20
-
-_LAYOUT_KEY: Final = b"squall.topic_partitions"
-_TORN_KEY: Final = b"squall.torn_lines"
-_CUT_OFF_KEY: Final = b"squall.cut_off"
-_SCHEMA_KEY: Final = b"squall.schema"
-
-
-@dataclass(frozen=True)
-class TopicPartitionRows:
-    """Where the rows of one topic-partition lie in `history.parquet`."""
-
-    topic: str
-    partition: int
-    row_groups: tuple[int, ...]
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -176,65 +159,10 @@ def _is_closed(run_dir: Path) -> bool:
 
 def write_history(history: History, path: Path) -> None:
     """Write the Parquet file whole or not at all."""
-    places, group = [], 0
-    metadata = {
-        _SCHEMA_KEY: str(SCHEMA_VERSION),
-        _TORN_KEY: str(history.torn),
-        _CUT_OFF_KEY: str(history.cut_off),
-    }
-    file = SealedWriter(path, SCHEMA.with_metadata(metadata))
+    file = HistoryFile(path, torn=history.torn, cut_off=history.cut_off)
     for topic, partition, start, stop in _slices(history.table):
-        file.writer.write_table(history.table.slice(start, stop - start), row_group_size=ROW_GROUP_ROWS)
-        groups = -(-(stop - start) // ROW_GROUP_ROWS)
-        places.append([topic, partition, list(range(group, group + groups)), stop - start])
-        group += groups
-    file.finish({_LAYOUT_KEY: json.dumps(places)})
-
-
-def layout(path: Path) -> list[TopicPartitionRows]:
-    """Which row groups hold which topic-partition. Raises IllFormedHistory unless that accounts for every row."""
-    file = opened(path, SCHEMA.names)
-    metadata = file.metadata.metadata or {}
-    _require_schema(path, metadata)
-    if _LAYOUT_KEY not in metadata:
-        raise IllFormedHistory(path, None, "has no list of its topic-partitions; it was not written by Squall")
-    try:
-        places = [
-            TopicPartitionRows(topic, partition, tuple(groups), rows)
-            for topic, partition, groups, rows in json.loads(metadata[_LAYOUT_KEY])
-        ]
-    except (ValueError, TypeError) as trouble:
-        raise IllFormedHistory(path, None, f"has a list of its topic-partitions that is none: {trouble}") from trouble
-    groups = [group for one in places for group in one.row_groups]
-    if groups != list(range(file.num_row_groups)) or sum(one.rows for one in places) != file.metadata.num_rows:
-        raise IllFormedHistory(path, None, "has rows that its list of topic-partitions does not account for")
-    return places
-
-
-def _require_schema(path: Path, metadata: Mapping[bytes, bytes]) -> None:
-    version = metadata.get(_SCHEMA_KEY, str(SCHEMA_VERSION).encode())
-    if version != str(SCHEMA_VERSION).encode():
-        said = version.decode(errors="replace")
-        raise IllFormedHistory(path, None, f"has schema {said}; this version reads {SCHEMA_VERSION}")
-
-
-def torn_lines(path: Path) -> int:
-    """How many torn last lines the segments had from which a Parquet file was made."""
-    return _number(path, _TORN_KEY)
-
-
-def cut_off_segments(path: Path) -> int:
-    """How many of the segments from which a Parquet file was made had no end."""
-    return _number(path, _CUT_OFF_KEY)
-
-
-def _number(path: Path, key: bytes) -> int:
-    metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
-    _require_schema(path, metadata)
-    try:
-        return int(metadata.get(key, b"0"))
-    except ValueError as trouble:
-        raise IllFormedHistory(path, None, f"{key.decode()} is no number: {trouble}") from trouble
+        file.add(topic, partition, history.table.slice(start, stop - start))
+    file.finish()
 
 
 def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:

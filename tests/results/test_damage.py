@@ -278,7 +278,7 @@ def test_a_segment_of_a_newer_schema_is_named(run: Path) -> None:
 
 def test_a_parquet_file_of_a_newer_schema_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("squall.results.history.SCHEMA_VERSION", 2)
+        newer.setattr("squall.results.history_file.SCHEMA_VERSION", 2)
         close_history(run)
     assert "history.parquet: has schema 2; this version reads 1" in reason_of(run)
 

@@ -1,0 +1,103 @@
+"""`history.parquet` as a file: written topic-partition by topic-partition, and where each of them lies in it.
+
+Row groups hold one topic-partition each, sorted by invocation. Which hold which is a list in the file's metadata,
+beside the version of the schema and what is known of the segments that it was made of. A history that is larger than
+memory is written like any other: part by part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from squall.results.joining import SCHEMA
+from squall.results.parquet_files import SealedWriter, opened
+from squall.results.segments import SCHEMA_VERSION, IllFormedHistory
+
+ROW_GROUP_ROWS: Final = 1 << 20
+
+_LAYOUT_KEY: Final = b"squall.topic_partitions"
+_TORN_KEY: Final = b"squall.torn_lines"
+_CUT_OFF_KEY: Final = b"squall.cut_off"
+_SCHEMA_KEY: Final = b"squall.schema"
+
+
+@dataclass(frozen=True)
+class TopicPartitionRows:
+    """Where the rows of one topic-partition lie in `history.parquet`."""
+
+    topic: str
+    partition: int
+    row_groups: tuple[int, ...]
+    rows: int
+
+
+class HistoryFile:
+    """A `history.parquet` that is being written. It is there, whole, when `finish` was called, and not before."""
+
+    def __init__(self, path: Path, *, torn: int = 0, cut_off: int = 0) -> None:
+        metadata = {_SCHEMA_KEY: str(SCHEMA_VERSION), _TORN_KEY: str(torn), _CUT_OFF_KEY: str(cut_off)}
+        self._file = SealedWriter(path, SCHEMA.with_metadata(metadata))
+        self._places: list[list[object]] = []
+        self._groups = 0
+
+    def add(self, topic: str, partition: int, rows: pa.Table) -> None:
+        """All rows of one topic-partition, sorted by invocation; "", -1 for rows of none."""
+        self._file.writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        groups = -(-rows.num_rows // ROW_GROUP_ROWS)
+        self._places.append([topic, partition, list(range(self._groups, self._groups + groups)), rows.num_rows])
+        self._groups += groups
+
+    def finish(self) -> None:
+        self._file.finish({_LAYOUT_KEY: json.dumps(self._places)})
+
+
+def layout(path: Path) -> list[TopicPartitionRows]:
+    """Which row groups hold which topic-partition. Raises IllFormedHistory unless that accounts for every row."""
+    file = opened(path, SCHEMA.names)
+    metadata = file.metadata.metadata or {}
+    _require_schema(path, metadata)
+    if _LAYOUT_KEY not in metadata:
+        raise IllFormedHistory(path, None, "has no list of its topic-partitions; it was not written by Squall")
+    try:
+        places = [
+            TopicPartitionRows(topic, partition, tuple(groups), rows)
+            for topic, partition, groups, rows in json.loads(metadata[_LAYOUT_KEY])
+        ]
+    except (ValueError, TypeError) as trouble:
+        raise IllFormedHistory(path, None, f"has a list of its topic-partitions that is none: {trouble}") from trouble
+    groups = [group for one in places for group in one.row_groups]
+    if groups != list(range(file.num_row_groups)) or sum(one.rows for one in places) != file.metadata.num_rows:
+        raise IllFormedHistory(path, None, "has rows that its list of topic-partitions does not account for")
+    return places
+
+
+def torn_lines(path: Path) -> int:
+    """How many torn last lines the segments had from which a Parquet file was made."""
+    return _number(path, _TORN_KEY)
+
+
+def cut_off_segments(path: Path) -> int:
+    """How many of the segments from which a Parquet file was made had no end."""
+    return _number(path, _CUT_OFF_KEY)
+
+
+def _require_schema(path: Path, metadata: Mapping[bytes, bytes]) -> None:
+    version = metadata.get(_SCHEMA_KEY, str(SCHEMA_VERSION).encode())
+    if version != str(SCHEMA_VERSION).encode():
+        said = version.decode(errors="replace")
+        raise IllFormedHistory(path, None, f"has schema {said}; this version reads {SCHEMA_VERSION}")
+
+
+def _number(path: Path, key: bytes) -> int:
+    metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
+    _require_schema(path, metadata)
+    try:
+        return int(metadata.get(key, b"0"))
+    except ValueError as trouble:
+        raise IllFormedHistory(path, None, f"{key.decode()} is no number: {trouble}") from trouble
