@@ -56,6 +56,8 @@ class HostSpec:
     """Where a node keeps its logs; empty means a directory of Squall's own on the host."""
     rack: str | None = None
     sudo: bool = False
+    reduced: bool = False
+    """One of a reduced lab: processes of this machine, and root nowhere."""
 
     def described(self) -> str:
         """`b2 (10.0.0.12)`, as error messages name a host."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from squall.harness.hosts.lab import Lab
     from squall.harness.hosts.round_trips import RoundTrip
 
+STANDARD_PORT = 22
 LEAST_SHARE_OF_ASKED = 0.9
 """Of a latency: what a clock and a median of few may take from it. More is no error: a machine may be busy."""
 
@@ -59,6 +60,9 @@ def lab_up_command(
     inventory: Annotated[
         Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="of the shape in this file's `lab:`")
     ] = None,
+    reduced: Annotated[
+        bool, typer.Option("--reduced", help="hosts that are plain processes, as where namespaces are forbidden")
+    ] = False,
     name: NameOption = "default",
 ) -> int:
     """Bring a lab up; it stays until `squall lab down`."""
@@ -75,13 +79,14 @@ def lab_up_command(
     }
     given = {key: value for key, value in told.items() if value is not None}
     shape = shape_from_options(given) if inventory is None else shape_from_file(inventory, given)
-    lab = lab_up(shape.controllers, shape.brokers, shape.clients, racks=shape.in_racks(), name=name)
+    lab = lab_up(shape.controllers, shape.brokers, shape.clients, racks=shape.in_racks(), name=name, reduced=reduced)
     out = console()
     out.print(f"{'lab':<11}{len(lab.hosts)} hosts up in {lab.up_seconds:.1f} s" + _without_root(lab))
     for host in lab.hosts:
         rack = f"{host.rack:<4}" if host.rack is not None else ""
         out.print(f"{'':<11}{host.name:<6} {host.address:<14} {rack}{' '.join(host.groups)}")
     held = show_racks(out, lab)
+    show_what_it_lacks(out, lab)
     out.print(f"{'':<11}run there: squall run SUITE --lab {lab.name}")
     return 0 if held else 1
 
@@ -114,6 +119,7 @@ def lab_status_command() -> int:
             rack = f"{host.rack:<4}" if host.rack is not None else ""
             out.print(f"{'':<11}{host.name:<6} {host.address:<14} {rack}{state}")
         held = show_racks(out, status.lab) and held
+        show_what_it_lacks(out, status.lab)
     return 0 if held else 1
 
 
@@ -127,7 +133,7 @@ def lab_ssh_command(
     command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="without one: a shell")] = None,
     name: NameOption = "default",
 ) -> None:
-    """A shell on a host of a lab, as root there, or one command."""
+    """A shell on a host of a lab, as root there (in a reduced lab as who you are), or one command."""
     from squall.harness.hosts.lab import standing_lab
     from squall.harness.hosts.machine import SYSTEM_PATH
 
@@ -150,6 +156,7 @@ def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
         "LogLevel": "ERROR",
     }
     words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    words += ["-p", str(spec.port)] if spec.port != STANDARD_PORT else []
     to = f"{spec.user}@{spec.address}"
     return [*lab.network.command_prefix(), "ssh", "-F", "none", "-i", str(spec.key_file), *words, to, *command]
 
@@ -231,6 +238,18 @@ def _asked(profile: LinkProfile) -> str:
     return f"{profile.round_trip * 1000:g} ms" + (" in the mean" if profile.jitter else "")
 
 
+def show_what_it_lacks(out: Console, lab: Lab) -> None:
+    """Of a reduced lab why it is one, and what it cannot do."""
+    from squall.harness.hosts.reduced_lab import LACKS
+
+    label = "reduced"
+    for line in (lab.reduced, *LACKS) if lab.reduced else ():
+        out.print(f"{label:<11}{line}", markup=False, style="yellow")
+        label = ""
+
+
 def _without_root(lab: Lab) -> str:
+    if lab.reduced:
+        return " · REDUCED: its hosts are plain processes"
     told = "made without root: what that leaves out, `squall inventory check` and `squall faults` tell"
     return f" · {told}" if lab.rootless else ""

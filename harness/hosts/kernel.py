@@ -26,6 +26,7 @@ MS_NOEXEC, MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 8, 1024, 2048, 1 << 21
 ST_RELATIME = 4096
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 15, 22, 24
+PR_SET_CHILD_SUBREAPER = 36
 
 SECCOMP_MODE_FILTER = 2
 SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO = 0x7FFF0000, 0x00050000
@@ -60,6 +61,10 @@ class Kernel:
 
     def die_with_parent(self) -> None:
         self._checked("prctl", self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+
+    def adopt_orphans(self) -> None:
+        """Descendants whose parent ends become our children, not those of the machine's init."""
+        self._checked("prctl", self._libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
     def drop_capability(self, capability: int) -> None:
         self._libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # one this kernel does not have is no loss

@@ -9,7 +9,7 @@
         ...
 
 What hosts are made of, and why nothing is left behind, is told in `supervisor.py`: one supervisor process holds
-everything. This module is the other side: it has files prepared (`lab_files.py`), starts the supervisor, reads and
+everything. Where there can be no namespaces the lab is a reduced one (`reduced_lab.py`), and says so. This module is the other side: it has files prepared (`lab_files.py`), starts the supervisor, reads and
 removes its state. State (`plan.json`, `holder.json`, keys, logs) lives in the user's runtime directory, under the
 lab's name; the hosts' files live on disk under /var/tmp, because a runtime directory is often a small tmpfs.
 """
@@ -30,11 +30,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts.lab_files import SSHD_CONFIG, LabPlan, host_address, prepare, sockets_of, write_json
 from squall.harness.hosts.machine import SYSTEM_PATH, check_machine
-from squall.harness.hosts.network import LabNetwork, process_started
+from squall.harness.hosts.network import LabNetwork, LoopbackNetwork, process_started
+from squall.harness.hosts.reduced_lab import prepare_reduced, reduced_hosts, refuse_between_racks
+from squall.harness.hosts.sweep import end_all_at_home
 from squall.harness.inventory import HostSpec, Inventory
 from squall.harness.lab_shape import NO_RACKS, LabShape, Racks
 
@@ -42,6 +45,8 @@ DEFAULT_NAME = "default"
 FIRST_HOST = 11
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
+SUPERVISOR = "squall.harness.hosts.supervisor"
+REDUCED_SUPERVISOR = "squall.harness.hosts.reduced_supervisor"
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,12 @@ class Lab:
     """The hosts' files, one directory per host."""
     hosts: tuple[HostSpec, ...]
     supervisor: int
-    network: LabNetwork
+    network: LabNetwork | LoopbackNetwork
     up_seconds: float
     racks: Racks = NO_RACKS
     rootless: bool = False
+    reduced: str = ""
+    """Why its hosts are no more than processes of this machine; empty if they are more."""
 
     def inventory(self) -> Inventory:
         return Inventory(f"lab {self.name}", self.hosts)
@@ -94,14 +101,18 @@ def lab_up(
     data_root: Path = Path("/var/tmp"),
     read_only: tuple[str, ...] = (),
     sshd_config: str = SSHD_CONFIG,
+    reduced: bool = False,
 ) -> Lab:
     """Bring a lab up and return once every host's sshd answers.
 
     It persists until `lab_down`, or, with `owner`, until the process of that id ends. `read_only` names further
     directories of this machine that the hosts shall see; `sshd_config` makes hosts as strange as a distribution's.
-    Without root the lab is made in a user namespace (supervisor.py). Raises UsageError where this machine cannot do it.
+    Without root the lab is made in a user namespace (supervisor.py); where there is none, or with `reduced`, it is a
+    reduced one, which those two have no bearing on. Raises UsageError where this machine cannot do it.
     """
-    check_machine()
+    why = check_machine(reduced=reduced)
+    if why:
+        refuse_between_racks(racks, why)
     remove_leftovers()
     directory = state_root() / name
     if directory.exists():
@@ -110,9 +121,13 @@ def lab_up(
     data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
     shape = LabShape(controllers=controllers, brokers=brokers, clients=clients)
     hosts = lab_hosts(shape, directory, racks)
+    hosts = reduced_hosts(hosts) if why else hosts
     try:
-        prepare(LabPlan(name, directory, data, hosts, racks, os.geteuid() != 0, read_only, sshd_config))
-        _start_supervisor(directory, owner)
+        if why:
+            prepare_reduced(name, directory, data, hosts, racks=racks, why=why)
+        else:
+            prepare(LabPlan(name, directory, data, hosts, racks, os.geteuid() != 0, read_only, sshd_config))
+        _start_supervisor(directory, owner, REDUCED_SUPERVISOR if why else SUPERVISOR)
     except BaseException:
         _remove(directory, data)
         raise
@@ -136,14 +151,15 @@ def lab_down(name: str = DEFAULT_NAME) -> bool:
     directory = state_root() / name
     if not directory.exists():
         return False
-    data = None
+    data, reduced = None, False
     with contextlib.suppress(FileNotFoundError, ValueError):
-        data = Path(json.loads((directory / "plan.json").read_text())["data"])
+        plan = json.loads((directory / "plan.json").read_text())
+        data, reduced = Path(plan["data"]), bool(plan.get("reduced"))
     with contextlib.suppress(FileNotFoundError, ValueError):
         holder = json.loads((directory / "holder.json").read_text())
         _end(holder["supervisor"], holder["supervisor_started"])
         _await_gone(holder["holder"], holder["holder_started"])
-    _remove(directory, data)
+    _remove(directory, data, reduced=reduced)
     return True
 
 
@@ -185,9 +201,9 @@ def remove_leftovers() -> None:
         plan, holder = directory / "plan.json", directory / "holder.json"
         if not plan.exists() or not holder.exists():
             continue  # somebody is bringing it up just now
-        facts = json.loads(holder.read_text())
+        facts, planned = json.loads(holder.read_text()), json.loads(plan.read_text())
         if process_started(facts["holder"]) != facts["holder_started"]:
-            _remove(directory, Path(json.loads(plan.read_text())["data"]))
+            _remove(directory, Path(planned["data"]), reduced=bool(planned.get("reduced")))
 
 
 def state_root() -> Path:
@@ -229,13 +245,13 @@ def lab_hosts(shape: LabShape, directory: Path, racks: Racks | None = None) -> t
 # --- The supervisor, seen from outside ------------------------------------------------------------------------
 
 
-def _start_supervisor(directory: Path, owner: int | None) -> None:
+def _start_supervisor(directory: Path, owner: int | None, program: str) -> None:
     """Start it in a session of its own and wait for its word."""
     reader, writer = os.pipe()
     with (directory / "supervisor.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "squall.harness.hosts.supervisor", str(directory), str(writer)),
+                *(sys.executable, "-m", program, str(directory), str(writer)),
                 *([str(owner)] if owner is not None else []),
             ],
             stdin=subprocess.DEVNULL,
@@ -273,8 +289,11 @@ def _load(directory: Path) -> Lab:
             groups=tuple(host["groups"]),
             key_file=directory / "id_ed25519",
             known_hosts=directory / "known_hosts",
+            port=host.get("port", 22),
+            user=host.get("user", "root"),
             python=host["python"],
             rack=host.get("rack"),
+            reduced=bool(plan.get("reduced")),
         )
         for host in plan["hosts"]
     )
@@ -284,16 +303,22 @@ def _load(directory: Path) -> Lab:
         data=Path(plan["data"]),
         hosts=hosts,
         supervisor=holder["supervisor"],
-        network=LabNetwork(
-            holder["holder"], holder["holder_started"], sockets_of(directory) if plan.get("rootless", False) else None
-        ),
+        network=_network_of(plan, holder, directory),
         up_seconds=holder.get("up_seconds", 0.0),
         racks=Racks.model_validate(plan.get("racks", {})),
         rootless=plan.get("rootless", False),
+        reduced=plan.get("reduced", ""),
     )
     if not lab.is_alive():
         raise UsageError(f"lab {lab.name} is no longer up", remedy="start it again: squall lab up")
     return lab
+
+
+def _network_of(plan: dict[str, Any], holder: dict[str, Any], directory: Path) -> LabNetwork | LoopbackNetwork:
+    held = holder["holder"], holder["holder_started"]
+    if plan.get("reduced"):
+        return LoopbackNetwork(*held)
+    return LabNetwork(*held, sockets_of(directory) if plan.get("rootless", False) else None)
 
 
 def _note(directory: Path, **facts: object) -> None:
@@ -336,7 +361,10 @@ def _await_gone(pid: int, started: int) -> None:
             os.close(handle)
 
 
-def _remove(directory: Path, data: Path | None) -> None:
+def _remove(directory: Path, data: Path | None, *, reduced: bool = False) -> None:
+    """A lab's files, its supervisor being gone; before them what may have got away from a reduced one."""
+    if reduced and data is not None:
+        end_all_at_home(data)
     for path in (directory, data) if data is not None else (directory,):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -2,12 +2,14 @@
 
 Without root the lab is made inside a user namespace, which most kernels let everybody have; a distribution or a
 container may forbid it. It is found out by making one, and what forbids it is named together with what allows it.
+Where it stays forbidden an ordinary user can have a *reduced* lab, whose hosts are plain processes (`reduced_lab.py`).
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import pwd
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,9 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NEEDED_TOOLS = {"sshd": "openssh-server", "ip": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
 TRY = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--mount-proc"]
 TRY_SECONDS = 10.0
+CAP_SYS_ADMIN = 21
+NO_SHELLS = ("false", "nologin")
+IN_A_CONTAINER = "a container gets namespaces with --privileged"
 
 FORBIDDING_SETTINGS = (
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -29,33 +34,62 @@ FORBIDDING_SETTINGS = (
 """Below /proc/sys: the file, the value that forbids user namespaces, one that allows them."""
 
 
-def check_machine() -> None:
-    """Raise UsageError unless this machine can hold a lab, saying what to do about it."""
+def check_machine(*, reduced: bool = False) -> str:
+    """Empty if this machine can hold a complete lab; else why it can hold only a reduced one, or is to (`reduced`).
+
+    Raises UsageError, saying what to do about it, where it can hold none.
+    """
     if sys.platform != "linux":
         raise UsageError("the local lab needs Linux", remedy="use a Linux machine or VM, or real hosts (--inventory)")
+    why = "it was asked for (--reduced)" if reduced else _why_reduced()
     missing = [tool for tool in NEEDED_TOOLS if shutil.which(tool, path=SYSTEM_PATH) is None]
+    if why:
+        refuse_unfit_user()
+        missing = [tool for tool in missing if tool == "sshd"]
     if missing:
         packages = " ".join(NEEDED_TOOLS[tool] for tool in missing)
         raise UsageError(
             f"the local lab needs {', '.join(missing)}", remedy=f"install: sudo apt-get install {packages}"
         )
-    if os.geteuid() != 0:
-        _check_without_root()
+    return why
 
 
-def _check_without_root() -> None:
+def _why_reduced() -> str:
+    """Why nobody here, or not this user, can have namespaces, and what would change that; empty if he can."""
+    if os.geteuid() == 0:
+        return "" if may_make_namespaces() else f"root may make no namespaces here; {IN_A_CONTAINER}"
     if platform.machine() not in SETGROUPS:
-        raise UsageError(
-            f"the local lab without root knows {' and '.join(SETGROUPS)}, not {platform.machine()}",
-            remedy="run the same command with sudo",
-        )
+        return f"without root a complete lab knows {' and '.join(SETGROUPS)}, not {platform.machine()}; use sudo"
     refusal = why_no_user_namespaces()
-    if refusal is not None:
+    if refusal is None:
+        return ""
+    return f"this machine refuses user namespaces: {refusal}; {what_allows_them()}, or use sudo"
+
+
+def may_make_namespaces(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether root here is root: in a container it seldom has all rights."""
+    effective = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> CAP_SYS_ADMIN & 1)
+
+
+def refuse_unfit_user() -> None:
+    """Raise UsageError for a user whom a reduced lab's sshd could not let in, or must not."""
+    remedy = "run squall as an ordinary user with a login shell"
+    if os.geteuid() == 0:
+        why = "root may make no namespaces here, and a reduced lab's hosts would be root on the machine itself"
+        if may_make_namespaces():
+            why = "a reduced lab's hosts would be root on the machine itself"
+            remedy = f"leave --reduced out for a complete lab, or {remedy}"
+        raise UsageError(why, remedy=f"{remedy}; {IN_A_CONTAINER}")
+    try:
+        shell = pwd.getpwuid(os.geteuid()).pw_shell or "/bin/sh"
+    except KeyError:
         raise UsageError(
-            f"the local lab needs root, or user namespaces, which this machine refuses: {refusal}",
-            remedy=f"{what_allows_them()}; or run the same command with sudo; or list real hosts in an inventory "
-            "(--inventory FILE)",
-        )
+            f"user {os.geteuid()} has no name, and sshd lets in only users that have one",
+            remedy=f"give it a line in /etc/passwd, or {remedy}",
+        ) from None
+    if not os.access(shell, os.X_OK) or Path(shell).name in NO_SHELLS:
+        raise UsageError(f"the user's login shell, {shell}, lets nobody in", remedy=remedy)
 
 
 def why_no_user_namespaces() -> str | None:

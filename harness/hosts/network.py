@@ -10,7 +10,9 @@ Client libraries that open their own sockets (librdkafka) run in worker processe
 thing, before any thread starts, because a namespace is entered per thread. Foreign programs are started with
 `command_prefix()` before their argv.
 
-Both kinds are small frozen values that pickle, so a worker process can be handed its network.
+Hosts of a reduced lab are in the machine's own network, as rented ones; only that the lab may have ended.
+
+All kinds are small frozen values that pickle, so a worker process can be handed its network.
 """
 
 from __future__ import annotations
@@ -111,9 +113,39 @@ class LabNetwork:
         return ["nsenter", f"--user=/proc/{self.holder}/ns/user", "--preserve-credentials", network, "--"]
 
     def _check_alive(self) -> None:
-        """A process id alone may meanwhile be somebody else's; with its start time it is one process for good."""
-        if process_started(self.holder) != self.holder_started:
-            raise UsageError("the lab is no longer up", remedy="start it again: squall lab up")
+        refuse_if_gone(self.holder, self.holder_started)
+
+
+@dataclass(frozen=True)
+class LoopbackNetwork:
+    """That of a reduced lab: the machine's own, for as long as process `holder` lives."""
+
+    holder: int
+    holder_started: int
+
+    def socket(self) -> socket.socket:
+        self._check_alive()
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+    def enter(self) -> None:
+        """Nothing to do: every thread is there already."""
+        self._check_alive()
+
+    def command_prefix(self) -> list[str]:
+        self._check_alive()
+        return []
+
+    def _check_alive(self) -> None:
+        refuse_if_gone(self.holder, self.holder_started)
+
+
+def refuse_if_gone(holder: int, started: int) -> None:
+    """Raise UsageError unless a lab's holder lives.
+
+    A process id alone may meanwhile be somebody else's; with its start time it is one process for good.
+    """
+    if process_started(holder) != started:
+        raise UsageError("the lab is no longer up", remedy="start it again: squall lab up")
 
 
 def process_started(pid: int) -> int | None:

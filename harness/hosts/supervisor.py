@@ -188,12 +188,12 @@ def start_hosts(plan: dict[str, Any]) -> None:
         await_sshd(host["address"], host["name"])
 
 
-def await_sshd(address: str, name: str, seconds: float = 20.0) -> None:
-    """Return once the host greets on port 22."""
+def await_sshd(address: str, name: str, seconds: float = 20.0, *, port: int = 22) -> None:
+    """Return once the host greets."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            with socket.create_connection((address, 22), timeout=2) as connection:
+            with socket.create_connection((address, port), timeout=2) as connection:
                 if connection.recv(4) == b"SSH-":
                     return
         except OSError:

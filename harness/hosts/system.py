@@ -284,6 +284,7 @@ def agent_command(place: Place, spec: HostSpec) -> list[str]:
     return [
         *(place.python, "-u", place.agent_program, "--state", place.agent_state),
         *("--name", spec.name, "--control-port", str(spec.port)),
+        *(("--reduced", spec.address) if spec.reduced else ()),
     ]
 
 

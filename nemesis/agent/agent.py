@@ -8,6 +8,7 @@ Each request is answered once, possibly out of order, since each has a thread of
 hold up a heal. When standard input ends the agent goes; open faults stay, in the keeper's care.
 
     python3 -u agent.py --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
+        [--reduced ADDRESS]
 
 Several agents may serve one host at once (a new SSH connection while the old one is dying): the journal's lock
 keeps them apart. Only the standard library, Python 3.11 or newer. docs/architecture.md has the table of verbs.
@@ -48,6 +49,7 @@ from power import Losses, NodeFiles, PowerLoss, WipeDisk
 from probes import Ear, Prober, knock
 from process_verbs import ProcessVerbs
 from processes import Definition, Processes, state_of
+from reduced import not_offered
 from rpc import checked_ports
 from trouble import Trouble
 
@@ -62,6 +64,7 @@ def parse_options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--control-port", type=int, default=None, help="SSH port, exempt from every rule")
     parser.add_argument("--listen", default=f"0.0.0.0:{PROBE_PORT}", help="ADDRESS:PORT for probes (UDP)")
     parser.add_argument("--lab", action="store_true", help="never touch the machine's clock")
+    parser.add_argument("--reduced", metavar="ADDRESS", help="a reduced lab's host of this address (reduced.py)")
     parser.add_argument("--keeper", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
@@ -80,16 +83,17 @@ class Agent:
     def __init__(self, options: argparse.Namespace) -> None:
         options.state.mkdir(parents=True, exist_ok=True)
         state = options.state.resolve()
-        address, _, port = options.listen.rpartition(":")
+        self.reduced: str | None = options.reduced
+        self.listen: str = f"{self.reduced}:{PROBE_PORT}" if self.reduced else options.listen
+        address, _, port = self.listen.rpartition(":")
         self.name: str = options.name
-        self.lab: bool = options.lab or LAB_MARKER.exists()
-        self.listen: str = options.listen
+        self.lab: bool = options.lab or self.reduced is not None or LAB_MARKER.exists()
         self.state = state
         self.locks = KeeperLocks(state)
         self.journal = Journal(state)
         self.processes = Processes(state)
         self.network = Network(control_port(options))
-        self.network_verbs = NetworkVerbs(state, self.journal, self.network, self.processes, options.listen)
+        self.network_verbs = NetworkVerbs(state, self.journal, self.network, self.processes, self.listen)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
         self.prober = Prober(address, int(port))
         self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
@@ -114,6 +118,7 @@ class Agent:
             **disk_verbs.faults,
             **clock_verbs(self.processes, self.clocks),
         }
+        self.refused = not_offered(faults) if self.reduced else {}
         self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
         self.verbs: dict[str, Callable[[Arguments], Arguments]] = {
             "proc.define": self.define,
@@ -148,6 +153,7 @@ class Agent:
         """The keeper gets what we were told, so that it heals with the same means."""
         options = ["--name", self.name, "--listen", self.listen]
         options += ["--control-port", str(self.network.control_port), *(["--lab"] if self.lab else [])]
+        options += ["--reduced", self.reduced] if self.reduced else []
         start_keeper(Path(__file__).resolve(), self.state, options, self.locks)
 
     def call(self, verb: str, arguments: Arguments) -> Arguments:
@@ -156,6 +162,8 @@ class Agent:
             raise Trouble("unknown_verb", f"no verb {verb!r}; known are {', '.join(sorted(self.verbs))}")
         if not isinstance(arguments, dict):
             raise Trouble("bad_argument", f"args: {arguments!r} must be a mapping")
+        if verb in self.refused:
+            raise Trouble("unsupported", self.refused[verb])
         return self.verbs[verb](arguments)
 
     def define(self, arguments: Arguments) -> Arguments:
@@ -270,7 +278,7 @@ class Agent:
         """Verbs that this host cannot carry out, and why."""
         no_monotonic = why_no_monotonic(self.clocks)
         unable = {"clock.monotonic": no_monotonic} if no_monotonic else {}
-        return {**unable, **self.network_verbs.unable()}
+        return {**unable, **self.network_verbs.unable(), **self.refused}
 
     def clock_method(self) -> str:
         """`shim`, `hook` (Python processes only) or `machine`."""

@@ -1,0 +1,139 @@
+"""What a reduced lab hangs on: two processes that adopt orphans, and end everything when either of them dies.
+
+    supervisor                       waits for its owner, a signal, or the holder's death
+      holder                         waits for the supervisor's death, or an sshd's; buries orphans
+        sshd, one per host           of the ordinary user, at an address of its own on the loopback interface
+          sessions, agents, …        and whatever they start
+
+There is no pid namespace whose first process could take all others along. Instead both processes are *subreapers*:
+whoever loses its parent becomes the holder's child, or, should that be dead, the supervisor's; so all that was ever
+started on a host descends from both. Each watches the other by a descriptor that no signal can deceive, and whichever
+is left kills all descendants, stopped ones included, again and again until there are none (`sweep.py`).
+
+What is not guaranteed: should *both* be killed with SIGKILL before either could act, the sshds die (PR_SET_PDEATHSIG),
+and what was started through them stays until the next `squall lab up` or `down` of the user, which finds it by its HOME
+(`lab.py`). And what a user of a host has started as somebody else, with sudo, is that one's to end.
+
+Run as `python -m squall.harness.hosts.reduced_supervisor STATE READY_FD [OWNER_PID]`, as `supervisor.py` is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from squall.harness.hosts.kernel import KERNEL, Pipe, fork
+from squall.harness.hosts.supervisor import OPEN_FILES, await_sshd, write_holder
+from squall.harness.hosts.sweep import bury, end_all_below
+
+START_SECONDS = 60.0
+
+
+def main(arguments: list[str]) -> None:
+    """Bring the lab of STATE/plan.json up and hold it until told to end."""
+    state, ready = Path(arguments[0]), int(arguments[1])
+    owner = [os.pidfd_open(int(arguments[2]))] if len(arguments) > 2 else []
+    KERNEL.adopt_orphans()
+    wake = wakened_by(signal.SIGTERM, signal.SIGINT)
+    try:
+        holder = start_holder(json.loads((state / "plan.json").read_text()), ready)
+        write_holder(state, holder)
+    except Exception as trouble:
+        traceback.print_exc()
+        end_all_below()
+        os.write(ready, f"{type(trouble).__name__}: {trouble}".encode())
+        return
+    os.write(ready, b"ready")
+    os.close(ready)
+    select.select([wake, os.pidfd_open(holder), *owner], [], [])
+    end_all_below()
+
+
+def wakened_by(*signals: int) -> int:
+    """A descriptor that can be read once one of these has come."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for number in signals:
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def start_holder(plan: dict[str, Any], ready: int) -> int:
+    """Its pid, once every host accepts connections."""
+    pipe, ourselves = Pipe(), os.pidfd_open(os.getpid())
+
+    def hold() -> NoReturn:
+        os.close(ready)
+        os.close(pipe.reader)
+        run_holder(plan, pipe, ourselves)
+
+    holder = fork(hold, name="squall-reduced", dies_with_parent=False)
+    os.close(ourselves)
+    pipe.only_hear()
+    answer = pipe.hear(START_SECONDS, "the lab's holder")
+    if answer != "ready":
+        raise RuntimeError(answer)
+    return holder
+
+
+# --- The holder ---------------------------------------------------------------------------------------------------
+
+
+def run_holder(plan: dict[str, Any], pipe: Pipe, supervisor: int) -> NoReturn:
+    """Start every host's sshd, and bury the dead until the supervisor or an sshd is one of them."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    KERNEL.adopt_orphans()
+    wake = wakened_by(signal.SIGCHLD)
+    try:
+        allow_many_files()
+        vital = {start_sshd(plan["sshd"], host) for host in plan["hosts"]}
+        for host in plan["hosts"]:
+            await_sshd(host["address"], host["name"], port=host["port"])
+        pipe.say("ready")
+        os.close(pipe.writer)
+        bury_until(wake, supervisor, vital)
+    except Exception as trouble:
+        traceback.print_exc()
+        pipe.say(f"{type(trouble).__name__}: {trouble}")
+    end_all_below()
+    os._exit(0)
+
+
+def allow_many_files() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def start_sshd(program: str, host: dict[str, Any]) -> int:
+    directory = Path(host["directory"])
+    argv: Sequence[str] = [program, "-D", "-e", "-f", str(directory / "sshd_config")]
+    with (directory / "sshd.log").open("ab") as log:
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=KERNEL.die_with_parent
+        ).pid
+
+
+def bury_until(wake: int, supervisor: int, vital: set[int]) -> None:
+    """Until the supervisor is gone or one of the `vital` children."""
+    while True:
+        readable = select.select([wake, supervisor], [], [])[0]
+        if wake in readable:
+            os.read(wake, 4096)
+        if bury() & vital or supervisor in readable:
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,109 @@
+"""Ending processes for good where no namespace does it: all that descend from us, and all that live in a home.
+
+A reduced lab (`reduced_supervisor.py`) has two processes that adopt orphans, so whatever was started on its hosts
+descends from them, however often it forked or changed its session. Only where both were killed at the same moment does
+anything get away; it is known by its HOME, which lies in the lab's own directory. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+PATIENCE_SECONDS = 10.0
+DEAD = "ZX"
+
+
+def end_all_below() -> None:
+    """Kill every descendant, and bury those that have become our children, until there are none."""
+    end_all(lambda: descendants(os.getpid()))
+
+
+def end_all_at_home(directory: Path) -> None:
+    """Kill every process of this user whose HOME lies in a directory."""
+    end_all(lambda: at_home(directory))
+
+
+def end_all(found: Callable[[], Iterable[int]]) -> None:
+    """Kill what is found, again and again, for a process may have started another before it died.
+
+    What is somebody else's (a program that sudo started) is left alone. Raises TimeoutError.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while dying := [pid for pid in found() if _kill(pid)]:
+        _await_deaths(dying, deadline)
+        bury()
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not gone {PATIENCE_SECONDS:g} s after SIGKILL: {' '.join(map(str, dying))}")
+    bury()
+
+
+def bury() -> set[int]:
+    """Our children that have ended."""
+    gone = set()
+    with contextlib.suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            gone.add(pid)
+    return gone
+
+
+def descendants(ancestor: int) -> list[int]:
+    """All that live."""
+    everybody = list(_everybody())
+    children: dict[int, list[int]] = {}
+    for pid, _, parent in everybody:
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    waiting = [ancestor]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    dead = {pid for pid, state, _ in everybody if state in DEAD}
+    return [pid for pid in found if pid not in dead]
+
+
+def at_home(directory: Path) -> list[int]:
+    """Processes of this user that live and whose HOME lies in a directory. Others' environments cannot be read."""
+    mark = f"HOME={directory}/".encode()
+    found = []
+    for pid, state, _ in _everybody():
+        with contextlib.suppress(OSError):
+            if state not in DEAD and pid != os.getpid():
+                environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                found += [pid] if any(line.startswith(mark) for line in environment) else []
+    return found
+
+
+def _everybody() -> Iterable[tuple[int, str, int]]:
+    """Of every process its id, its state and its parent."""
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (path / "stat").read_text().rpartition(")")[2].split()
+                yield int(path.name), fields[0], int(fields[1])
+
+
+def _kill(pid: int) -> bool:
+    """Whether it was there and ours to kill."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _await_deaths(pids: Iterable[int], deadline: float) -> None:
+    with contextlib.ExitStack() as stack:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(pid)
+                stack.callback(os.close, descriptor)
+                death = select.poll()
+                death.register(descriptor, select.POLLIN)
+                death.poll(max(0.0, deadline - time.monotonic()) * 1000)
