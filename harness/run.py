@@ -44,10 +44,11 @@ from squall.harness.display import Display, seconds_since
 from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
 from squall.harness.host_clocks import HostClocks
-from squall.harness.hosts.capturing import LONGER_SECONDS, Captures
+from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.hosts.network import MachineNetwork, Network
+from squall.harness.hosts.reduced_lab import LACKS
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
 from squall.harness.lab_shape import NO_RACKS, LabShape
@@ -150,6 +151,7 @@ async def hosts_of(
         fits = fits and standing.racks == racks  # a suite says nothing of racks, and takes what there is
     if standing is not None and (lab_name or fits):
         display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
+        _say_if_reduced(display, standing)
         yield Hosts(standing.inventory(), standing.network, standing, standing=True)
         return
     name = f"run-{plan.run_id[:8]}"
@@ -158,6 +160,7 @@ async def hosts_of(
     )
     try:
         display.stage("lab", f"{_extent(lab)} up in {lab.up_seconds:.1f} s", _names(lab))
+        _say_if_reduced(display, lab)
         yield Hosts(lab.inventory(), lab.network, lab)
     finally:
         await asyncio.shield(asyncio.to_thread(lab_down, name))
@@ -171,6 +174,12 @@ def _shape_of(lab: Lab) -> tuple[int, int, int]:
 def _extent(lab: Lab) -> str:
     racks = f" in {lab.racks.count} racks" if lab.racks.count else ""
     return f"{len(lab.hosts)} hosts{racks}"
+
+
+def _say_if_reduced(display: Display, lab: Lab) -> None:
+    if lab.reduced:
+        display.say(f"reduced    {LACKS[0]}; {LACKS[1]}", style="yellow")
+        display.say(f"{'':<11}{lab.reduced}", style="yellow")
 
 
 def _names(lab: Lab) -> str:
@@ -240,6 +249,8 @@ class ScenarioRun:
         self._refuse_too_few_brokers()
         nodes = Nodes.of_inventory(self.hosts.inventory)
         refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
+        if self.plan.capture:
+            refuse_capture(self.hosts.inventory)
         if self._aims_at_clients():
             refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
@@ -554,7 +565,7 @@ class ScenarioRun:
             final_read=facts.final_read,
             trouble=tuple(facts.trouble),
             workload=scenario.workload.model_dump(),
-            options={**facts.notes, **self._between_racks(), "idle_nemesis": self.plan.idle_nemesis},
+            options={**facts.notes, **self._of_the_lab(), "idle_nemesis": self.plan.idle_nemesis},
             node_config=dict(_texts(scenario.cluster.config)),
             schedule_hash=self.plan.schedule.content_hash(),
             versions=versions(),
@@ -575,10 +586,13 @@ class ScenarioRun:
         rack = self.hosts.inventory.host(name).rack
         return {} if rack is None else {"rack": rack}
 
-    def _between_racks(self) -> dict[str, Any]:
+    def _of_the_lab(self) -> dict[str, Any]:
         """What the lab was like when nothing was wrong with it."""
         lab = self.hosts.lab
-        return {} if lab is None or not lab.racks.count else {"racks": lab.racks.model_dump(mode="json")}
+        if lab is None:
+            return {}
+        racks = {"racks": lab.racks.model_dump(mode="json")} if lab.racks.count else {}
+        return racks | ({"reduced_lab": f"{'; '.join(LACKS)}; {lab.reduced}"} if lab.reduced else {})
 
     def _client_facts(self) -> tuple[HostFacts, ...]:
         """The client hosts, and what is known of their clocks."""

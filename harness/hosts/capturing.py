@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.deploy import Place
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import NodePlan
+from squall.harness.inventory import Inventory
 
 PROCESS = "capture"
 LONGER_SECONDS = 600.0
@@ -35,6 +37,15 @@ class Captured:
     @property
     def is_whole(self) -> bool:
         return not (self.without_room or self.missed)
+
+
+def refuse_capture(inventory: Inventory) -> None:
+    """Raise UsageError for hosts whose packets nobody may see, or that are not their own."""
+    if any(host.reduced for host in inventory.hosts):
+        raise UsageError(
+            f"--capture: {inventory.source} is a reduced lab, whose packets are the machine's own",
+            remedy="leave --capture out, or take a complete lab or other hosts",
+        )
 
 
 class Captures:
