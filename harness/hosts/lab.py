@@ -9,9 +9,10 @@
         ...
 
 What hosts are made of, and why nothing is left behind, is told in `supervisor.py`: one supervisor process holds
-everything. Where there can be no namespaces the lab is a reduced one (`reduced_lab.py`), and says so. This module is the other side: it has files prepared (`lab_files.py`), starts the supervisor, reads and
-removes its state. State (`plan.json`, `holder.json`, keys, logs) lives in the user's runtime directory, under the
-lab's name; the hosts' files live on disk under /var/tmp, because a runtime directory is often a small tmpfs.
+everything. Where there can be no namespaces the lab is a reduced one (`reduced_lab.py`), and says so. This module is
+the other side: it has files prepared (`lab_files.py`), starts the supervisor, reads and removes its state. State
+(`plan.json`, `holder.json`, keys, logs) lives in the user's runtime directory, under the lab's name; the hosts' files
+live on disk under /var/tmp, because a runtime directory is often a small tmpfs.
 """
 
 from __future__ import annotations

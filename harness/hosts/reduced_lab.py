@@ -2,8 +2,8 @@
 
 Each host is an sshd of the user's own, at an address of its own on the loopback interface (127.77.NET.N, a NET that is
 free, so that labs stand side by side), whose sessions have a HOME and a TMPDIR in the host's own directory and begin
-there. Everything Squall keeps on a host lies below HOME, and nodes listen at the host's address; so agents, nodes, their
-data and their keepers are as separate as on rented hosts of an ordinary user.
+there. Everything Squall keeps on a host lies below HOME, and nodes listen at the host's address; so agents, keepers,
+nodes and their data are as separate as on rented hosts of an ordinary user.
 
 That is all that is separate. Hosts share the machine's network, file system, process table, name and processors: what
 would have to be a host's own for a fault to mean anything is refused by the agents (nemesis/agent/reduced.py), and
@@ -40,7 +40,7 @@ NETS = range(1, 255)
 
 LACKS = (
     "hosts share this machine's network, processors, file system and clock",
-    "no partitions, no faults of links, connections or messages, no stress and no commands as faults, no packet capture",
+    "no partitions, no faults of links, connections or messages, no stress, no commands as faults, no packet capture",
     "nothing between racks; file system and processes of all hosts are to be seen on each",
 )
 """What whoever uses such a lab has to know."""

@@ -21,7 +21,7 @@ DEAD = "ZX"
 
 def end_all_below() -> None:
     """Kill every descendant, and bury those that have become our children, until there are none."""
-    end_all(lambda: descendants(os.getpid()))
+    end_all(lambda: descendants(os.getpid()), bury)
 
 
 def end_all_at_home(directory: Path) -> None:
@@ -29,18 +29,19 @@ def end_all_at_home(directory: Path) -> None:
     end_all(lambda: at_home(directory))
 
 
-def end_all(found: Callable[[], Iterable[int]]) -> None:
+def end_all(found: Callable[[], Iterable[int]], afterwards: Callable[[], object] = lambda: None) -> None:
     """Kill what is found, again and again, for a process may have started another before it died.
 
-    What is somebody else's (a program that sudo started) is left alone. Raises TimeoutError.
+    What is somebody else's (a program that sudo started) is left alone. `afterwards` is done after every round; only
+    who has no other children may bury all that have died. Raises TimeoutError.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while dying := [pid for pid in found() if _kill(pid)]:
         _await_deaths(dying, deadline)
-        bury()
+        afterwards()
         if time.monotonic() > deadline:
             raise TimeoutError(f"not gone {PATIENCE_SECONDS:g} s after SIGKILL: {' '.join(map(str, dying))}")
-    bury()
+    afterwards()
 
 
 def bury() -> set[int]:
