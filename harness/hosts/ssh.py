@@ -180,9 +180,13 @@ class Remote:
         temporary.rename(target)
 
     def open_channel(self, command: str | Sequence[str], *, sudo: bool = False) -> LineChannel:
-        """Start a program and talk with it line by line for as long as it lives."""
+        """Start a program and talk with it line by line for as long as it lives.
+
+        It takes the place of the login shell, which not every shell lets it by itself: so it leads its process group,
+        and a signal to that reaches it.
+        """
         channel = self._open_session()
-        channel.exec_command(self._command_line(command, None, sudo))
+        channel.exec_command(f"exec {self._command_line(command, None, sudo)}")
         return LineChannel(self.spec, channel)
 
     # --- The connection ---------------------------------------------------------------------------------------

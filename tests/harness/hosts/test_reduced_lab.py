@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import TypeAdapter
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts import machine
@@ -22,7 +23,7 @@ from squall.harness.hosts.capturing import refuse_capture
 from squall.harness.hosts.deploy import Place
 from squall.harness.hosts.lab import Lab, lab_hosts
 from squall.harness.hosts.network import LoopbackNetwork, process_started
-from squall.harness.hosts.preflight import check_host
+from squall.harness.hosts.preflight import check_host, refuse_unable
 from squall.harness.hosts.reduced_lab import (
     MOST_HOSTS,
     NETWORK,
@@ -36,6 +37,9 @@ from squall.harness.hosts.system import agent_command
 from squall.harness.inventory import Inventory
 from squall.harness.lab_command import ssh_arguments
 from squall.harness.lab_shape import NO_RACKS, LabShape, LinkProfile, Racks
+from squall.nemesis.agent.reduced import not_offered
+from squall.nemesis.options import FaultOptions
+from squall.nemesis.registry import ON_HOSTS, needed_verbs
 from tests.harness.hosts.ordinary_user import (
     Ordinary,
     directories_of_user,
@@ -135,7 +139,7 @@ def test_what_it_cannot_do_is_refused_before_anything_is_started(up: Ordinary) -
     said = up.squall("run", "cut-off.yaml", "--lab", "default", "--seed", "7", "--in-process")
     assert said.returncode not in (0, 1, 2), said.stdout + said.stderr
     assert "b1: net.drop: a host of a reduced lab has no network of its own" in said.stderr
-    assert "fault" not in said.stdout and not list((up.home / "runs").glob("cut-off/*"))
+    assert "kill -9" not in said.stdout and not list((up.home / "runs").glob("cut-off/*"))
     assert not [one for one in processes_of_user() if "squall.nodes" in " ".join(one.cmdline())]
 
 
@@ -277,6 +281,32 @@ def test_roots_rights_are_read_from_the_kernel(tmp_path: Path) -> None:
     assert not machine.may_make_namespaces(status)
     status.write_text("Name:\tx\nCapEff:\t000001ffffffffff\n")
     assert machine.may_make_namespaces(status)
+
+
+@pytest.mark.parametrize(
+    ("fault", "refused"),
+    [
+        ({"fault": "kill", "target": "b1"}, ""),
+        ({"fault": "pause", "target": "b1", "for": 5}, ""),
+        ({"fault": "clock", "target": "b1", "offset": "1h"}, ""),
+        ({"fault": "power-loss", "target": "b1"}, ""),
+        ({"fault": "isolate", "target": "b1"}, "net.drop"),
+        ({"fault": "slow-link", "target": "b1", "latency": "5ms"}, "net.shape"),
+        ({"fault": "rpc-hold", "api": "Fetch", "to": "b1"}, "rpc.hold"),
+        ({"fault": "host-down", "target": "b1"}, "net.drop"),
+        ({"fault": "cpu-stress", "target": "b1"}, "host.stress"),
+    ],
+    ids=lambda value: value["fault"] if isinstance(value, dict) else "refused" if value else "allowed",
+)
+def test_a_suite_that_needs_more_than_a_process_of_its_hosts_is_refused(fault: dict[str, object], refused: str) -> None:
+    found = {"b1": {"unable": not_offered(ON_HOSTS)}}
+    entry: TypeAdapter[FaultOptions] = TypeAdapter(FaultOptions)
+    verbs = needed_verbs([entry.validate_python(fault)])
+    if not refused:
+        refuse_unable(found, verbs)
+        return
+    with pytest.raises(UsageError, match=rf"b1: {refused}: a host of a reduced lab"):
+        refuse_unable(found, verbs)
 
 
 # --- Its parts -----------------------------------------------------------------------------------------------------
