@@ -27,7 +27,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -96,12 +96,13 @@ def run_holder(plan: dict[str, Any], pipe: Pipe, supervisor: int) -> NoReturn:
     wake = wakened_by(signal.SIGCHLD)
     try:
         allow_many_files()
-        vital = {start_sshd(plan["sshd"], host) for host in plan["hosts"]}
+        started = {start_sshd(plan["sshd"], host): host for host in plan["hosts"]}
         for host in plan["hosts"]:
-            await_sshd(host["address"], host["name"], port=host["port"])
+            await_sshd(host["address"], host["name"], port=host["port"], check=lambda: refuse_dead(started))
+        refuse_dead(started)  # who greeted may have been somebody else's
         pipe.say("ready")
         os.close(pipe.writer)
-        bury_until(wake, supervisor, vital)
+        bury_until(wake, supervisor, set(started))
     except Exception as trouble:
         traceback.print_exc()
         pipe.say(f"{type(trouble).__name__}: {trouble}")
@@ -123,6 +124,15 @@ def start_sshd(program: str, host: dict[str, Any]) -> int:
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=KERNEL.die_with_parent
         ).pid
+
+
+def refuse_dead(started: Mapping[int, dict[str, Any]]) -> None:
+    """Raise RuntimeError if one of these sshds has ended, with what it said last."""
+    for pid in bury():
+        if pid in started:
+            host = started[pid]
+            said = (Path(host["directory"]) / "sshd.log").read_text(errors="replace").strip().splitlines()
+            raise RuntimeError(f"sshd of {host['name']} ended: {said[-1] if said else 'it gave no reason'}")
 
 
 def bury_until(wake: int, supervisor: int, vital: set[int]) -> None:

@@ -38,6 +38,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -188,8 +189,10 @@ def start_hosts(plan: dict[str, Any]) -> None:
         await_sshd(host["address"], host["name"])
 
 
-def await_sshd(address: str, name: str, seconds: float = 20.0, *, port: int = 22) -> None:
-    """Return once the host greets."""
+def await_sshd(
+    address: str, name: str, seconds: float = 20.0, *, port: int = 22, check: Callable[[], None] = lambda: None
+) -> None:
+    """Return once the host greets. Between attempts `check` may raise, where there is nothing to wait for any more."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -198,6 +201,7 @@ def await_sshd(address: str, name: str, seconds: float = 20.0, *, port: int = 22
                     return
         except OSError:
             pass
+        check()
         if time.monotonic() > deadline:
             raise TimeoutError(f"sshd of {name} ({address}) did not answer within {seconds:g} s")
         time.sleep(0.005)  # nothing to await: what is missing is a listen() in another namespace

@@ -158,6 +158,16 @@ def test_a_lab_that_does_not_come_up_says_why_and_leaves_nothing(tmp_path: Path)
     assert not (tmp_path / "holder.json").exists()
 
 
+def test_an_sshd_that_ends_at_once_is_not_waited_for_and_its_last_word_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "refuser"
+    program.write_text("#!/bin/sh\necho 'Bind to port 2222 failed: Address already in use' >&2; exit 255\n")
+    program.chmod(0o755)
+    began = time.monotonic()
+    one, said = start(tmp_path, program=str(program))
+    assert "ended: Bind to port 2222 failed" in said and time.monotonic() - began < SECONDS
+    assert one.process.wait(SECONDS) == 0
+
+
 def command_line(pid: int) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
