@@ -2,19 +2,30 @@
 
 The workers are those of a run: processes of their own that generate, send through librdkafka (idempotent, acks=all) and
 record every operation. They are offered more than anybody could take, so that what is acknowledged is what the whole
-chain carries: generator, client, leader, two followers, and back into the history.
+chain carries: generator, client, leader, two followers, and back into the history. The cluster has Kafka's default
+timings.
+
+Why no more is in flight: librdkafka has one batch of an idempotent producer under way per topic-partition (its limit of
+five in flight counts records), and while others have waited for longer than `linger.ms` behind it, its thread asks the
+socket again and again instead of waiting. With 60 per producer and topic-partition a worker hands all of them over
+within those 10 ms, and they make one batch; with 200 it does not, and such threads, three per worker, take the
+processors from the brokers that they wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from squall.benchmarks._load import Bench, Layout
+from squall.benchmarks.broker import AS_SHIPPED
 from squall.harness.load import LoadWorkers, start_local_workers
 from squall.harness.loopback import Cluster
 
@@ -35,17 +46,54 @@ WINDOW_SECONDS = 3.0
 WINDOWS = 5
 
 
-def acknowledged_per_second() -> tuple[float, ...]:
-    """One figure for each of several stretches of one load."""
-    with Cluster(brokers=3, controllers=3) as cluster, tempfile.TemporaryDirectory() as directory:
+@dataclass(frozen=True)
+class Window:
+    """A stretch of the load: sends acknowledged per second, and what each cost the load workers and the brokers."""
+
+    per_second: float
+    workers_microseconds: float
+    brokers_microseconds: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """What each worker said last, when that was and how many sends were acknowledged by then; and the processor seconds
+    that workers and brokers had used at that time.
+    """
+
+    acknowledged: tuple[tuple[int, int], ...]
+    workers_seconds: float
+    brokers_seconds: float
+
+    def until(self, later: Look) -> Window:
+        """What lies between two looks."""
+        pairs = list(zip(self.acknowledged, later.acknowledged, strict=True))
+        count = sum(after[1] - before[1] for before, after in pairs)
+        assert count > 0, "nothing was acknowledged in a whole window"
+        return Window(
+            sum(_rate(before, after) for before, after in pairs),
+            (later.workers_seconds - self.workers_seconds) / count * 1e6,
+            (later.brokers_seconds - self.brokers_seconds) / count * 1e6,
+        )
+
+
+def acknowledged() -> list[Window]:
+    """Several stretches of one load."""
+    with (
+        Cluster(brokers=3, controllers=3, properties=AS_SHIPPED) as cluster,
+        tempfile.TemporaryDirectory() as directory,
+    ):
         cluster.wait_until_ready()
-        Bench(cluster).create_topic(TOPIC, LAYOUT)
+        bench = Bench(cluster)
+        bench.create_topic(TOPIC, LAYOUT)
         addresses = [address.rpartition(":") for address in cluster.bootstrap.split(",")]
         bootstrap = [(host, int(port)) for host, _, port in addresses]
-        return asyncio.run(_measured(bootstrap, Path(directory)))
+        return asyncio.run(_measured(bootstrap, Path(directory), bench.brokers))
 
 
-async def _measured(bootstrap: list[tuple[str, int]], directory: Path) -> tuple[float, ...]:
+async def _measured(
+    bootstrap: list[tuple[str, int]], directory: Path, brokers: Sequence[psutil.Process]
+) -> list[Window]:
     workers = await start_local_workers(
         WORKERS,
         prefix=[],
@@ -56,26 +104,28 @@ async def _measured(bootstrap: list[tuple[str, int]], directory: Path) -> tuple[
         bootstrap=bootstrap,
     )
     try:
-        await workers.open()
+        processes = [psutil.Process(int(ready["pid"])) for ready in await workers.open()]
         await workers.load()
         await asyncio.sleep(WARM_SECONDS)
-        looks = [_look(workers)]
+        looks = [_look(workers, processes, brokers)]
         for _ in range(WINDOWS):
             await asyncio.sleep(WINDOW_SECONDS)
-            looks.append(_look(workers))
+            looks.append(_look(workers, processes, brokers))
         await workers.stop()
         await workers.close()
     finally:
         await workers.end()
-    return tuple(
-        sum(_rate(one, other) for one, other in zip(before, after, strict=True)) for before, after in pairwise(looks)
-    )
+    return [before.until(after) for before, after in pairwise(looks)]
 
 
-def _look(workers: LoadWorkers) -> list[tuple[int, int]]:
-    """What each worker said last: when that was, and how many sends were acknowledged by then."""
+def _look(workers: LoadWorkers, processes: Sequence[psutil.Process], brokers: Sequence[psutil.Process]) -> Look:
     assert all("counts" in one for one in workers.latest), "a load worker has not reported yet"
-    return [(int(one["now"]), int(one["counts"].get("send.ok", 0))) for one in workers.latest]
+    said = tuple((int(one["now"]), int(one["counts"].get("send.ok", 0))) for one in workers.latest)
+    return Look(said, _processor_seconds(processes), _processor_seconds(brokers))
+
+
+def _processor_seconds(processes: Sequence[psutil.Process]) -> float:
+    return sum(times.user + times.system for times in (one.cpu_times() for one in processes))
 
 
 def _rate(before: tuple[int, int], after: tuple[int, int]) -> float:

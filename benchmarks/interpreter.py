@@ -4,6 +4,9 @@ One generator per process, of the kind real workloads have (a share of threads p
 recorded to a segment on disk. What is measured against clients that do nothing is everything of ours between the
 decision to do something and the row in the history, in one process (Jepsen's bar: 10 000/s) and in several at once, as
 load workers are. How much of that brokers acknowledge is `_acknowledged.py`. The median of several rounds counts.
+
+Processor time per operation is reported beside: it hardly depends on what else the machine does, as operations per
+second do.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import statistics
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier
 
-from squall.benchmarks._acknowledged import acknowledged_per_second
+from squall.benchmarks._acknowledged import acknowledged
+from squall.benchmarks._load import median_of
 from squall.benchmarks.measurement import Measurement
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
@@ -58,8 +63,19 @@ class Clock:
         return time.monotonic_ns()
 
 
-def one_round(operations: int, directory: Path) -> float:
-    """Operations per second of one round."""
+@dataclass(frozen=True)
+class Round:
+    """When one round began, how many operations per second it made, and the processor time of each, generator, client
+    and history included.
+    """
+
+    began: float
+    per_second: float
+    microseconds: float
+
+
+def one_round(operations: int, directory: Path) -> Round:
+    """So many operations, from the first question to the generator until the segment is closed."""
     each = THREADS // TOPIC_PARTITIONS
     shares = tuple(
         (
@@ -78,68 +94,63 @@ def one_round(operations: int, directory: Path) -> float:
         record=recorder.record,
         total_threads=THREADS,
     )
-    started = time.perf_counter()
+    began, processor = time.monotonic(), time.process_time()
     asyncio.run(interpreter.run())
     recorder.close()
-    seconds = time.perf_counter() - started
+    seconds, processor_seconds = time.monotonic() - began, time.process_time() - processor
     assert recorder.rows == operations, f"{recorder.rows} of {operations} operations were recorded"
-    return operations / seconds
+    return Round(began, operations / seconds, processor_seconds / operations * 1e6)
 
 
-def rounds(operations: int, count: int, begin_together: Barrier | None = None) -> list[tuple[float, float]]:
-    """When each round began and how many operations per second it made; the first warms up and is left out."""
+def rounds(operations: int, count: int, begin_together: Barrier | None = None) -> list[Round]:
+    """Several rounds; the first warms up and is left out."""
     measured = []
     for number in range(count + 1):
         with tempfile.TemporaryDirectory() as directory:
             if begin_together is not None:
                 begin_together.wait(START_SECONDS)
-            began = time.monotonic()
-            measured.append((began, one_round(operations, Path(directory))))
+            measured.append(one_round(operations, Path(directory)))
             if number == 0:
                 measured.clear()
     return measured
 
 
-def together(processes: int, operations: int, count: int) -> tuple[float, ...]:
-    """Operations per second of several processes at once, round by round: from the first beginning to the last end."""
+def together(processes: int, operations: int, count: int) -> list[Round]:
+    """Several processes at once, round by round: from the first beginning to the last end."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
         barrier = manager.Barrier(processes)
         measured = [one.result() for one in [pool.submit(rounds, operations, count, barrier) for _ in range(processes)]]
-    samples = []
-    for round_of_all in zip(*measured, strict=True):
-        began = min(began for began, _ in round_of_all)
-        ended = max(began + operations / rate for began, rate in round_of_all)
-        samples.append(processes * operations / (ended - began))
-    return tuple(samples)
+    return [_as_one(round_of_all, operations) for round_of_all in zip(*measured, strict=True)]
+
+
+def _as_one(at_once: tuple[Round, ...], operations: int) -> Round:
+    """Rounds of several processes, each of so many operations, taken for one."""
+    began = min(one.began for one in at_once)
+    ended = max(one.began + operations / one.per_second for one in at_once)
+    mean = statistics.mean(one.microseconds for one in at_once)
+    return Round(began, len(at_once) * operations / (ended - began), mean)
 
 
 def run() -> list[Measurement]:
     """Measure alone, together, and against brokers."""
-    alone = tuple(rate for _, rate in rounds(OPERATIONS, ROUNDS))
+    alone = rounds(OPERATIONS, ROUNDS)
     several = together(PROCESSES, OPERATIONS, ROUNDS)
-    acknowledged = acknowledged_per_second()
+    windows = acknowledged()
     return [
-        Measurement(
-            "recorded against a no-op client, one process",
-            statistics.median(alone),
-            "operations/s",
-            must=10_000,
-            stretch=30_000,
-            samples=alone,
-        ),
-        Measurement(
-            f"the same, {PROCESSES} processes together",
-            statistics.median(several),
-            "operations/s",
-            must=50_000,
-            samples=several,
-        ),
-        Measurement(
-            "acknowledged by three brokers, acks=all, idempotent",
-            statistics.median(acknowledged),
-            "operations/s",
-            must=10_000,
-            samples=acknowledged,
-        ),
+        _rate("recorded against a no-op client, one process", [one.per_second for one in alone], 10_000, 30_000),
+        _cost("    processor time of each", [one.microseconds for one in alone]),
+        _rate(f"the same, {PROCESSES} processes together", [one.per_second for one in several], 50_000),
+        _cost("    processor time of each", [one.microseconds for one in several]),
+        _rate("acknowledged by three brokers, acks=all, idempotent", [one.per_second for one in windows], 10_000),
+        _cost("    processor time of the load workers, each", [one.workers_microseconds for one in windows]),
+        _cost("    processor time of the three brokers, each", [one.brokers_microseconds for one in windows]),
     ]
+
+
+def _rate(name: str, samples: list[float], must: float, stretch: float | None = None) -> Measurement:
+    return median_of(name, "operations/s", samples, must=must, stretch=stretch)
+
+
+def _cost(name: str, samples: list[float]) -> Measurement:
+    return median_of(name, "µs", samples, higher_is_better=False)

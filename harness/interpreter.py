@@ -7,6 +7,8 @@ and to the recorder. A thread whose operation completed `info` goes on under a f
 number plus the number of threads of the whole run, so that workers on several machines never give out the
 same one.
 
+Every answer of the generator is held to the rules (`Validated`) before it is carried out.
+
 Time comes from a `workloads.ports.Clock`; waiting uses `call_later`, an `Event` and tasks, which the
 simulated loop has as well. Open-loop generators answer `Pending(until)`; the wait ends early when something
 completes.
@@ -55,7 +57,7 @@ class Interpreter:
         total_threads: int,
         drain: float = 30.0,
     ) -> None:
-        self.generator: Generator = Validated(generator)
+        self.generator = generator
         self.clients = clients
         self.client_numbers = client_numbers
         self.clock = clock
@@ -86,6 +88,7 @@ class Interpreter:
             context = self._context(self.clock.now_ns())
             answer, after = self.generator.op(context)
             if isinstance(answer, Operation):
+                Validated.check(answer, context)
                 self.generator = after
                 self._dispatch(answer, context.now)
                 burst += 1
@@ -100,7 +103,7 @@ class Interpreter:
             self.generator = after
             await self._something_happens(self._delay(answer))
         await self._drain()
-        return self.generator.generator if isinstance(self.generator, Validated) else self.generator
+        return self.generator
 
     def _context(self, now: int) -> Context:
         return Context(now, self.free, self.all_threads, self.processes, self.client_numbers, self.last)
@@ -128,6 +131,9 @@ class Interpreter:
         self.wake.set()
 
     def _take_completions(self) -> None:
+        if not self.completed:
+            return
+        now = self.clock.now_ns()
         while self.completed:
             event = self.completed.popleft()
             thread = event.operation.thread
@@ -137,7 +143,7 @@ class Interpreter:
                 fresh = self.processes[thread] + self.total_threads
                 self.processes = {**self.processes, thread: fresh}
             self.free |= 1 << thread
-            self.generator = self.generator.update(self._context(self.clock.now_ns()), event)
+            self.generator = self.generator.update(self._context(now), event)
 
     async def _something_happens(self, delay: float | None) -> None:
         """Wait for a completion, a stop, or the delay."""

@@ -88,7 +88,7 @@ class Progress:
     """Counts for the control process's progress line: totals, and latencies since the last look."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.errors: Counter[str] = Counter()
         self.records = 0
         self.latencies: list[int] = []
@@ -99,19 +99,20 @@ class Progress:
         completion = event.completion
         if completion is None or event.completed is None:
             return
-        self.counts[f"{event.operation.f}.{completion.type}"] += 1
+        operation = event.operation
+        self.counts[operation.f, completion.type] += 1
         self.records += len(completion.offsets)
         if completion.error is not None:
             self.errors[completion.error] += 1
-        if event.operation.f == SEND and completion.type == OK:
-            self.latencies.append(event.completed - event.operation.at)
+        if operation.f == SEND and completion.type == OK:
+            self.latencies.append(event.completed - operation.at)
 
     def look(self) -> dict[str, Any]:
         """The counts so far; the latencies (µs, a sample of at most 200) since the last look."""
         latencies, self.latencies = sorted(self.latencies), []
         step = max(1, len(latencies) // 200)
         return {
-            "counts": dict(self.counts),
+            "counts": {f"{function}.{kind}": count for (function, kind), count in self.counts.items()},
             "errors": dict(self.errors.most_common(8)),
             "records": self.records,
             "latencies_us": [value // 1000 for value in latencies[::step]],

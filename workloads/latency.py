@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil, floor, log2
+from math import ceil, log2
 
 from squall.workloads.operation import OK, SEND, Event
 
@@ -23,7 +23,7 @@ CLASSES_PER_OCTAVE = 16
 
 def latency_class(nanoseconds: int) -> int:
     """The class of a latency; what is less than a nanosecond counts as one."""
-    return floor(log2(max(1, nanoseconds)) * CLASSES_PER_OCTAVE)
+    return int(log2(nanoseconds) * CLASSES_PER_OCTAVE) if nanoseconds > 1 else 0
 
 
 def upper_end(number: int) -> float:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 
-from squall.harness.interpreter import Interpreter
-from squall.workloads.generator import Generator, InOrder, Limit, Rate, Reads, Writes
-from squall.workloads.operation import FAIL, INFO, OK, Completion, Event, Operation
+import pytest
 
-Answer = Callable[[Operation], Awaitable[Completion]]
+from squall.harness.interpreter import Interpreter
+from squall.workloads.generator import Answer, Context, Generator, GeneratorError, InOrder, Limit, Rate, Reads, Writes
+from squall.workloads.operation import FAIL, INFO, OK, POLL, Completion, Event, Operation
+
+Answers = Callable[[Operation], Awaitable[Completion]]
 
 
 class Clock:
@@ -21,7 +24,7 @@ class Clock:
 class FakeClient:
     """Answers as it is told to."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answers) -> None:
         self.answer = answer
 
     async def open(self) -> None: ...
@@ -34,7 +37,7 @@ class FakeClient:
 
 
 def interpreter(
-    generator: Generator, answer: Answer, threads: int = 4, drain: float = 1.0
+    generator: Generator, answer: Answers, threads: int = 4, drain: float = 1.0
 ) -> tuple[Interpreter, list[Event]]:
     recorded: list[Event] = []
     client = FakeClient(answer)
@@ -131,15 +134,49 @@ def test_operations_still_open_after_the_drain_stay_open_in_the_history() -> Non
 
 
 def test_stop_ends_an_endless_generator_and_lets_open_operations_complete() -> None:
-    async def scenario() -> list[Event]:
-        made, recorded = interpreter(Rate(500, Writes("events", 0)), soon)
-        asyncio.get_running_loop().call_later(0.1, made.stop)
-        await made.run()
-        return recorded
+    invoked = 0
 
-    recorded = asyncio.run(scenario())
+    async def until_enough(operation: Operation) -> Completion:
+        nonlocal invoked
+        invoked += 1
+        if invoked == 30:
+            made.stop()
+        return await soon(operation)
+
+    made, recorded = interpreter(Rate(500, Writes("events", 0)), until_enough)
+    asyncio.run(made.run())
     completions = [event for event in recorded if event.completion is not None]
-    assert len(completions) * 2 == len(recorded) and 20 < len(completions) <= 60
+    assert len(completions) * 2 == len(recorded) and 30 <= len(completions) < 34
+
+
+@pytest.mark.parametrize(
+    ("broken", "rule"),
+    [
+        (Operation(POLL, 9, 9, 0, 0), "thread 9 is not free"),
+        (Operation(POLL, 1, 4, 0, 0), "thread 1 is process 1"),
+        (Operation(POLL, 1, 1, 0, 2**62), "meant for later than now"),
+        (Operation("guess", 1, 1, 0, 0), "unknown function 'guess'"),
+    ],
+)
+def test_a_generator_that_breaks_a_rule_stops_the_run_before_anything_is_done(broken: Operation, rule: str) -> None:
+    class Broken:
+        def op(self, context: Context) -> tuple[Answer, Generator]:
+            return broken, self
+
+        def update(self, context: Context, event: Event) -> Generator:
+            return self
+
+    made, recorded = interpreter(Broken(), at_once)
+    with pytest.raises(GeneratorError, match=rule):
+        asyncio.run(made.run())
+    assert recorded == []
+
+
+def test_values_made_for_every_operation_are_no_business_of_the_garbage_collector() -> None:
+    made, recorded = interpreter(Limit(1, Writes("events", 0)), at_once)
+    asyncio.run(made.run())
+    event = recorded[1]
+    assert not any(map(gc.is_tracked, (event, event.operation, event.completion)))
 
 
 def test_the_generators_last_state_is_returned() -> None:

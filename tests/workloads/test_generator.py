@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from squall.workloads.generator import (
     NANOSECONDS,
@@ -15,6 +17,7 @@ from squall.workloads.generator import (
     InOrder,
     Limit,
     Mix,
+    OneAtATime,
     Pending,
     Phases,
     Rate,
@@ -31,7 +34,7 @@ from squall.workloads.generator import (
     threads_mask,
     until_acknowledged,
 )
-from squall.workloads.operation import INFO, OK, Completion, Event, Operation
+from squall.workloads.operation import INFO, OK, SEND, Completion, Event, Operation
 
 
 def context(now: int = 0, free: int = 0b1111, threads: int = 0b1111, last: int = -1) -> Context:
@@ -183,6 +186,23 @@ def test_mix_uses_all_of_its_generators_and_repeats_with_its_seed() -> None:
 def test_mix_goes_on_with_the_others_when_one_is_exhausted() -> None:
     generator = Mix(5, (Limit(1, Reads("a", 0)), Limit(20, Reads("b", 0))))
     assert len(simulate(generator)) == 21
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda inner: Limit(3, inner),
+        lambda inner: TimeLimit(3.0, inner),
+        lambda inner: Rate(3, inner),
+        lambda inner: Mix(5, (Reads("b", 0), inner)),
+    ],
+)
+def test_what_is_told_reaches_the_generator_inside_and_changes_nothing_where_that_does_not_change(around: Any) -> None:
+    event = Event(Operation(SEND, 0, 0, 7, 0, "a", 0, 1), 0)
+    unmoved = around(Reads("a", 0))
+    assert unmoved.update(context(), event) is unmoved
+    moved = around(OneAtATime(Reads("a", 0), open=False))
+    assert moved.update(context(), event) == around(OneAtATime(Reads("a", 0), open=True))
 
 
 def test_reserve_keeps_every_share_on_its_own_threads() -> None:

@@ -26,6 +26,11 @@ def test_a_latency_lies_in_its_class(nanoseconds: int) -> None:
     assert upper_end(number) / upper_end(number - 1) == pytest.approx(2 ** (1 / CLASSES_PER_OCTAVE))
 
 
+@pytest.mark.parametrize("nanoseconds", [-7, 0, 1])
+def test_less_than_a_nanosecond_counts_as_one(nanoseconds: int) -> None:
+    assert latency_class(nanoseconds) == 0
+
+
 def test_quantiles_are_told_within_a_class_and_never_too_low() -> None:
     noted = latencies(*(MILLISECOND * number for number in range(1, 1001)))
     for share, exact in ((0.5, 500), (0.99, 990), (0.999, 999), (1.0, 1000)):

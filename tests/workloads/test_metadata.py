@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from squall.harness.simulation.run import SimOptions, simulate
 from squall.harness.suite import Scenario
@@ -118,7 +119,7 @@ def test_everybody_in_a_lane_acts_at_the_same_moment_and_the_rate_is_kept() -> N
             due.append(answer.at)
         answer, generator = generator.op(context)
         assert isinstance(answer, Pending) and answer.until is not None
-        context = context._replace(now=answer.until)
+        context = replace(context, now=answer.until)
     assert due == [0, 0, 0, 500_000_000, 500_000_000, 500_000_000]
 
 

@@ -158,7 +158,6 @@ class _ProducerInstance:
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
         """Hand a record over, at once, and wait for its delivery report."""
         report: asyncio.Future[Report] = self.loop.create_future()
-        report.add_done_callback(self.open.discard)
         self.open.add(report)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -170,7 +169,10 @@ class _ProducerInstance:
             self.open.discard(report)
             full = isinstance(refusal, BufferError)
             return Delivered(error="queue_full" if full else _named(refusal.args[0]), refused=True)
-        error, offset = await report
+        try:
+            error, offset = await report
+        finally:
+            self.open.discard(report)
         if error is None:
             return Delivered(offset=offset if offset is not None and offset >= 0 else None)
         outcome = errors.retrying(SEND, error.code(), error.name())

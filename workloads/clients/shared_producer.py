@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.payload import encode_value
@@ -25,8 +27,7 @@ from squall.workloads.operation import INFO, OK, Completion, CompletionType, Ope
 GENERATION_STRIDE = 10_000
 
 
-@dataclass(frozen=True)
-class Delivered:
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """What became of a record: its offset, or an error and what that means.
 
     `refused` says that the library was never given it, or turned it away at its door.

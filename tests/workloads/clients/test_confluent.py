@@ -144,3 +144,23 @@ def test_what_is_open_when_a_producer_closes_does_not_stay_open() -> None:
         return await asyncio.wait_for(waiting, 5)
 
     assert asyncio.run(scenario()).type != OK
+
+
+def test_a_send_that_is_answered_or_given_up_is_no_longer_waited_for(brokers: Bootstrap) -> None:
+    async def scenario() -> tuple[int, int, int]:
+        client = producer(brokers)
+        await client.open()
+        assert client.life is not None
+        waiting = client.life.instance.open  # type: ignore[attr-defined]
+        sends = [asyncio.create_task(client.invoke(send(value, topic="waits"))) for value in range(3)]
+        await asyncio.sleep(0)
+        begun = len(waiting)
+        sends[0].cancel()
+        await asyncio.gather(sends[0], return_exceptions=True)
+        given_up = len(waiting)
+        await asyncio.gather(*sends[1:])
+        answered = len(waiting)
+        await client.close()
+        return begun, given_up, answered
+
+    assert asyncio.run(scenario()) == (3, 2, 0)
