@@ -102,7 +102,7 @@ def test_a_benchmark_fails_where_a_must_is_missed(
     measured: float, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = [Measurement("rate", measured, "op/s", must=10_000, stretch=30_000, samples=(measured,))]
-    monkeypatch.setattr(benching, "measure", lambda name, partitions, rounds: figures)
+    monkeypatch.setattr(benching, "measure", lambda name, **sizes: figures)
     kept = tmp_path / "kept.json"
     assert status_of(["bench", "interpreter", "--json", str(kept)]) == status
     said = capsys.readouterr().out
