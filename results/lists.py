@@ -17,13 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from squall.results.checks.transactions.columns import APPEND, READ, SCHEMA
+from squall.results.history import HISTORY_FILE
 from squall.results.kinds import LIST_APPEND
 from squall.results.rows import FUNCTIONS, TYPES
+from squall.results.segments import IllFormedHistory
 
 WORKLOAD: Final = LIST_APPEND
 """The workload whose histories these are; it is called as the check is."""
@@ -43,10 +46,14 @@ def holds_lists(workload: Mapping[str, Any]) -> bool:
 
 
 def transactions_of(history: pa.Table) -> pa.Table:
-    """The table of transactions (`checks/transactions/columns.SCHEMA`) that a history of operations on logs makes."""
+    """The table of transactions (`checks/transactions/columns.SCHEMA`) that a history of operations on logs makes.
+
+    Raises IllFormedHistory for one with rows that say neither that a poll delivered something nor that it did not.
+    """
     columns = history.select(_NEEDED)
     for name in ("offsets", "values"):  # what appends and empty polls have, too
-        assert columns[name].null_count == 0
+        if columns[name].null_count:
+            raise IllFormedHistory(Path(HISTORY_FILE), None, f"holds nulls in the column {name}; it must not")
     rows = [row for row in columns.to_pylist() if row["topic"] is not None and row["partition"] is not None]
     places = sorted({(row["topic"], row["partition"]) for row in rows})
     key = {place: number for number, place in enumerate(places)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from squall.results.checks.transactions.list_append import check_list_append, verdict_of
 from squall.results.forge import ORIGIN
 from squall.results.history import history_of
 from squall.results.joining import joined
 from squall.results.lists import holds_lists, transactions_of
-from squall.results.segments import CompletionRow, InvocationRow, SegmentHeader
+from squall.results.segments import CompletionRow, IllFormedHistory, InvocationRow, SegmentHeader
 
 Rows = list[InvocationRow | CompletionRow]
 
@@ -109,6 +110,14 @@ def test_lists_that_disagree_are_found_and_the_near_miss_is_not() -> None:
 def test_an_element_whose_append_failed_must_not_be_there() -> None:
     found = check_list_append(transactions(appended(1, 0, 7, None, "fail"), read(2, 20, [7])))
     assert verdict_of(found, "serializable") == "invalid"
+
+
+def test_a_history_with_nulls_for_what_polls_delivered_is_ill_formed_and_no_crash() -> None:
+    rows = enumerate(read(2, 20, [7]), 2)
+    table = history_of([joined(Path("segment"), SegmentHeader("lists", 1), rows)], 0, Path("history")).table
+    nulls = table.set_column(table.schema.get_field_index("values"), "values", pa.nulls(1, pa.list_(pa.int64())))
+    with pytest.raises(IllFormedHistory, match="nulls in the column values"):
+        transactions_of(nulls)
 
 
 def test_only_the_workload_of_lists_is_read_so() -> None:
