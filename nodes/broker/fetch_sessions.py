@@ -15,7 +15,9 @@ fetcher has been told everything.
 *Followers.* That a follower fetches says of every topic-partition of its session that it is still where it was
 (rule 10). A watch that is not on the list has a follower that has all of the leader's log; when the log grows, it is
 noted that this was so up to the last fetch, before anything else counts. A follower outside the ISR stays on the list:
-each of its fetches must be weighed, since it may be eligible only now (rule 19).
+each of its fetches must be weighed, since it may be eligible only now (rule 19). Not so while its broker is fenced or
+stopping: nothing can let it in then, and a broker that has handed over thousands of leaderships would have the new
+leaders weigh all of them with each of its fetches. Once it may join again, everything it follows is news once.
 
 *Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. If all are taken, one that has been idle
 for two minutes makes way, and any consumer's makes way for a follower's; else the fetcher goes without, which is as
@@ -100,7 +102,8 @@ class FetchContext:
     """
 
     __slots__ = (
-        "arrived_at", "broker_epoch", "by_id", "entered", "epoch", "id", "news", "parked", "replica_id", "watches",
+        "arrived_at", "broker_epoch", "by_id", "entered", "epoch", "id", "may_join", "news", "parked", "replica_id",
+        "watches",
     )  # fmt: skip
 
     def __init__(self, request: ServerRequest) -> None:
@@ -108,6 +111,8 @@ class FetchContext:
         self.epoch = 0
         self.by_id = request.api_version >= TOPIC_IDS_SINCE
         self.replica_id, self.broker_epoch = fetcher_of(request)
+        self.may_join = False
+        """Whether its follower was fit for an ISR when it fetched last, as far as that is the broker's (IS-08)."""
         self.arrived_at = request.received_at
         self.watches: dict[_Key, Watch] = {}
         self.news: dict[Watch, None] = {}
@@ -180,6 +185,7 @@ class FetchSessions:
             return self._continued(now, request, body)
         self._end(now, body.session_id)
         context = FetchContext(request)
+        context.may_join = self._replicas.may_join(context.replica_id)
         context.ask(body.topics, self._replicas)
         if body.session_epoch == NEW_SESSION and context.watches:
             self._begin(now, context)
@@ -223,7 +229,9 @@ class FetchSessions:
         _answer_parked(now, session)
         session.epoch = session.epoch + 1 if session.epoch < INT_MAX else 1
         self._sessions[session.id] = self._sessions.pop(session.id)
-        if broker_epoch != session.broker_epoch:
+        may_join, could_join = self._replicas.may_join(replica_id), session.may_join
+        session.may_join = may_join
+        if broker_epoch != session.broker_epoch or (may_join and not could_join):
             session.broker_epoch = broker_epoch
             for watch in session.watches.values():
                 watch.touched()

@@ -95,6 +95,10 @@ class Replicas:
     def all(self) -> list[Hosted]:
         return list(self._by_id.values())
 
+    def may_join(self, broker: int) -> bool:
+        """Whether a broker may join an ISR, by metadata: it is unfenced and stays (KIP-841)."""
+        return self._view.is_eligible(broker)
+
     @property
     def replicated_bytes(self) -> int:
         """What was fetched from leaders since the start."""

@@ -18,6 +18,7 @@ from squall.nodes.protocol.messages.fetch import (
     ReplicaState,
 )
 from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.replication.ports import FetchBounds
 from squall.nodes.replication.replica import TopicPartitionReplica
 from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, topic_id
 
@@ -334,6 +335,32 @@ class TestFollowers:
         follower.fetch({})
         _, message = led.asked(AlterPartitionRequest)
         assert [part.partition_index for part in message.topics[0].partitions] == [0]
+
+    @pytest.mark.parametrize("why", ["fenced", "in_controlled_shutdown"])
+    def test_what_a_fenced_or_stopping_broker_follows_costs_nothing_while_nothing_happens(
+        self, led: World, why: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its fetches cannot let it into an ISR; those of a broker that may join are weighed each time."""
+        weighed: list[int] = []
+        fetched = TopicPartitionReplica.follower_fetch
+
+        def counted(replica: TopicPartitionReplica, *arguments: Any, **named: Any) -> FetchBounds:
+            weighed.append(replica.partition)
+            return fetched(replica, *arguments, **named)
+
+        led.change(isr=[1, OTHER])
+        fit = led.broker.image.brokers[THIRD]
+        led.broker.image.brokers[THIRD] = replace(fit, **{why: True})
+        follower = Fetcher(led, THIRD)
+        follower.begin({0: 0, 1: 0}, epoch=0)
+        monkeypatch.setattr(TopicPartitionReplica, "follower_fetch", counted)
+        follower.fetch({})
+        assert weighed == []
+        led.broker.image.brokers[THIRD] = fit
+        follower.fetch({})
+        assert sorted(set(weighed)) == [0, 1]
+        follower.fetch({})
+        assert weighed[-1] == 0, "asked for, and not in the ISR yet"
 
     def test_a_follower_dropped_while_it_caught_up_joins_again(self, led: World) -> None:
         follower = Fetcher(led, THIRD)
