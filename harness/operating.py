@@ -29,6 +29,13 @@ class ClusterHands:
         replicas = None if hosts is None else [self._ids[name] for name in hosts]
         await _done(self._client.reassign(topic, partition, replicas))
 
+    async def moving(self, topic: str, partition: int) -> list[str]:
+        try:
+            replicas = await self._client.moving(topic, partition)
+        except OSError as trouble:
+            raise _refusal(trouble) from None
+        return [self._names[replica] for replica in replicas if replica in self._names]
+
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
         await _done(self._client.elect_preferred(topics))
 

@@ -55,6 +55,9 @@ class StandInOperator:
         where = f"{topic}/{partition}"
         self.asked.append(f"reassign {where} to {', '.join(hosts)}" if hosts else f"cancel what moves {where}")
 
+    async def moving(self, topic: str, partition: int) -> list[str]:
+        return []
+
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
         self.asked.append(f"elect preferred leaders of {', '.join(topics)}")
 

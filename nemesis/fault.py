@@ -39,6 +39,8 @@ class FaultContext:
     operator: ClusterOperator | None = None
     believes_answers: bool = False
     """Whether an operation counts by its answer alone: a swarm asks for nothing that it has not drawn."""
+    moving: set[tuple[str, int]] = field(default_factory=set)
+    """Topic-partitions of which a move is being asked for and not seen yet, whoever asks: the next waits for that."""
     loads: Mapping[str, LoadHost] = field(default_factory=dict)
     """Client hosts whose load workers faults may be aimed at."""
     knock: Knock | None = None

@@ -10,7 +10,8 @@ metadata, or the quorum's leader, then tells: replicas, leaders, a setting, vote
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from squall.nemesis.evidence import Facts
@@ -24,6 +25,8 @@ from squall.nemesis.selector import NoTarget, Target, TopicPartitionPattern, par
 AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 2.0
 """How long an operation is asked for again and again; its window may be shorter."""
+AT_ONCE_SECONDS = 0.5
+"""How long a move is looked for before the next of the same topic-partition may take its place."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +124,15 @@ class _Operation(ABC):
 
 
 class ReassignTopicPartition(_Operation):
-    """One topic-partition to other replicas; by lot unless the suite names them."""
+    """One topic-partition to other replicas; by lot unless the suite names them.
+
+    A move that another one takes the place of leaves no trace. So a move is looked for as soon as it is accepted, and
+    meanwhile the next of the same topic-partition, or a cancellation, waits.
+    """
 
     def __init__(self, options: Reassign, context: FaultContext) -> None:
         super().__init__(options.fault, context)
+        self._shown: Seen | None = None
         self._options = options
         self._pattern = parse_topic_partition(options.target)
         self._partition = 0
@@ -143,19 +151,58 @@ class ReassignTopicPartition(_Operation):
             self._hosts = tuple(context.rng.sample(sorted(context.cluster.brokers), count))
         return Target(self._hosts, f"replicas of {self._pattern.topic}/{self._partition}")
 
+    async def inject(self, ttl: float) -> None:
+        async with self._alone():
+            await super().inject(ttl)
+            if self.accepted and not self._context.believes_answers:
+                await self._look()
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Nobody else moves the topic-partition meanwhile, or he has had his time."""
+        context, place = self._context, (self._pattern.topic, self._partition)
+        end = context.now_ns() + round(PATIENCE_SECONDS * 1e9)
+        while place in context.moving and context.now_ns() < end and not context.believes_answers:
+            await context.sleep(AGAIN_SECONDS)
+        context.moving.add(place)
+        try:
+            yield
+        finally:
+            context.moving.discard(place)
+
+    async def _look(self) -> None:
+        end = self._context.now_ns() + round(AT_ONCE_SECONDS * 1e9)
+        while (seen := await self._looked()).differs and self._context.now_ns() < end:
+            await self._context.sleep(AGAIN_SECONDS)
+        self._shown = None if seen.differs else seen
+
     async def _ask(self) -> None:
         await self._operator.reassign(self._pattern.topic, self._partition, self._hosts)
 
     async def _seen(self) -> Seen:
-        """Replicas that are to go stay until those that come have caught up; so only those that come can be missed."""
-        now = await self._context.cluster.replicas(self._pattern.topic, self._partition)
+        return self._shown or await self._looked()
+
+    async def _looked(self) -> Seen:
+        """Replicas that are to go stay until those that come have caught up; so only those that come can be missed.
+
+        The controller knows of a move as soon as it has accepted it, brokers a moment later: by then another move of
+        the same topic-partition may have taken its place. So the controller is asked first.
+        """
+        topic, partition = self._pattern.topic, self._partition
+        try:
+            now = await self._operator.moving(topic, partition)
+        except OperationRefused:
+            now = []
+        now = now or await self._context.cluster.replicas(topic, partition)
         state = self._as_state(now)
         missing = [host for host in self._hosts if host not in now]
         return Seen(state, f"{state}, without {', '.join(missing)}" if missing else "")
 
     async def _take_back(self) -> None:
         """One attempt: what is complete by now, or cannot be called off safely, stands."""
-        if self._options.cancel:
+        if not self._options.cancel:
+            return
+        async with self._alone():
             try:
                 await self._operator.reassign(self._pattern.topic, self._partition, None)
             except OperationRefused as refused:
@@ -275,7 +322,7 @@ OPERATIONS = (
         ReassignTopicPartition,
         (),
         on_hosts="asked of the cluster as by an admin client",
-        proof="the cluster's answer, and the replicas that its metadata shows",
+        proof="the cluster's answer, and the replicas that the controller lists or the metadata shows",
     ),
     Kind(
         ElectLeaders,

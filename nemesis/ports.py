@@ -102,6 +102,11 @@ class ClusterOperator(Protocol):
         """Begin to move a topic-partition to these brokers; None cancels what is under way."""
         ...
 
+    async def moving(self, topic: str, partition: int) -> list[str]:
+        """The replicas of a topic-partition that is being moved, those that come and those that go among them, as the
+        active controller has them; none if it is not being moved."""
+        ...
+
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
         """Let the first replica of each of these topic-partitions lead, where it can."""
         ...

@@ -133,6 +133,7 @@ class NemesisRunner:
         self._ports = dict(ports or {})
         self._patience = patience or Patience()
         self._operator = operator
+        self._moving: set[tuple[str, int]] = set()
         self._loads = dict(loads or {})
         self._knock = knock
         self._done = {fault.id: asyncio.Event() for fault in schedule.faults}
@@ -186,6 +187,7 @@ class NemesisRunner:
             cuts_by_others=lambda: self._cuts_except(scheduled.id),
             earlier=self._aimed_at.get,
             operator=self._operator,
+            moving=self._moving,
             loads=self._loads,
             knock=self._knock,
             length_s=scheduled.for_s,

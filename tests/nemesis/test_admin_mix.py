@@ -49,6 +49,9 @@ class Operator:
         if not self.forgets:
             self.topics.pop(topic, None)
 
+    async def moving(self, topic: str, partition: int) -> list[str]:
+        raise AssertionError("nobody here moves topic-partitions")
+
     async def topics_told(self, topics: Sequence[str]) -> Mapping[str, int]:
         return {name: count for name, count in self.topics.items() if name in topics}
 

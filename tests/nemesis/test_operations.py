@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from pydantic import TypeAdapter
@@ -54,6 +54,7 @@ class Operator:
         self.settings: dict[str, str | None] = {}
         self.done: list[tuple[object, ...]] = []
         self.voting = ["c1", "c2", "c3"]
+        self.under_way: list[str] = []
 
     def _do(self, *what: object) -> None:
         if self.refusals:
@@ -65,6 +66,11 @@ class Operator:
         self._do("reassign", topic, partition, hosts)
         if hosts is not None and not self.lies:
             self.cluster.assigned = list(hosts)
+
+    async def moving(self, topic: str, partition: int) -> list[str]:
+        if self.refusals:
+            raise OperationRefused("no active controller")
+        return self.under_way
 
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
         self._do("elect", dict(topics))
@@ -104,21 +110,37 @@ class Operator:
         self.voting.append(host)
 
 
+class Listing(Operator):
+    """Its controller lists a move as soon as it has accepted it, and no broker ever shows one."""
+
+    def __init__(self) -> None:
+        super().__init__(lies=True)
+
+    async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
+        await super().reassign(topic, partition, hosts)
+        self.under_way = [*(hosts or ()), "b1"]
+
+
 class Clock:
-    """Time that passes when somebody sleeps."""
+    """Time that passes when somebody sleeps, and what happens at some time."""
 
     def __init__(self) -> None:
         self.now = 0
+        self.alarms: list[tuple[int, Callable[[], object]]] = []
 
     def now_ns(self) -> int:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
         self.now += round(seconds * 1e9)
+        while self.alarms and self.alarms[0][0] <= self.now:
+            self.alarms.pop(0)[1]()
 
 
-def fault_of(operator: Operator | None, *, believes: bool = False, **words: object) -> Fault:
-    clock = Clock()
+def fault_of(
+    operator: Operator | None, *, believes: bool = False, clock: Clock | None = None, **words: object
+) -> Fault:
+    clock = clock or Clock()
     cluster = operator.cluster if operator is not None else Cluster()
     context = FaultContext(
         id="it", hosts={}, cluster=cluster, now_ns=clock.now_ns, sleep=clock.sleep, rng=random.Random(7),
@@ -161,6 +183,55 @@ def test_brokers_may_be_named_or_counted() -> None:
     assert operator.done[0][3] == ("b4", "b2")
     assert happened(fault_of(operator, fault="reassign", target="events/*", replicas=2)) is None
     assert len(tuple(operator.done[1][3])) == 2  # type: ignore[arg-type]
+
+
+def test_a_move_that_the_controller_lists_is_proven_before_any_broker_shows_it() -> None:
+    """P16: another one may take its place before brokers hear of it."""
+    operator = Listing()
+    assert happened(fault_of(operator, fault="reassign", target="events/3", to="b4, b2, b3")) is None
+
+
+def test_a_move_counts_as_seen_though_another_has_taken_its_place_since() -> None:
+    operator = Listing()
+    fault = fault_of(operator, fault="reassign", target="events/3", to="b4, b2, b3")
+
+    async def happen() -> str | None:
+        await fault.aim()
+        before = await fault.observe()
+        await fault.inject(5.0)
+        operator.under_way = ["b1", "b2", "b3"]
+        return fault.shows_hold(before, await fault.observe())
+
+    assert asyncio.run(happen()) is None
+
+
+@pytest.mark.parametrize(("frees_itself", "waited"), [(True, 0.7), (False, 2.0)])
+def test_a_move_waits_until_the_one_before_of_the_same_topic_partition_was_seen(
+    frees_itself: bool, waited: float
+) -> None:
+    """But not for ever: who never shows has had his time."""
+    operator, clock = Listing(), Clock()
+    fault = fault_of(operator, clock=clock, fault="reassign", target="events/3", to="b4, b2, b3")
+    context: FaultContext = fault._context  # type: ignore[attr-defined]
+    context.moving.add(("events", 3))
+    clock.alarms = [(round(0.65e9), lambda: context.moving.discard(("events", 3)))] if frees_itself else []
+    assert happened(fault) is None
+    assert clock.now == pytest.approx(waited * 1e9)
+    assert ("events", 3) not in context.moving
+
+
+def test_a_move_that_was_listed_before_proves_nothing() -> None:
+    operator = Operator(lies=True)
+    operator.under_way = ["b2", "b3", "b4", "b1"]
+    told = happened(fault_of(operator, fault="reassign", target="events/3", to="b4, b2, b3"))
+    assert told == "replicas of events/3 are b2, b3, b4, b1, as before"
+
+
+def test_a_list_of_moves_without_those_that_come_proves_nothing() -> None:
+    operator = Operator(lies=True)
+    operator.under_way = ["b1", "b2", "b3"]
+    told = happened(fault_of(operator, fault="reassign", target="events/3", to="b4, b2, b3"))
+    assert told == "replicas of events/3 are b1, b2, b3, without b4"
 
 
 def test_what_is_refused_is_asked_for_again_and_only_then_unproven() -> None:

@@ -37,10 +37,16 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from squall.nodes.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from squall.workloads.clients.admin import METADATA_TOPIC, Address, AdminError, NativeAdmin, error_name
 
 REASSIGN_VERSION: Final = 0
+LIST_REASSIGNMENTS_VERSION: Final = 0
 ELECT_VERSION: Final = 2
 CONFIGS_VERSION: Final = 1
 DESCRIBE_CONFIGS_VERSION: Final = 1
@@ -82,6 +88,26 @@ class NativeOperator(NativeAdmin):
             return [(answer.error_code, answer.error_message), *((one.error_code, one.error_message) for one in parts)]
 
         await self._first(self.brokers, ask, f"reassign {topic}/{partition}")
+
+    async def moving(self, topic: str, partition: int) -> tuple[int, ...]:
+        """The replicas of a topic-partition that is being moved, those that come and those that go among them, as the
+        active controller tells the first broker that answers; none if it is not being moved."""
+        wanted = ListPartitionReassignmentsTopics(topic, [partition])
+        request = ListPartitionReassignmentsRequest(topics=[wanted])
+        trouble: OSError = ConnectionError(f"moves of {topic}/{partition}: there is nobody to ask")
+        for address in self.brokers:
+            try:
+                answer = await self._ask(
+                    address, request, LIST_REASSIGNMENTS_VERSION, ListPartitionReassignmentsResponse
+                )
+            except OSError as failed:
+                trouble = failed
+                continue
+            if answer.error_code == 0:
+                return tuple(one for told in answer.topics for part in told.partitions for one in part.replicas)
+            why = answer.error_message or error_name(answer.error_code)
+            trouble = AdminError(f"moves of {topic}/{partition}: {why}")
+        raise trouble
 
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
         """Let preferred replicas lead. That one leads already, or cannot, is no error."""
