@@ -25,8 +25,10 @@ from squall.nemesis.selector import NoTarget, Target, TopicPartitionPattern, par
 AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 2.0
 """How long an operation is asked for again and again; its window may be shorter."""
-AT_ONCE_SECONDS = 0.5
+AT_ONCE_SECONDS = 2.0
 """How long a move is looked for before the next of the same topic-partition may take its place."""
+ALONE_SECONDS = 10.0
+"""How long that one waits for its turn."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +129,13 @@ class ReassignTopicPartition(_Operation):
     """One topic-partition to other replicas; by lot unless the suite names them.
 
     A move that another one takes the place of leaves no trace. So a move is looked for as soon as it is accepted, and
-    meanwhile the next of the same topic-partition, or a cancellation, waits.
+    meanwhile the next of the same topic-partition waits. Only the move that was asked for is cancelled, not another
+    that has taken its place.
     """
 
     def __init__(self, options: Reassign, context: FaultContext) -> None:
         super().__init__(options.fault, context)
+        self._before = ""
         self._shown: Seen | None = None
         self._options = options
         self._pattern = parse_topic_partition(options.target)
@@ -161,7 +165,7 @@ class ReassignTopicPartition(_Operation):
     async def _alone(self) -> AsyncIterator[None]:
         """Nobody else moves the topic-partition meanwhile, or he has had his time."""
         context, place = self._context, (self._pattern.topic, self._partition)
-        end = context.now_ns() + round(PATIENCE_SECONDS * 1e9)
+        end = context.now_ns() + round(ALONE_SECONDS * 1e9)
         while place in context.moving and context.now_ns() < end and not context.believes_answers:
             await context.sleep(AGAIN_SECONDS)
         context.moving.add(place)
@@ -172,15 +176,18 @@ class ReassignTopicPartition(_Operation):
 
     async def _look(self) -> None:
         end = self._context.now_ns() + round(AT_ONCE_SECONDS * 1e9)
-        while (seen := await self._looked()).differs and self._context.now_ns() < end:
+        while self._missing(self._before, seen := await self._looked()) and self._context.now_ns() < end:
             await self._context.sleep(AGAIN_SECONDS)
-        self._shown = None if seen.differs else seen
+        self._shown = None if self._missing(self._before, seen) else seen
 
     async def _ask(self) -> None:
         await self._operator.reassign(self._pattern.topic, self._partition, self._hosts)
 
     async def _seen(self) -> Seen:
-        return self._shown or await self._looked()
+        seen = self._shown or await self._looked()
+        if not self.accepted:
+            self._before = seen.state
+        return seen
 
     async def _looked(self) -> Seen:
         """Replicas that are to go stay until those that come have caught up; so only those that come can be missed.
@@ -188,33 +195,48 @@ class ReassignTopicPartition(_Operation):
         The controller knows of a move as soon as it has accepted it, brokers a moment later: by then another move of
         the same topic-partition may have taken its place. So the controller is asked first.
         """
-        topic, partition = self._pattern.topic, self._partition
-        try:
-            now = await self._operator.moving(topic, partition)
-        except OperationRefused:
-            now = []
-        now = now or await self._context.cluster.replicas(topic, partition)
+        now = await self._moving() or await self._context.cluster.replicas(self._pattern.topic, self._partition)
         state = self._as_state(now)
         missing = [host for host in self._hosts if host not in now]
         return Seen(state, f"{state}, without {', '.join(missing)}" if missing else "")
+
+    async def _moving(self) -> list[str]:
+        """The replicas of a move under way; none if there is none, or nobody tells."""
+        try:
+            return await self._operator.moving(self._pattern.topic, self._partition)
+        except OperationRefused:
+            return []
 
     async def _take_back(self) -> None:
         """One attempt: what is complete by now, or cannot be called off safely, stands."""
         if not self._options.cancel:
             return
+        if self._context.believes_answers:
+            await self._cancel()
+            return
         async with self._alone():
-            try:
-                await self._operator.reassign(self._pattern.topic, self._partition, None)
-            except OperationRefused as refused:
-                self._answer = f"not cancelled: {refused}"
+            now = await self._moving()
+            if now and all(host in now for host in self._hosts):
+                await self._cancel()
+
+    async def _cancel(self) -> None:
+        try:
+            await self._operator.reassign(self._pattern.topic, self._partition, None)
+        except OperationRefused as refused:
+            self._answer = f"not cancelled: {refused}"
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
-        """What was moved must look otherwise than before, unless there was nothing to move."""
         reason = super().shows_hold(before, during)
-        nothing_to_move = before["state"] == self._as_state(self._hosts)
-        if reason is None and during["state"] and during["state"] == before["state"] and not nothing_to_move:
-            return f"{during['state']}, as before"
+        if reason is None and during["state"]:
+            reason = self._missing(str(before["state"]), Seen(str(during["state"]), "")) or None
         return reason
+
+    def _missing(self, before: str, seen: Seen) -> str:
+        """What is otherwise than it would be after the move: it must look otherwise than before, unless there was
+        nothing to move."""
+        if not seen.differs and seen.state == before and before != self._as_state(self._hosts):
+            return f"{seen.state}, as before"
+        return seen.differs
 
     def _as_state(self, replicas: Sequence[str]) -> str:
         return f"replicas of {self._pattern.topic}/{self._partition} are {', '.join(replicas)}"
