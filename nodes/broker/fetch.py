@@ -216,12 +216,12 @@ class Fetch(Parked):
         return _Finding(told, must_tell=diverging is not None, keep=keep)
 
     def _must_weigh_again(self, watch: Watch) -> bool:
-        """A follower outside the ISR may be fit to join with any of its fetches, unless it is fenced or stopping: then
-        all it follows would be weighed with each of them, in vain."""
+        """A follower outside the ISR may be fit to join with any of its fetches. Not if it is fenced or stopping, or
+        the controller has been asked already: all it follows would be weighed with each of them, in vain."""
         context = self._context
         if not context.may_join or watch.hosted is None:
             return False
-        return context.replica_id not in watch.hosted.replica.isr
+        return context.replica_id not in watch.hosted.replica.maximal_isr
 
     def _part(self, number: int, bounds: FetchBounds, records: memoryview | bytes) -> PartitionData:
         part = PartitionData(

@@ -17,7 +17,8 @@ fetcher has been told everything.
 noted that this was so up to the last fetch, before anything else counts. A follower outside the ISR stays on the list:
 each of its fetches must be weighed, since it may be eligible only now (rule 19). Not so while its broker is fenced or
 stopping: nothing can let it in then, and a broker that has handed over thousands of leaderships would have the new
-leaders weigh all of them with each of its fetches. Once it may join again, everything it follows is news once.
+leaders weigh all of them with each of its fetches. Once it may join again, everything it follows is news once. Nor
+while the controller is being asked to let it in: its answer is news, whatever it says.
 
 *Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. If all are taken, one that has been idle
 for two minutes makes way, and any consumer's makes way for a follower's; else the fetcher goes without, which is as

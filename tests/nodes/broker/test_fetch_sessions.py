@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
+from squall.nodes.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionDataResponse,
+    TopicDataResponse,
+)
 from squall.nodes.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -359,8 +364,15 @@ class TestFollowers:
         led.broker.image.brokers[THIRD] = fit
         follower.fetch({})
         assert sorted(set(weighed)) == [0, 1]
+        weighed.clear()
         follower.fetch({})
-        assert weighed[-1] == 0, "asked for, and not in the ISR yet"
+        assert weighed == [], "the controller has been asked to let it in"
+        request, _ = led.asked(AlterPartitionRequest)
+        refused = PartitionDataResponse(0, int(ErrorCode.INELIGIBLE_REPLICA))
+        request.complete(led.now, AlterPartitionResponse(topics=[TopicDataResponse(topic_id("t"), [refused])]))
+        led.run()
+        follower.fetch({})
+        assert set(weighed) == {0}, "it is to be asked again"
 
     def test_a_follower_dropped_while_it_caught_up_joins_again(self, led: World) -> None:
         follower = Fetcher(led, THIRD)
