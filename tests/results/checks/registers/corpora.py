@@ -1,6 +1,7 @@
 """Readers of public histories with known verdicts; the histories themselves are not part of this project.
 
-`SQUALL_CORPORA` names a folder with checkouts of two repositories:
+Porcupine is a Go module, and its test data comes with it, so the Go tool fetches it where there is one, in a fixed
+version. Else, and for Knossos, `SQUALL_CORPORA` names a folder with checkouts of the two repositories:
 
     git clone https://github.com/anishathalye/porcupine     test_data/jepsen/etcd_*.log, verdicts in porcupine_test.go
     git clone https://github.com/jepsen-io/knossos          data/cas-register/{good,bad}/*.edn, verdict by folder
@@ -62,11 +63,11 @@ def etcd_log(text: str) -> list[RegisterOperation]:
     return joined(events, nothing=ABSENT, failed_cas_refused=True)
 
 
-def etcd_corpus(folder: Path) -> Iterator[tuple[str, list[RegisterOperation], bool]]:
+def etcd_corpus(porcupine: Path) -> Iterator[tuple[str, list[RegisterOperation], bool]]:
     """Name, history and known verdict of each log."""
-    tests = (folder / "porcupine" / "porcupine_test.go").read_text(encoding="utf-8")
+    tests = (porcupine / "porcupine_test.go").read_text(encoding="utf-8")
     for number, verdict in ETCD_VERDICT.findall(tests):
-        path = folder / "porcupine" / "test_data" / "jepsen" / f"etcd_{int(number):03d}.log"
+        path = porcupine / "test_data" / "jepsen" / f"etcd_{int(number):03d}.log"
         yield path.name, etcd_log(path.read_text(encoding="utf-8")), verdict == "true"
 
 
@@ -81,8 +82,8 @@ def knossos_history(text: str) -> list[RegisterOperation]:
     return joined(events, nothing=None, failed_cas_refused=False)
 
 
-def knossos_corpus(folder: Path) -> Iterator[tuple[str, list[RegisterOperation], bool]]:
+def knossos_corpus(knossos: Path) -> Iterator[tuple[str, list[RegisterOperation], bool]]:
     """Name, history and known verdict of each."""
     for kind in ("good", "bad"):
-        for path in sorted((folder / "knossos" / "data" / "cas-register" / kind).glob("*.edn")):
+        for path in sorted((knossos / "data" / "cas-register" / kind).glob("*.edn")):
             yield f"{kind}/{path.name}", knossos_history(path.read_text(encoding="utf-8")), kind == "good"

@@ -1,12 +1,15 @@
 """Public histories with known verdicts: all verdicts agree, none is unknown, and the etcd logs take less than a second.
 
-The histories are read from checkouts that `SQUALL_CORPORA` names (see `corpora.py`); without them only the readers are
+The histories are not part of this project: `corpora.py` says where they come from. Without them only the readers are
 tested, on a few lines of our own.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,12 +25,34 @@ Corpus = Callable[[Path], Iterator[tuple[str, list[RegisterOperation], bool]]]
 MOST_SECONDS = 1.0
 
 
+PORCUPINE = "github.com/anishathalye/porcupine@v1.3.1"
+
+
 @pytest.fixture
-def corpora() -> Path:
+def porcupine(tmp_path: Path) -> Path:
+    folder = os.environ.get("SQUALL_CORPORA")
+    return Path(folder) / "porcupine" if folder else go_module(PORCUPINE, tmp_path)
+
+
+@pytest.fixture
+def knossos() -> Path:
     folder = os.environ.get("SQUALL_CORPORA")
     if not folder:
         pytest.skip("SQUALL_CORPORA does not name a folder with checkouts of porcupine and knossos")
-    return Path(folder)
+    return Path(folder) / "knossos"
+
+
+def go_module(name: str, directory: Path) -> Path:
+    """What is in a Go module, fetched by the Go tool; the test is skipped where there is none, or no way out."""
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if go is None:
+        pytest.skip("there is no Go tool to fetch porcupine, and SQUALL_CORPORA names no checkout")
+    settings = {"GOMODCACHE": str(directory), "GOFLAGS": "-modcacherw", "HOME": str(directory)}
+    command = [go, "mod", "download", "-json", name]
+    told = subprocess.run(command, env=os.environ | settings, cwd=directory, capture_output=True, timeout=60)
+    if told.returncode:
+        pytest.skip(f"porcupine cannot be fetched: {told.stdout.decode()} {told.stderr.decode()}")
+    return Path(json.loads(told.stdout)["Dir"])
 
 
 def judged(corpus: Corpus, folder: Path, initial: int) -> tuple[dict[str, tuple[bool, RegisterResult]], float]:
@@ -39,17 +64,17 @@ def judged(corpus: Corpus, folder: Path, initial: int) -> tuple[dict[str, tuple[
     return {name: (valid, result) for (name, _, valid), result in zip(known, results, strict=True)}, seconds
 
 
-def test_the_etcd_logs_of_porcupine_have_their_known_verdicts(corpora: Path) -> None:
-    results, seconds = judged(etcd_corpus, corpora, ABSENT)
+def test_the_etcd_logs_of_porcupine_have_their_known_verdicts(porcupine: Path) -> None:
+    results, seconds = judged(etcd_corpus, porcupine, ABSENT)
     wrong = {name: result.verdict for name, (valid, result) in results.items() if result.verdict != _name(valid)}
     assert not wrong
     assert {f"etcd_{number:03d}.log" for number in range(50)} <= set(results)
     assert seconds < MOST_SECONDS, f"{seconds:.2f} s for {len(results)} logs"
 
 
-def test_the_register_histories_of_knossos_have_their_known_verdicts(corpora: Path) -> None:
+def test_the_register_histories_of_knossos_have_their_known_verdicts(knossos: Path) -> None:
     """Four of them hold nothing but failures: they are not wrong, and say nothing."""
-    results, _ = judged(knossos_corpus, corpora, 0)
+    results, _ = judged(knossos_corpus, knossos, 0)
     silent = {name for name, (_, result) in results.items() if not result.checked}
     wrong = {
         name: result.verdict
