@@ -19,7 +19,8 @@ from squall.harness.errors import UsageError
 from squall.harness.inventory import Inventory
 from squall.harness.judging import Judge, shown_path
 from squall.harness.plan import RunPlan, plan_suite
-from squall.harness.run import ScenarioRun, hosts_of
+from squall.harness.run import ScenarioRun
+from squall.harness.run_hosts import hosts_of
 from squall.harness.suite import Suite
 from squall.harness.timeline import save_timeline
 from squall.results.history import IllFormedHistory

@@ -342,7 +342,7 @@ def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
 
 def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:
     """The hosts of the given inventory or lab, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
-    from squall.harness.run import standing_hosts
+    from squall.harness.run_hosts import standing_hosts
 
     return standing_hosts(inventory, lab)
 

@@ -23,20 +23,14 @@ time to live.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import platform
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import confluent_kafka
 
 from squall.harness.bench_report import told_and_kept
 from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create_topics
@@ -46,17 +40,14 @@ from squall.harness.faults import FaultLog
 from squall.harness.host_clocks import HostClocks
 from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
-from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
-from squall.harness.hosts.network import MachineNetwork, Network
-from squall.harness.hosts.reduced_lab import LACKS
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
-from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
-from squall.harness.lab_shape import NO_RACKS, LabShape
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load_agents import LoadAgents, refuse_without_clients
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
+from squall.harness.run_hosts import Hosts
+from squall.harness.run_manifest import Facts, config_texts, manifest_of
 from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
@@ -66,7 +57,7 @@ from squall.nemesis.ports import LoadHost
 from squall.nemesis.registry import needed_verbs
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
-from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
+from squall.results.manifest import Manifest
 from squall.results.segments import EventWriter
 from squall.results.text import several
 from squall.workloads.clients.client import Topic
@@ -79,116 +70,6 @@ SCHEDULE_FILE = "schedule.json"
 
 class Interrupted(Exception):
     """Somebody ended the run; what was recorded is kept."""
-
-
-@dataclass(frozen=True)
-class Hosts:
-    """Where a run takes place."""
-
-    inventory: Inventory
-    network: Network
-    lab: Lab | None = None
-    standing: bool = False
-    """A lab that was up before the run and stays after it."""
-
-    @property
-    def keep_clean(self) -> bool:
-        """Whether the run's files have to be removed, because the hosts outlive it."""
-        return self.lab is None or self.standing
-
-
-@dataclass
-class Facts:
-    """What becomes known while a run goes on, and ends up in its manifest."""
-
-    load_started: int | None = None
-    load_ended: int | None = None
-    final_read: str = ""
-    completed: bool = False
-    trouble: list[str] = field(default_factory=list)
-    bundles: dict[str, dict[str, str]] = field(default_factory=dict)
-    notes: dict[str, object] = field(default_factory=dict)
-
-
-def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts:
-    """Hosts that are there already: of a file, of a lab, of ./inventory.yaml, or of the lab that is up.
-
-    Raises UsageError.
-    """
-    refuse_two_places(inventory, lab_name)
-    if lab_name is not None:
-        lab = standing_lab(lab_name)
-        return Hosts(lab.inventory(), lab.network, lab, standing=True)
-    if inventory is None and Path("inventory.yaml").exists():
-        inventory = Path("inventory.yaml")
-    found = load_inventory(inventory) if inventory is not None else None
-    if found is not None and found.lab is None:
-        return Hosts(found, MachineNetwork())
-    standing = find_lab()
-    if standing is None:
-        raise UsageError(
-            "no hosts: no inventory was given and no lab is up", remedy="squall lab up, or --inventory FILE"
-        )
-    return Hosts(standing.inventory(), standing.network, standing, standing=True)
-
-
-@contextlib.asynccontextmanager
-async def hosts_of(
-    plan: RunPlan, inventory: Inventory | None, display: Display, lab_name: str | None = None
-) -> AsyncIterator[Hosts]:
-    """The hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab of
-    the run's own, which ends with the run, by whatever death.
-    """
-    if inventory is not None and inventory.lab is None:
-        yield Hosts(inventory, MachineNetwork())
-        return
-    cluster = plan.scenario.cluster
-    shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
-    racks = shape.in_racks() if isinstance(shape, LabShape) else NO_RACKS
-    standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
-    fits = standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)
-    if standing is not None and isinstance(shape, LabShape):
-        fits = fits and standing.racks == racks  # a suite says nothing of racks, and takes what there is
-    if standing is not None and (lab_name or fits):
-        display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
-        _say_if_reduced(display, standing)
-        yield Hosts(standing.inventory(), standing.network, standing, standing=True)
-        return
-    name = f"run-{plan.run_id[:8]}"
-    lab = await asyncio.to_thread(
-        lambda: lab_up(shape.controllers, shape.brokers, shape.clients, racks=racks, name=name, owner=os.getpid())
-    )
-    try:
-        display.stage("lab", f"{_extent(lab)} up in {lab.up_seconds:.1f} s", _names(lab))
-        _say_if_reduced(display, lab)
-        yield Hosts(lab.inventory(), lab.network, lab)
-    finally:
-        await asyncio.shield(asyncio.to_thread(lab_down, name))
-
-
-def _shape_of(lab: Lab) -> tuple[int, int, int]:
-    inventory = lab.inventory()
-    return len(inventory.controllers), len(inventory.brokers), len(inventory.clients)
-
-
-def _extent(lab: Lab) -> str:
-    racks = f" in {lab.racks.count} racks" if lab.racks.count else ""
-    return f"{len(lab.hosts)} hosts{racks}"
-
-
-def _say_if_reduced(display: Display, lab: Lab) -> None:
-    if lab.reduced:
-        display.say(f"reduced    {LACKS[0]}; {LACKS[1]}", style="yellow")
-        display.say(f"{'':<11}{lab.reduced}", style="yellow")
-
-
-def _names(lab: Lab) -> str:
-    inventory = lab.inventory()
-    controllers = " ".join(host.name for host in inventory.controllers)
-    brokers = " ".join(host.name for host in inventory.brokers)
-    clients = " ".join(host.name for host in inventory.clients)
-    parts = [f"controllers {controllers}", f"brokers {brokers}"]
-    return " · ".join([*parts, *([f"clients {clients}"] if clients else []), *(["no root"] if lab.rootless else [])])
 
 
 class ScenarioRun:
@@ -218,7 +99,7 @@ class ScenarioRun:
         self.directory.mkdir(parents=True, exist_ok=True)
         point_latest_at(self.directory)
         (self.directory / SCHEDULE_FILE).write_text(json.dumps(self.plan.schedule.to_json(), indent=2) + "\n")
-        self._save_manifest()
+        self._manifest().save(self.directory)
         try:
             await self._bring_up()
             await self._load_under_faults()
@@ -302,7 +183,7 @@ class ScenarioRun:
                 name,
                 topic.partitions,
                 topic.replication_factor,
-                (("min.insync.replicas", str(topic.min_insync_replicas)), *_texts(topic.config)),
+                (("min.insync.replicas", str(topic.min_insync_replicas)), *config_texts(topic.config)),
             )
             for name, topic in self.scenario.cluster.topics.items()
         )
@@ -368,7 +249,7 @@ class ScenarioRun:
         self.display.begin_load()
         began = await self.workers.load()
         self.facts.load_started = began
-        self._save_manifest()
+        self._manifest().save(self.directory)
         return began
 
     async def _start_workers(self) -> LoadWorkers:
@@ -508,7 +389,7 @@ class ScenarioRun:
             except UsageError as trouble:
                 self.facts.notes["collecting"] = str(trouble)
         await self.testbed.close()
-        self._save_manifest()
+        self._manifest().save(self.directory)
 
     async def _read_clocks(self) -> None:
         """What the stamps in node logs mean."""
@@ -530,84 +411,17 @@ class ScenarioRun:
         self.watcher = Watcher(self.testbed.cluster, self.testbed.now_ns, self.testbed.sleep, writer.write)
         self.watching = asyncio.create_task(self.watcher.run())
 
-    # --- the manifest ------------------------------------------------------------------------------------------
-
-    def _save_manifest(self) -> None:
-        scenario, facts = self.scenario, self.facts
-        Manifest(
-            run_id=self.plan.run_id,
-            scenario=scenario.scenario,
-            seed=self.plan.seed,
-            topics={
-                name: TopicFacts(
-                    partitions=topic.partitions,
-                    replication_factor=topic.replication_factor,
-                    min_insync_replicas=topic.min_insync_replicas,
-                )
-                for name, topic in scenario.cluster.topics.items()
-                if topic.load
-            },
-            suite=str(self.plan.suite),
-            description=scenario.description,
-            covers=scenario.covers,
-            started=self.started.isoformat(timespec="seconds"),
-            command=self.command,
-            load_started=facts.load_started,
-            load_ended=facts.load_ended,
-            completed=facts.completed,
-            checks=scenario.checks,
-            fault_free=scenario.fault_free,
-            faults_planned=len(self.plan.schedule.faults),
-            min_acknowledged=scenario.min_acknowledged,
-            expect=Expected(verdict=scenario.expect.verdict, anomalies=scenario.expect.anomalies),
-            require=scenario.require.stated(),
-            mutants=scenario.cluster.mutants,
-            final_read=facts.final_read,
-            trouble=tuple(facts.trouble),
-            workload=scenario.workload.model_dump(),
-            options={**facts.notes, **self._of_the_lab(), "idle_nemesis": self.plan.idle_nemesis},
-            node_config=dict(_texts(scenario.cluster.config)),
-            schedule_hash=self.plan.schedule.content_hash(),
-            versions=versions(),
-            machine=machine(),
-            hosts=tuple(
-                HostFacts(
-                    name=plan.host,
-                    address=plan.address,
-                    roles=plan.roles,
-                    facts={"node id": str(plan.node_id), **self._rack(plan.host), **facts.bundles.get(plan.host, {})},
-                )
-                for plan in self.testbed.plans.values()
-            )
-            + self._client_facts(),
-        ).save(self.directory)
-
-    def _rack(self, name: str) -> dict[str, str]:
-        rack = self.hosts.inventory.host(name).rack
-        return {} if rack is None else {"rack": rack}
-
-    def _of_the_lab(self) -> dict[str, Any]:
-        """What the lab was like when nothing was wrong with it."""
-        lab = self.hosts.lab
-        if lab is None:
-            return {}
-        racks = {"racks": lab.racks.model_dump(mode="json")} if lab.racks.count else {}
-        return racks | ({"reduced_lab": f"{'; '.join(LACKS)}; {lab.reduced}"} if lab.reduced else {})
-
-    def _client_facts(self) -> tuple[HostFacts, ...]:
-        """The client hosts, and what is known of their clocks."""
+    def _manifest(self) -> Manifest:
         clocks = self.workers.known_clocks() if isinstance(self.workers, RemoteLoadWorkers) else {}
-        return tuple(
-            HostFacts(
-                name=client.name,
-                address=client.remote.spec.address,
-                roles=("load",),
-                facts={
-                    "bundle": client.deployed.bundle.name,
-                    "clock": str(clocks.get(client.clock_id, "")),
-                },
-            )
-            for client in self.clients
+        return manifest_of(
+            self.plan,
+            self.facts,
+            self.hosts,
+            started=self.started,
+            command=self.command,
+            nodes=tuple(self.testbed.plans.values()),
+            clients=self.clients,
+            clocks=clocks,
         )
 
 
@@ -625,28 +439,3 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
-
-
-def _texts(config: Mapping[str, str | int | float | bool]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in config.items()
-    )
-
-
-def versions() -> dict[str, str]:
-    """The programs a verdict depends on."""
-    return {
-        "squall": metadata.version("squall"),
-        "python": platform.python_version(),
-        "confluent-kafka": metadata.version("confluent-kafka"),
-        "librdkafka": confluent_kafka.libversion()[0],
-    }
-
-
-def machine() -> dict[str, str]:
-    """The control node, as far as it explains figures."""
-    return {
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "processors": str(os.cpu_count()),
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
-    }

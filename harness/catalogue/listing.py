@@ -22,7 +22,7 @@ from squall.harness.display import CHECK, CROSS, LABEL_WIDTH
 from squall.harness.errors import UsageError
 from squall.harness.hosts.lab import check_machine, find_lab, private_lab
 from squall.harness.inventory import Inventory
-from squall.harness.run import Hosts, standing_hosts
+from squall.harness.run_hosts import Hosts, standing_hosts
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.catalogue import ROWS, Row
 from squall.nemesis.kind import Kind

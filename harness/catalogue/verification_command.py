@@ -18,7 +18,7 @@ from squall.harness.catalogue.verifying import Verification, VerificationDisplay
 from squall.harness.errors import UsageError
 from squall.harness.inventory import Inventory
 from squall.harness.judging import shown_path
-from squall.harness.run import hosts_of
+from squall.harness.run_hosts import hosts_of
 from squall.nemesis.catalogue import Row
 
 RESULTS_FILE = "verification.json"

@@ -21,7 +21,8 @@ from squall.harness.display import Display
 from squall.harness.faults import FaultLog
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
-from squall.harness.run import Hosts, ScenarioRun, cancelled
+from squall.harness.run import ScenarioRun, cancelled
+from squall.harness.run_hosts import Hosts
 from squall.harness.suite import Scenario
 from squall.nemesis.catalogue import Row
 from squall.nemesis.evidence import heal_all

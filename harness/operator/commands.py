@@ -99,7 +99,7 @@ class Target:
         if self.bootstrap is None:
             from squall.harness.hosts.ssh_access import resolve
             from squall.harness.hosts.system import BROKER_PORT
-            from squall.harness.run import standing_hosts
+            from squall.harness.run_hosts import standing_hosts
 
             hosts = standing_hosts(self.inventory, self.lab)
             addresses = tuple((resolve(host), BROKER_PORT) for host in hosts.inventory.brokers)

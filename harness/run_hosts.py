@@ -1,0 +1,120 @@
+"""Where a run takes place: hosts of an inventory, of a lab that is up, or of one made for the run.
+
+A lab of the run's own ends with the run, by whatever death; one that was up before stays, and is cleaned of the run's
+files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from squall.harness.display import Display
+from squall.harness.errors import UsageError
+from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
+from squall.harness.hosts.network import MachineNetwork, Network
+from squall.harness.hosts.reduced_lab import LACKS
+from squall.harness.inventory import Inventory, load_inventory, refuse_two_places
+from squall.harness.lab_shape import NO_RACKS, LabShape
+from squall.harness.plan import RunPlan
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Where a run takes place."""
+
+    inventory: Inventory
+    network: Network
+    lab: Lab | None = None
+    standing: bool = False
+    """A lab that was up before the run and stays after it."""
+
+    @property
+    def keep_clean(self) -> bool:
+        """Whether the run's files have to be removed, because the hosts outlive it."""
+        return self.lab is None or self.standing
+
+
+def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts:
+    """Hosts that are there already: of a file, of a lab, of ./inventory.yaml, or of the lab that is up.
+
+    Raises UsageError.
+    """
+    refuse_two_places(inventory, lab_name)
+    if lab_name is not None:
+        lab = standing_lab(lab_name)
+        return Hosts(lab.inventory(), lab.network, lab, standing=True)
+    if inventory is None and Path("inventory.yaml").exists():
+        inventory = Path("inventory.yaml")
+    found = load_inventory(inventory) if inventory is not None else None
+    if found is not None and found.lab is None:
+        return Hosts(found, MachineNetwork())
+    standing = find_lab()
+    if standing is None:
+        raise UsageError(
+            "no hosts: no inventory was given and no lab is up", remedy="squall lab up, or --inventory FILE"
+        )
+    return Hosts(standing.inventory(), standing.network, standing, standing=True)
+
+
+@contextlib.asynccontextmanager
+async def hosts_of(
+    plan: RunPlan, inventory: Inventory | None, display: Display, lab_name: str | None = None
+) -> AsyncIterator[Hosts]:
+    """The hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab of
+    the run's own, which ends with the run, by whatever death.
+    """
+    if inventory is not None and inventory.lab is None:
+        yield Hosts(inventory, MachineNetwork())
+        return
+    cluster = plan.scenario.cluster
+    shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
+    racks = shape.in_racks() if isinstance(shape, LabShape) else NO_RACKS
+    standing = await asyncio.to_thread(find_lab if lab_name is None else standing_lab, lab_name or DEFAULT_NAME)
+    fits = standing is not None and _shape_of(standing) == (shape.controllers, shape.brokers, shape.clients)
+    if standing is not None and isinstance(shape, LabShape):
+        fits = fits and standing.racks == racks  # a suite says nothing of racks, and takes what there is
+    if standing is not None and (lab_name or fits):
+        display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
+        _say_if_reduced(display, standing)
+        yield Hosts(standing.inventory(), standing.network, standing, standing=True)
+        return
+    name = f"run-{plan.run_id[:8]}"
+    lab = await asyncio.to_thread(
+        lambda: lab_up(shape.controllers, shape.brokers, shape.clients, racks=racks, name=name, owner=os.getpid())
+    )
+    try:
+        display.stage("lab", f"{_extent(lab)} up in {lab.up_seconds:.1f} s", _names(lab))
+        _say_if_reduced(display, lab)
+        yield Hosts(lab.inventory(), lab.network, lab)
+    finally:
+        await asyncio.shield(asyncio.to_thread(lab_down, name))
+
+
+def _shape_of(lab: Lab) -> tuple[int, int, int]:
+    inventory = lab.inventory()
+    return len(inventory.controllers), len(inventory.brokers), len(inventory.clients)
+
+
+def _extent(lab: Lab) -> str:
+    racks = f" in {lab.racks.count} racks" if lab.racks.count else ""
+    return f"{len(lab.hosts)} hosts{racks}"
+
+
+def _say_if_reduced(display: Display, lab: Lab) -> None:
+    if lab.reduced:
+        display.say(f"reduced    {LACKS[0]}; {LACKS[1]}", style="yellow")
+        display.say(f"{'':<11}{lab.reduced}", style="yellow")
+
+
+def _names(lab: Lab) -> str:
+    inventory = lab.inventory()
+    controllers = " ".join(host.name for host in inventory.controllers)
+    brokers = " ".join(host.name for host in inventory.brokers)
+    clients = " ".join(host.name for host in inventory.clients)
+    parts = [f"controllers {controllers}", f"brokers {brokers}"]
+    return " · ".join([*parts, *([f"clients {clients}"] if clients else []), *(["no root"] if lab.rootless else [])])
