@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checks.kernels.log import Finding, Findings, check_log
-from squall.results.checks.kernels.observed import Observed
-from squall.results.checks.kernels.operations import NEVER, NONE, Operations
+from squall.results.checks.kernels.observed import NOWHERE, Observed
+from squall.results.checks.kernels.operations import NEVER, NONE, Operations, UnusableRecords
 from squall.results.checks.kernels.series import (
     Frame,
     acknowledged_within,
@@ -25,6 +25,7 @@ from squall.results.checks.kernels.series import (
     latencies,
     longest_gap_within,
     realtime_lag,
+    tally,
     throughput,
 )
 from squall.results.checks.result import (
@@ -35,10 +36,12 @@ from squall.results.checks.result import (
     PartitionResult,
     WitnessFacts,
 )
-from squall.results.history import FUNCTIONS, TYPES, read_topic_partition
+from squall.results.history import FUNCTIONS, TYPES, IllFormedHistory, read_topic_partition
 
 NEAR: Final = 3
 _FUNCTION_NAMES: Final = {code: name for name, code in FUNCTIONS.items()}
+_FUNCTION_LIMIT: Final = 128
+"""Codes of `f` lie below it."""
 _TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
 
 
@@ -69,11 +72,15 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
 
 def check_task(task: Task) -> PartitionResult:
     """Read the rows of a task and check them. Raises IllFormedHistory if they cannot be read."""
-    return check_table(task, read_topic_partition(Path(task.path), task.row_groups))
+    table = read_topic_partition(Path(task.path), task.row_groups)
+    try:
+        return check_table(task, table)
+    except UnusableRecords as trouble:
+        raise IllFormedHistory(Path(task.path), None, str(trouble)) from trouble
 
 
 def check_table(task: Task, table: pa.Table) -> PartitionResult:
-    """Check the rows of one topic-partition, sorted by invocation."""
+    """Check the rows of one topic-partition, sorted by invocation. Raises UnusableRecords."""
     began = time.perf_counter()
     operations = Operations.from_table(table)
     observed = Observed.of(operations)
@@ -89,7 +96,7 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
         acknowledged=int(operations.is_acked.sum()),
         records=len(operations.record_offset),
         anomalies=findings.counts,
-        noted={**findings.noted, "values_sent_twice": _values_sent_twice(operations)},
+        noted={**findings.noted, "values_sent_twice": observed.values_sent_twice},
         witnesses=witness.all(findings),
         final=FinalReadFacts(
             complete=observed.final.complete,
@@ -115,27 +122,27 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
 
 
 def _counts(operations: Operations) -> dict[str, int]:
-    keys, counts = np.unique(operations.f * 8 + operations.type, return_counts=True)
-    return {
-        f"{_FUNCTION_NAMES[key >> 3]}.{_TYPE_NAMES[key & 7]}": count
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True)
-    }
-
-
-def _values_sent_twice(operations: Operations) -> int:
-    values = operations.value[operations.is_send]
-    return len(values) - len(np.unique(values))
+    return {f"{_FUNCTION_NAMES[f]}.{_TYPE_NAMES[kind]}": count for (f, kind), count in tally(operations).items()}
 
 
 def _errors(table: pa.Table, operations: Operations, frame: Frame) -> list[tuple[int, int, str, int]]:
     """(bucket, f, error, operations) of everything that ended with an error."""
-    rows = np.flatnonzero(np.asarray(table["error"].is_valid()))
-    if len(rows) == 0:
+    errors = table["error"]
+    if errors.null_count == len(errors):
         return []
-    texts = table["error"].take(pa.array(rows)).cast(pa.string()).to_pylist()
+    rows = np.flatnonzero(np.asarray(errors.is_valid()))
+    texts = errors.take(pa.array(rows)).cast(pa.string()).combine_chunks().dictionary_encode()
     ended = np.where(operations.completed[rows] == NEVER, operations.invoked[rows], operations.completed[rows])
-    counted = Counter(zip(frame.bucket(ended).tolist(), operations.f[rows].tolist(), texts, strict=True))
-    return [(*key, count) for key, count in sorted(counted.items())]
+    bucket, said = frame.bucket(ended), np.asarray(texts.indices, dtype=np.int64)
+    first, words = int(bucket.min()), texts.dictionary.to_pylist()
+    kinds = (bucket - first) * _FUNCTION_LIMIT + operations.f[rows]
+    keys, counts = np.unique(kinds * len(words) + said, return_counts=True)
+    found = []
+    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
+        kind, word = divmod(key, len(words))
+        after, f = divmod(kind, _FUNCTION_LIMIT)
+        found.append((first + after, f, words[word], count))
+    return sorted(found)
 
 
 class _WitnessMaker:
@@ -168,14 +175,14 @@ class _WitnessMaker:
         return OperationFacts(role=role, delivered=self._delivered(row, finding), **facts)
 
     def _delivered(self, row: int, finding: Finding) -> Delivered | None:
-        records = np.flatnonzero(self.operations.record_poll == row)
-        if len(records) == 0:
+        first, after = self.operations.starts[row : row + 2].tolist()
+        if first == after:
             return None
-        offsets = self.operations.record_offset[records]
-        values = self.operations.record_value[records]
+        offsets = self.operations.record_offset[first:after]
+        values = self.operations.record_value[first:after]
         near = (np.abs(offsets - finding.offset) <= NEAR) | (offsets == finding.other_offset)
         pairs = zip(offsets[near].tolist(), values[near].tolist(), strict=True)
-        return Delivered(int(offsets[0]), int(offsets[-1]), len(records), tuple(pairs))
+        return Delivered(int(offsets[0]), int(offsets[-1]), len(offsets), tuple(pairs))
 
 
 _WITNESS_COLUMNS: Final = [
@@ -208,9 +215,8 @@ def neighbours(operations: Operations, observed: Observed, low: int, high: int) 
         read = Counter(operations.record_value[records[operations.record_offset[records] == offset]].tolist())
         if len(here) == 0 and not read:
             continue
-        slot = np.searchsorted(observed.slots.offsets, offset)
-        known = slot < len(observed.slots) and observed.slots.offsets[slot] == offset
-        final = int(observed.final.value[slot]) if known else NONE
+        slot = observed.slots.place(offset)
+        final = NONE if slot == NOWHERE else int(observed.final.value[slot])
         found.append(
             Neighbour(
                 offset=offset,

@@ -22,6 +22,9 @@ offset and has something else there, or nothing; if it lies beyond the end of a 
 it was acknowledged before the marker was sent; or, where there is no final read, if somebody read around it.
 Otherwise nobody looked, and it is `unseen`: counted, no anomaly. Acknowledgements under acks 0 or 1 promise
 nothing: such records count as `lost_unprotected`. Offsets below the log's start are exempt.
+
+Each rule first has a compiled loop (`passes.py`) look for whatever might break it, which in a healthy history is
+nothing; what it names is judged here, with numpy, and nothing else is looked at again.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from typing import Final
 
 import numpy as np
 
-from squall.results.checks.kernels.observed import Observed, writers
+from squall.results.checks.kernels import loops
+from squall.results.checks.kernels.observed import Observed, Pairs, writers
 from squall.results.checks.kernels.operations import (
     ACKS_ALL,
     FAIL,
@@ -43,11 +47,19 @@ from squall.results.checks.kernels.operations import (
     Flags,
     Ints,
     Operations,
+    Rows,
 )
-from squall.results.checks.kernels.realtime import Bounds, certain_under_epochs, real_time_violations
+from squall.results.checks.kernels.realtime import (
+    Bounds,
+    Suspects,
+    certain_under_epochs,
+    real_time_suspects,
+    violations,
+)
 
 WITNESSES: Final = 3
 UNREADABLE_VALUE: Final = -1
+_ALL: Final = np.zeros(0, np.int8)
 
 
 @dataclass(frozen=True)
@@ -96,52 +108,57 @@ def _agreement(operations: Operations, observed: Observed, findings: Findings) -
     """No offset holds two values: reads that disagree, or acknowledgements that do where nobody read."""
     slots = np.flatnonzero(observed.conflicting)
     found = []
-    for offset in observed.slots.offsets[slots[:WITNESSES]]:
-        here = np.flatnonzero(observed.pair_offset == offset)[:2]
-        roles = tuple(("reader", int(observed.pair_poll[pair])) for pair in here)
-        writers = tuple(("writer", int(one)) for one in observed.pair_writer[here] if one >= 0)
-        values = tuple(int(one) for one in observed.pair_value[here])
+    for offset in observed.slots.offset(slots[:WITNESSES]):
+        here = observed.pairs_at(int(offset))[:2]
+        roles = tuple(("reader", int(one)) for one in here.poll)
+        writers = tuple(("writer", int(one)) for one in here.writer if one >= 0)
+        values = tuple(int(one) for one in here.value)
         found.append(Finding("inconsistent_offset", int(offset), writers + roles, values))
     findings.add("inconsistent_offset", len(slots), found)
+    if observed.acknowledged_again:
+        _agreement_of_acknowledgements(operations, observed, findings)
 
+
+def _agreement_of_acknowledgements(operations: Operations, observed: Observed, findings: Findings) -> None:
     at = observed.slots.index(operations.offset[observed.acked])
     acks = np.bincount(at, minlength=len(observed.slots))
-    twice = np.flatnonzero((acks > 1) & (observed.reads == 0))
+    twice = np.flatnonzero((acks > 1) & ~observed.read)
     found = []
     for slot in twice[:WITNESSES]:
         both = observed.acked[at == slot][:2]
         roles = tuple(("writer", int(one)) for one in both)
         values = tuple(int(operations.value[one]) for one in both)
-        found.append(Finding("inconsistent_offset", int(observed.slots.offsets[slot]), roles, values))
+        offset = int(operations.offset[both[0]])
+        found.append(Finding("inconsistent_offset", offset, roles, values))
     findings.add("inconsistent_offset", len(twice), found)
 
 
 def _provenance(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """Everything read was sent, and did not fail."""
-    writer = observed.pair_writer
-    for anomaly, pairs in (
-        ("phantom", np.flatnonzero(writer < 0)),
-        ("aborted_read", np.flatnonzero((writer >= 0) & (operations.type[writer] == FAIL))),
+    """Everything read was sent, and did not fail. What was acknowledged where it was read needs no further proof."""
+    pairs = observed.unplaced
+    unsent = pairs.writer < 0
+    for anomaly, wrong in (
+        ("phantom", pairs[unsent]),
+        ("aborted_read", pairs[~unsent & (operations.type[pairs.writer] == FAIL)]),
     ):
         found = [
             Finding(
                 anomaly,
-                int(observed.pair_offset[pair]),
-                ((("writer", int(writer[pair])),) if writer[pair] >= 0 else ())
-                + (("reader", int(observed.pair_poll[pair])),),
-                (int(observed.pair_value[pair]),),
+                int(offset),
+                ((("writer", int(writer)),) if writer >= 0 else ()) + (("reader", int(poll)),),
+                (int(value),),
             )
-            for pair in pairs[:WITNESSES]
+            for offset, value, poll, writer in wrong[:WITNESSES].rows()
         ]
-        findings.add(anomaly, len(pairs), found)
+        findings.add(anomaly, len(wrong), found)
 
 
 def _duplicates(operations: Operations, observed: Observed, findings: Findings) -> None:
     """No value lies at two offsets. Without idempotence the system never promised that; then it is counted."""
-    acked = observed.acked
-    offset = np.concatenate((observed.pair_offset, operations.offset[acked]))
-    value = np.concatenate((observed.pair_value, operations.value[acked]))
-    proof = np.concatenate((observed.pair_poll, acked))
+    pairs, acked = _perhaps_twice(operations, observed)
+    offset = np.concatenate((pairs.offset, operations.offset[acked]))
+    value = np.concatenate((pairs.value, operations.value[acked]))
+    proof = np.concatenate((pairs.poll, acked))
     sound = value != UNREADABLE_VALUE
     offset, value, proof = offset[sound], value[sound], proof[sound]
     order = np.lexsort((offset, value))
@@ -158,6 +175,27 @@ def _duplicates(operations: Operations, observed: Observed, findings: Findings) 
         found.append(Finding("duplicate", int(offset[place]), roles, (int(value[place]),), int(offset[place + 1])))
     findings.add("duplicate", int(promised.sum()), found)
     findings.noted["duplicate_not_idempotent"] = int((~promised).sum())
+
+
+def _perhaps_twice(operations: Operations, observed: Observed) -> tuple[Pairs, Ints]:
+    """All pairs and acknowledged sends of values that may lie at two offsets.
+
+    Where no value was sent twice, such a value was read elsewhere than where its send was acknowledged, or at two
+    offsets of which none was acknowledged: it is that of an unplaced pair.
+    """
+    if observed.values_sent_twice:
+        return observed.pairs_of(np.flatnonzero(observed.read)), observed.acked
+    odd = observed.unplaced[observed.unplaced.value != UNREADABLE_VALUE]
+    sent = odd.writer[odd.writer >= 0]
+    acked = np.unique(sent[operations.is_acked[sent] & (operations.offset[sent] != NONE)])
+    values, times = np.unique(odd.value, return_counts=True)
+    suspected = np.concatenate((values[times > 1], operations.value[acked]))
+    if len(suspected) == 0:
+        return odd[:0], acked
+    odd = odd[np.isin(odd.value, suspected)]
+    slots = np.unique(observed.slots.index(np.concatenate((odd.offset, operations.offset[acked]))))
+    pairs = observed.pairs_of(slots)
+    return pairs[np.isin(pairs.value, suspected)], acked
 
 
 # R2, S1, S2 ---------------------------------------------------------------------------------------------------------
@@ -178,18 +216,17 @@ class Deliveries:
     previous_poll: Ints
 
     @classmethod
-    def of(cls, operations: Operations) -> Deliveries:
-        lengths = np.bincount(operations.record_poll, minlength=len(operations.f))
-        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))[:-1]
-        polls = np.flatnonzero(lengths > 0)
-        session = operations.client[polls] << 32 | operations.session[polls]
+    def of(cls, operations: Operations, polls: Ints) -> Deliveries:
+        """What some polls delivered: all those of their sessions that delivered something."""
+        session = operations.session_key(polls)
         order = np.lexsort((operations.invoked[polls], session))
         polls, session = polls[order], session[order]
-        sizes = lengths[polls]
+        begin = operations.starts[polls].astype(np.int64)
+        sizes = operations.starts[polls + 1] - begin
         total = int(sizes.sum())
         first = np.cumsum(sizes) - sizes
-        record = np.repeat(starts[polls] - first, sizes) + np.arange(total)
-        poll, offset = operations.record_poll[record], operations.record_offset[record]
+        record = np.repeat(begin - first, sizes) + np.arange(total)
+        poll, offset = np.repeat(polls, sizes), operations.record_offset[record]
         previous, previous_poll = np.full(total, NONE, np.int64), np.full(total, -1, np.int64)
         previous[1:], previous_poll[1:] = offset[:-1], poll[:-1]
         same = np.concatenate((np.zeros(1, np.bool_), np.diff(session) == 0))[: len(polls)]
@@ -201,12 +238,18 @@ class Deliveries:
 
 def _sessions(operations: Operations, observed: Observed, findings: Findings) -> None:
     """Within polls (R2) and from poll to poll of a session (S1, S2)."""
-    deliveries = Deliveries.of(operations)
+    irregular = loops.irregular_sessions(
+        operations.f, operations.starts, observed.record_key, observed.slots.base, operations.invoked,
+        operations.completed, operations.in_order, *_numbered(observed), observed.first_poll,
+    )  # fmt: skip
+    if not irregular.any():
+        return
+    numbers, _ = observed.sessions
+    deliveries = Deliveries.of(operations, np.flatnonzero((np.diff(operations.starts) > 0) & irregular[numbers]))
     known = deliveries.previous != NONE
     inside = deliveries.previous_poll == deliveries.poll
     back = known & (deliveries.previous >= deliveries.offset)
-    before = observed.last_read_before
-    passed = before[observed.slots.index(deliveries.offset)] if len(deliveries.offset) else deliveries.offset
+    passed = observed.last_read_before[observed.slots.index(deliveries.offset)]
     final = operations.f[deliveries.poll] == FINAL_POLL
     skip = known & ~back & (deliveries.previous < passed) & ~final
     for anomaly, flags in (
@@ -220,6 +263,12 @@ def _sessions(operations: Operations, observed: Observed, findings: Findings) ->
         findings.add(anomaly, len(places), found)
 
 
+def _numbered(observed: Observed) -> tuple[Rows, int]:
+    """By operation the number of its session, and how many sessions there are."""
+    numbers, keys = observed.sessions
+    return numbers, len(keys)
+
+
 def _session_finding(anomaly: str, place: int, deliveries: Deliveries, passed: Ints, observed: Observed) -> Finding:
     roles = [("previous_reader", int(deliveries.previous_poll[place])), ("reader", int(deliveries.poll[place]))]
     if deliveries.previous_poll[place] == deliveries.poll[place]:
@@ -227,11 +276,11 @@ def _session_finding(anomaly: str, place: int, deliveries: Deliveries, passed: I
     if "skip" not in anomaly:
         return Finding(anomaly, int(deliveries.offset[place]), tuple(roles), (), int(deliveries.previous[place]))
     missed = int(passed[place])
-    pair = int(np.flatnonzero(observed.pair_offset == missed)[0])
-    if observed.pair_writer[pair] >= 0:
-        roles.insert(0, ("writer", int(observed.pair_writer[pair])))
-    roles.append(("witness_reader", int(observed.pair_poll[pair])))
-    return Finding(anomaly, missed, tuple(roles), (int(observed.pair_value[pair]),), int(deliveries.offset[place]))
+    _, value, poll, writer = next(observed.pairs_at(missed).rows())
+    if writer >= 0:
+        roles.insert(0, ("writer", writer))
+    roles.append(("witness_reader", poll))
+    return Finding(anomaly, missed, tuple(roles), (value,), int(deliveries.offset[place]))
 
 
 # L --------------------------------------------------------------------------------------------------------------------
@@ -239,57 +288,62 @@ def _session_finding(anomaly: str, place: int, deliveries: Deliveries, passed: I
 
 def _losses(operations: Operations, observed: Observed, findings: Findings) -> Flags:
     """Acknowledged records that are gone, and read ones that were retracted. Returns which sends are lost."""
-    lost = np.zeros(len(operations.f), np.bool_)
-    acked = observed.acked
-    gone, unseen = _lost_acked(operations, observed)
-    lost[acked[gone]] = True
+    lost = np.zeros(len(operations), np.bool_)
+    missed, unseen = _lost_acked(operations, observed)
+    lost[missed] = True
     nowhere = _acked_without_offset(operations, observed)
     lost[nowhere] = True
     retracted = _retracted(operations, observed, lost)
     by_offset = np.flatnonzero(lost)
     by_offset = by_offset[np.argsort(operations.offset[by_offset], kind="stable")]
     found = [_lost_finding(int(one), operations, observed) for one in by_offset[:WITNESSES]]
-    found += [_retracted_finding(int(pair), operations, observed) for pair in retracted[:WITNESSES]]
-    findings.add("lost_write", int(lost.sum()) + len(retracted), found)
-    findings.noted["unseen"] = int(unseen.sum())
+    found += [_retracted_finding(*one, operations) for one in retracted[:WITNESSES].rows()]
+    findings.add("lost_write", len(by_offset) + len(retracted), found)
+    findings.noted["unseen"] = unseen
     findings.noted["lost_unprotected"] = _lost_unprotected(operations, observed)
     return lost
 
 
-def _lost_acked(operations: Operations, observed: Observed) -> tuple[Flags, Flags]:
-    """Of the acknowledged sends: which are lost, and of which nobody can tell."""
-    final, acked = observed.final, observed.acked
+def _lost_acked(operations: Operations, observed: Observed) -> tuple[Ints, int]:
+    """The acknowledged sends that are lost, and of how many nobody can tell."""
+    final = observed.final
+    acked = loops.unaccounted(
+        operations.f, operations.type, operations.acks, operations.offset, observed.offset_key, observed.slots.base,
+        operations.value, operations.completed, observed.value, observed.first_poll, final.value,
+        final.start, final.end, observed.log_start, final.marker_invoked, final.complete,
+    )  # fmt: skip
+    if len(acked) == 0:
+        return acked, 0
     offset, value = operations.offset[acked], operations.value[acked]
     slot = observed.slots.index(offset)
-    protected = offset >= observed.log_start
-    elsewhere = np.isin(value, observed.pair_value[_unacked_pairs(operations, observed)])
-    in_final = final.value[slot] == value if len(slot) else np.zeros(0, np.bool_)
+    elsewhere = np.isin(value, _unacked_pairs(operations, observed).value)
+    in_final = final.value[slot] == value
     covered = final.covers(offset)
     beyond = final.complete & (offset > final.end) & (operations.completed[acked] < final.marker_invoked)
-    read_here = (observed.value[slot] == value) & (observed.reads[slot] > 0)
-    read_here |= observed.conflicting[slot] & np.isin(value, observed.pair_value)
-    passed_over = (observed.reads[slot] > 0) | _passed_over(operations, observed)[slot]
+    read = observed.read[slot]
+    read_here = (observed.value[slot] == value) & read
+    read_here |= observed.conflicting[slot] & observed.is_read(value)
     undecided = ~covered & ~beyond
-    gone = (covered & ~in_final) | beyond | (undecided & ~read_here & passed_over)
-    gone &= protected & ~(elsewhere & ~read_here)
-    return gone, protected & undecided & ~read_here & ~gone
+    open_to_doubt = undecided & ~read_here
+    passed_over = read | _passed_over(operations, observed)[slot] if open_to_doubt.any() else read
+    gone = (covered & ~in_final) | beyond | (open_to_doubt & passed_over)
+    gone &= ~(elsewhere & ~read_here)
+    return acked[gone], int((open_to_doubt & ~gone).sum())
 
 
-def _unacked_pairs(operations: Operations, observed: Observed) -> Ints:
+def _unacked_pairs(operations: Operations, observed: Observed) -> Pairs:
     """Pairs that show a value at another offset than the one acknowledged: a matter for `duplicate`."""
-    writer = observed.pair_writer
-    return np.flatnonzero((writer >= 0) & (operations.offset[writer] != observed.pair_offset))
+    pairs = observed.unplaced
+    return pairs[(pairs.writer >= 0) & (operations.offset[pairs.writer] != pairs.offset)]
 
 
 def _passed_over(operations: Operations, observed: Observed) -> Flags:
     """Slots between two records that some poll delivered one after the other, or a session did."""
-    deliveries = Deliveries.of(operations)
-    known = (deliveries.previous != NONE) & (deliveries.previous < deliveries.offset)
-    edges = np.zeros(len(observed.slots) + 1, np.int64)
-    if known.any():
-        np.add.at(edges, observed.slots.index(deliveries.previous[known]) + 1, 1)
-        np.add.at(edges, observed.slots.index(deliveries.offset[known]), -1)
-    return np.cumsum(edges)[: len(observed.slots)] > 0
+    passed: Flags = loops.passed_over(
+        operations.starts, observed.record_key, observed.slots.base, operations.invoked, operations.completed,
+        operations.in_order, *_numbered(observed), len(observed.slots),
+    )  # fmt: skip
+    return passed
 
 
 def _acked_without_offset(operations: Operations, observed: Observed) -> Ints:
@@ -299,20 +353,20 @@ def _acked_without_offset(operations: Operations, observed: Observed) -> Ints:
     if not final.complete or observed.log_start > 0:
         return unplaced[:0]
     early = unplaced[operations.completed[unplaced] < final.marker_invoked]
-    return early[~np.isin(operations.value[early], final.value)]
+    return early[loops.first_places(operations.value[early], final.value, _ALL) < 0]
 
 
-def _retracted(operations: Operations, observed: Observed, lost: Flags) -> Ints:
+def _retracted(operations: Operations, observed: Observed, lost: Flags) -> Pairs:
     """Pairs that were read and that the final read does not have, and no other value in their place."""
-    final = observed.final
-    offset = observed.pair_offset
-    slot = observed.slots.index(offset)
-    missing = final.value[slot] == NONE if len(slot) else np.zeros(0, np.bool_)
-    seen = observed.first_read[slot] if len(slot) else offset
-    gone = final.covers(offset) | (final.complete & (offset > final.end) & (seen < final.marker_invoked))
-    writer = observed.pair_writer
-    counted = (writer >= 0) & lost[writer]
-    return np.flatnonzero(gone & missing & ~counted & (offset >= observed.log_start))
+    final, slots = observed.final, observed.slots
+    edges = np.array([observed.log_start, final.start, final.end + 1])
+    lowest, covered_from, beyond = slots.from_offset(edges).tolist()
+    gone = loops.retracted_slots(
+        observed.first_poll, operations.completed, final.value, lowest, covered_from, beyond,
+        beyond if final.complete else len(slots), final.marker_invoked,
+    )  # fmt: skip
+    pairs = observed.pairs_of(gone)
+    return pairs[~((pairs.writer >= 0) & lost[pairs.writer])]
 
 
 def _lost_unprotected(operations: Operations, observed: Observed) -> int:
@@ -320,35 +374,38 @@ def _lost_unprotected(operations: Operations, observed: Observed) -> int:
     final = observed.final
     if not final.complete:
         return 0
-    weak = operations.is_send & (operations.type == OK) & (operations.acks != ACKS_ALL)
-    weak &= operations.completed < final.marker_invoked
-    return int((~np.isin(operations.value[weak], final.value)).sum())
+    weak = np.flatnonzero(operations.is_send & (operations.type == OK) & (operations.acks != ACKS_ALL))
+    weak = weak[operations.completed[weak] < final.marker_invoked]
+    slot = observed.slots.from_offset(operations.offset[weak])
+    there = slot < len(observed.slots)
+    there[there] = final.value[slot[there]] == operations.value[weak[there]]
+    sought = operations.value[weak[~there]]
+    return int((loops.first_places(sought, final.value, _ALL) < 0).sum())
 
 
 def _lost_finding(send: int, operations: Operations, observed: Observed) -> Finding:
     offset = int(operations.offset[send]) if operations.offset[send] != NONE else -1
     roles = [("writer", send)]
     values = [int(operations.value[send])]
-    seen = np.flatnonzero((observed.pair_offset == offset) & (observed.pair_value == values[0]))
-    roles += [("early_reader", int(observed.pair_poll[pair])) for pair in seen[:1]]
-    other = np.flatnonzero((observed.pair_offset == offset) & (observed.pair_value != values[0]))
-    for pair in other[:1]:
-        values.append(int(observed.pair_value[pair]))
-        roles.append(("reader", int(observed.pair_poll[pair])))
-        if observed.pair_writer[pair] >= 0:
-            roles.append(("other_writer", int(observed.pair_writer[pair])))
-    if len(other) == 0:
+    pairs = observed.pairs_at(offset)
+    same = pairs.value == values[0]
+    roles += [("early_reader", int(poll)) for poll in pairs[same].poll[:1]]
+    for _, value, poll, writer in pairs[~same][:1].rows():
+        values.append(value)
+        roles.append(("reader", poll))
+        if writer >= 0:
+            roles.append(("other_writer", writer))
+    if same.all():
         roles += [("reader", poll) for poll in _poll_beyond(offset, operations)]
     return Finding("lost_write", offset, tuple(roles), tuple(values))
 
 
-def _retracted_finding(pair: int, operations: Operations, observed: Observed) -> Finding:
-    offset = int(observed.pair_offset[pair])
-    roles = [("early_reader", int(observed.pair_poll[pair]))]
-    if observed.pair_writer[pair] >= 0:
-        roles.insert(0, ("writer", int(observed.pair_writer[pair])))
-    roles += [("reader", poll) for poll in _poll_beyond(offset, operations)]
-    return Finding("lost_write", offset, tuple(roles), (int(observed.pair_value[pair]),))
+def _retracted_finding(offset: int, value: int, poll: int, writer: int, operations: Operations) -> Finding:
+    roles = [("early_reader", poll)]
+    if writer >= 0:
+        roles.insert(0, ("writer", writer))
+    roles += [("reader", other) for other in _poll_beyond(offset, operations)]
+    return Finding("lost_write", offset, tuple(roles), (value,))
 
 
 def _poll_beyond(offset: int, operations: Operations) -> list[int]:
@@ -368,11 +425,15 @@ def _poll_beyond(offset: int, operations: Operations) -> list[int]:
 
 def _send_order(operations: Operations, observed: Observed, lost: Flags, findings: Findings) -> None:
     """What an idempotent client sent later lies later."""
-    sends = observed.acked
+    clients = loops.disorderly_clients(
+        operations.f, operations.type, operations.acks, operations.idempotent, operations.client, operations.sequence,
+        operations.offset, lost,
+    )  # fmt: skip
+    if len(clients) == 0:
+        return
+    sends = observed.acked[np.isin(operations.client[observed.acked], clients)]
     sends = sends[operations.idempotent[sends] & (operations.sequence[sends] != NONE) & ~lost[sends]]
     sends = sends[np.lexsort((operations.sequence[sends], operations.client[sends]))]
-    if len(sends) == 0:
-        return
     same = np.diff(operations.client[sends]) == 0
     wrong = np.flatnonzero(same & (np.diff(operations.offset[sends]) <= 0))
     found = [
@@ -388,44 +449,70 @@ def _send_order(operations: Operations, observed: Observed, lost: Flags, finding
     findings.add("nonmonotonic_send", len(wrong), found)
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """Appends that were not acknowledged with an offset and that a read shows, and when they ended at the latest."""
+
+    send: Ints
+    offset: Ints
+    ended: Ints
+
+    @classmethod
+    def of(cls, operations: Operations, observed: Observed) -> _Shown:
+        pairs = observed.unplaced[observed.unplaced.writer >= 0]
+        acked = operations.is_acked[pairs.writer]
+        pairs = pairs[~acked | (operations.offset[pairs.writer] == NONE)]
+        answered = operations.is_acked[pairs.writer]
+        return cls(pairs.writer, pairs.offset, np.where(answered, operations.completed[pairs.writer], NEVER))
+
+
 def _real_time(
     operations: Operations, observed: Observed, lost: Flags, linearizable_reads: bool, findings: Findings
 ) -> None:
-    """Build the bounds of sends and reads, and look for operations in the wrong order (R1)."""
-    sends = _send_bounds(operations, observed, lost)
-    reads = _read_bounds(operations, linearizable_reads)
-    found_by_class = real_time_violations(sends, reads, WITNESSES)
+    """Look for operations in the wrong order (R1), and where there are any, at those that may have to do with it."""
+    shown = _Shown.of(operations, observed)
+    stating = _stating(operations, linearizable_reads)
+    suspects = real_time_suspects(operations, observed, lost, shown.send, shown.offset, shown.ended, stating)
     if not linearizable_reads:
         findings.noted["stale_log_ends"] = 0
-        for anomaly, earlier in (("stale_read", sends), ("hw_regress", reads)):
-            suspected = found_by_class[anomaly]
-            if suspected.total:
-                epochs = _highest_epochs(operations, observed, earlier)
-                stated = operations.leader_epoch[reads.index]
-                certain = certain_under_epochs(earlier, epochs, reads, stated, WITNESSES)
-                findings.noted["stale_log_ends"] += suspected.total - certain.total
-                found_by_class[anomaly] = certain
-    for anomaly, violations in found_by_class.items():
+    if not suspects:
+        return
+    sends = _send_bounds(operations, observed, lost, shown)
+    reads = _read_bounds(operations, stating)
+    for anomaly, earlier, later in (
+        ("rt_order", sends, sends),
+        ("future_read", reads, sends),
+        ("stale_read", sends, reads),
+        ("hw_regress", reads, reads),
+    ):
+        if anomaly not in suspects:
+            continue
+        earlier, later = _involved(earlier, later, suspects[anomaly])
+        judged = violations(earlier, later, WITNESSES)
+        if anomaly in ("stale_read", "hw_regress") and not linearizable_reads:
+            epochs = _highest_epochs(operations, observed, earlier)
+            certain = certain_under_epochs(earlier, epochs, later, operations.leader_epoch[later.index], WITNESSES)
+            findings.noted["stale_log_ends"] += judged.total - certain.total
+            judged = certain
         found = [
             Finding(anomaly, int(high) // 2, (("earlier", int(first)), ("later", int(second))), (), int(low) // 2)
-            for first, second, low, high in violations.first
+            for first, second, low, high in judged.first
         ]
-        findings.add(anomaly, violations.total, found)
+        findings.add(anomaly, judged.total, found)
 
 
-def _send_bounds(operations: Operations, observed: Observed, lost: Flags) -> Bounds:
+def _involved(earlier: Bounds, later: Bounds, suspects: Suspects) -> tuple[Bounds, Bounds]:
+    """Those between which there may be a violation: the rest changes neither their number nor the proofs."""
+    earlier = earlier[(earlier.low > suspects.lowest) & (earlier.ended < suspects.latest)]
+    return earlier, later[(later.high >= suspects.lowest) & (later.began <= suspects.latest)]
+
+
+def _send_bounds(operations: Operations, observed: Observed, lost: Flags, shown: _Shown) -> Bounds:
     """Appends that are in the log: acknowledged ones, and others where a read shows them."""
     acked = observed.acked[~lost[observed.acked]]
-    shown = observed.pair_writer >= 0
-    writer, offset = observed.pair_writer[shown], observed.pair_offset[shown]
-    placed = np.zeros(len(operations.f), np.bool_)
-    placed[observed.acked] = True
-    other = ~placed[writer]
-    index = np.concatenate((acked, writer[other]))
-    key = 2 * np.concatenate((operations.offset[acked], offset[other]))
-    returned = operations.completed.copy()
-    returned[~operations.is_acked] = NEVER
-    return Bounds.of(operations, index, key, key, returned)
+    index = np.concatenate((acked, shown.send))
+    key = 2 * np.concatenate((operations.offset[acked], shown.offset))
+    return Bounds.of(operations, index, key, key, np.concatenate((operations.completed[acked], shown.ended)))
 
 
 def _highest_epochs(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
@@ -434,28 +521,43 @@ def _highest_epochs(operations: Operations, observed: Observed, bounds: Bounds) 
     Of reads as they state it, of appends as those state it who read them. A poll states the epoch of the last record
     it delivered; all before it are of that epoch or an earlier one.
     """
-    by_slot = np.full(len(observed.slots), NEVER, np.int64)
-    stated = operations.leader_epoch[operations.record_poll]
-    known = stated != NONE
-    np.minimum.at(by_slot, observed.slots.index(operations.record_offset[known]), stated[known])
     highest = operations.leader_epoch[bounds.index]
     highest[highest == NONE] = NEVER
-    sent = operations.is_send[bounds.index]
-    highest[sent] = by_slot[observed.slots.index(bounds.low[sent] // 2)]
+    sent = np.flatnonzero(operations.is_send[bounds.index])
+    if len(sent) == 0:
+        return highest
+    slot = observed.slots.index(bounds.low[sent] // 2)
+    asked = np.zeros(len(observed.slots), np.bool_)
+    asked[slot] = True
+    where = observed.slots.index(operations.record_offset)
+    records = np.flatnonzero(asked[where])
+    stated = operations.leader_epoch[operations.polls_of(records)]
+    by_slot = np.full(len(observed.slots), NEVER, np.int64)
+    known = stated != NONE
+    np.minimum.at(by_slot, where[records[known]], stated[known])
+    highest[sent] = by_slot[slot]
     return highest
 
 
-def _read_bounds(operations: Operations, linearizable_reads: bool) -> Bounds:
-    """Reads: what a poll has shown, and the log end that list_offsets states (polls too, if held to it)."""
-    highest = np.full(len(operations.f), NONE, np.int64)
-    np.maximum.at(highest, operations.record_poll, operations.record_offset)
-    shown = np.where(highest != NONE, 2 * highest + 1, -1)
-    stated = (operations.high_watermark != NONE) & (operations.type == OK)
-    asserts = stated & (operations.f == LIST_OFFSETS)
+def _stating(operations: Operations, linearizable_reads: bool) -> Ints:
+    """Answers held to the log end they state: those of list_offsets, and of polls if reads are linearizable."""
+    held = operations.f == LIST_OFFSETS
     if linearizable_reads:
-        asserts |= stated & operations.is_poll
-    end = 2 * (operations.high_watermark - 1) + 1
-    low = np.where(asserts & (operations.f == LIST_OFFSETS), end, shown)
-    high = np.where(asserts, end, NEVER)
-    index = np.flatnonzero((operations.completed != NEVER) & ((highest != NONE) | asserts))
-    return Bounds.of(operations, index, low[index], high[index], operations.completed)
+        held |= operations.is_poll
+    rows = np.flatnonzero(held & (operations.type == OK))
+    return rows[(operations.high_watermark[rows] != NONE) & (operations.completed[rows] != NEVER)]
+
+
+def _read_bounds(operations: Operations, stating: Ints) -> Bounds:
+    """Reads: what a poll has shown, and the log ends that are `stating`."""
+    low, high = np.full(len(operations), -1, np.int64), np.full(len(operations), NEVER, np.int64)
+    delivering = np.flatnonzero(np.diff(operations.starts) > 0)
+    if len(delivering):
+        low[delivering] = 2 * np.maximum.reduceat(operations.record_offset, operations.starts[delivering]) + 1
+    high[stating] = 2 * (operations.high_watermark[stating] - 1) + 1
+    ends = stating[operations.f[stating] == LIST_OFFSETS]
+    low[ends] = high[ends]
+    there = np.diff(operations.starts) > 0
+    there[stating] = True
+    index = np.flatnonzero(there & (operations.completed != NEVER))
+    return Bounds.of(operations, index, low[index], high[index], operations.completed[index])

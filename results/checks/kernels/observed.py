@@ -2,41 +2,90 @@
 
 Offsets become *slots*: their index in the sorted array of all offsets seen. Where the offsets are dense, which
 a healthy log's are, the slot is a subtraction, and everything below is linear.
+
+A *pair* is an offset with a value that was read there. Nearly all pairs are those of a send that was acknowledged at
+this very offset; by slot, that is all there is to know. `unplaced` has the others: sends of unknown outcome that
+landed, and whatever is wrong. Only they are looked for among the values that were sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from squall.results.checks.kernels.operations import FINAL_POLL, MARKER, NEVER, NONE, OK, Flags, Ints, Operations
+from squall.results.checks.kernels import loops
+from squall.results.checks.kernels.operations import (
+    MARKER,
+    NONE,
+    OK,
+    Flags,
+    Ints,
+    Operations,
+    Rows,
+)
+
+NOWHERE = -1
+_ALL = np.zeros(0, np.int8)
 
 
 @dataclass(frozen=True)
 class Slots:
-    """All offsets of interest, sorted, and the way from an offset to its index."""
+    """All offsets of interest, sorted, and the way from an offset to its index: from `low` on if they are dense."""
 
-    offsets: Ints
-    dense: bool
+    low: int
+    count: int
+    listed: Ints | None = None
 
     @classmethod
-    def of(cls, offsets: Ints) -> Slots:
-        if len(offsets) == 0:
-            return cls(np.zeros(0, np.int64), True)
-        low, high = int(offsets.min()), int(offsets.max())
-        if high - low + 1 <= 4 * len(offsets) + 1024:
-            return cls(np.arange(low, high + 1, dtype=np.int64), True)
-        return cls(np.unique(offsets), False)
+    def of(cls, operations: Operations) -> Slots:
+        """Of whatever was delivered, or acknowledged under acks=all."""
+        count, low, high, _ = loops.acknowledged_extent(
+            operations.f, operations.type, operations.acks, operations.offset
+        )
+        records = operations.record_offset
+        if len(records):
+            low, high = min(low, int(records.min())), max(high, int(records.max()))
+        if count + len(records) == 0:
+            return cls(0, 0)
+        if high - low + 1 <= 4 * (count + len(records)) + 1024:
+            return cls(low, high - low + 1)
+        acked = operations.offset[_placed(operations)]
+        listed = np.sort(np.concatenate((records, acked)))
+        listed = listed[np.append(True, np.diff(listed) != 0)]
+        return cls(int(listed[0]), len(listed), listed)
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self.count
+
+    @property
+    def base(self) -> int:
+        """What is to be taken away from a key (`keys`)."""
+        return self.low if self.listed is None else 0
+
+    def keys(self, offsets: Ints) -> Ints:
+        """Of offsets: slots plus `base`, without being copied if they are dense."""
+        return offsets if self.listed is None else np.searchsorted(self.listed, offsets)
 
     def index(self, offsets: Ints) -> Ints:
         """Of offsets that are among them."""
-        if self.dense:
-            return offsets - self.offsets[0] if len(self.offsets) else offsets
-        return np.searchsorted(self.offsets, offsets)
+        return self.keys(offsets) - self.base
+
+    def from_offset(self, offsets: Ints) -> Ints:
+        """The first slot at or beyond each of any offsets; `count` if there is none."""
+        if self.listed is None:
+            return np.clip(offsets, self.low, self.low + self.count) - self.low
+        return np.searchsorted(self.listed, offsets)
+
+    def offset(self, slots: Ints) -> Ints:
+        return slots + self.low if self.listed is None else self.listed[slots]
+
+    def place(self, offset: int) -> int:
+        """The slot of an offset, `NOWHERE` if it is not among them."""
+        slot = int(self.from_offset(np.array([offset]))[0])
+        return slot if slot < self.count and self.offset(np.array([slot]))[0] == offset else NOWHERE
 
 
 @dataclass(frozen=True)
@@ -60,101 +109,186 @@ class FinalRead:
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What was seen of the log, by slot, and the distinct (offset, value) pairs that were read.
-
-    `pair_poll` is the poll that returned the pair first. `conflicting` marks slots at which reads disagree.
-    `writer` is the operation that sent the pair's value, -1 if there is none.
+class Pairs:
+    """Distinct (offset, value) pairs that were read: each with the poll that returned it first, of those that ended
+    first, and with the operation that sent the value, -1 if there is none.
     """
 
-    slots: Slots
-    reads: Ints
+    offset: Ints
     value: Ints
-    first_read: Ints
+    poll: Ints
+    writer: Ints
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, chosen: Flags | Ints | slice) -> Pairs:
+        return Pairs(self.offset[chosen], self.value[chosen], self.poll[chosen], self.writer[chosen])
+
+    def rows(self) -> Iterator[tuple[int, int, int, int]]:
+        columns = self.offset, self.value, self.poll, self.writer
+        yield from zip(*(one.tolist() for one in columns), strict=True)
+
+    def followed_by(self, other: Pairs) -> Pairs:
+        mine, others = ((one.offset, one.value, one.poll, one.writer) for one in (self, other))
+        return Pairs(*(np.concatenate(both) for both in zip(mine, others, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What was seen of the log, by slot.
+
+    `value` is the one that was read first, NONE where nobody read; `first_poll` the operation that read something
+    there, and of those the one that ended first, -1 where nobody did. `conflicting` marks slots at which reads
+    disagree. `acknowledged` is the first append acknowledged there, -1 if none was; `acknowledged_again` counts further
+    ones.
+    """
+
+    operations: Operations
+    slots: Slots
+    record_key: Ints
+    offset_key: Ints
+    value: Ints
+    first_poll: Rows
     conflicting: Flags
-    pair_offset: Ints
-    pair_value: Ints
-    pair_poll: Ints
-    pair_writer: Ints
-    acked: Ints  # indexes of sends acknowledged with an offset under acks=all
+    acknowledged: Rows
+    acknowledged_again: int
+    values_sent_twice: int
+    unplaced: Pairs
     log_start: int
     final: FinalRead
 
     @classmethod
     def of(cls, operations: Operations) -> Observed:
-        acked = np.flatnonzero(operations.is_acked & (operations.offset != NONE))
-        slots = Slots.of(np.concatenate((operations.record_offset, operations.offset[acked])))
-        where = slots.index(operations.record_offset)
-        reads = np.bincount(where, minlength=len(slots)).astype(np.int64)
-        value = np.full(len(slots), NONE, np.int64)
-        value[where[::-1]] = operations.record_value[::-1]
+        slots = Slots.of(operations)
+        record_key, offset_key = slots.keys(operations.record_offset), slots.keys(operations.offset)
+        value, final_value = np.full(len(slots), NONE, np.int64), np.full(len(slots), NONE, np.int64)
+        first_poll, acknowledged = np.full(len(slots), -1, np.int32), np.full(len(slots), -1, np.int32)
         conflicting = np.zeros(len(slots), np.bool_)
-        conflicting[where[value[where] != operations.record_value]] = True
-        first_read = np.full(len(slots), NEVER, np.int64)
-        np.minimum.at(first_read, where, operations.completed[operations.record_poll])
-        offsets, values, polls = _pairs(operations, where, conflicting, first_read)
-        log_start = int(operations.log_start.max(initial=NONE))
+        columns = operations.f, operations.type, operations.acks, operations.offset
+        conflicts, final_records, final_slot = loops.read_log(
+            operations.f, operations.starts, record_key, slots.base, operations.record_value, operations.completed,
+            value, first_poll, conflicting, final_value,
+        )  # fmt: skip
+        again = loops.first_acknowledged(*columns, offset_key, slots.base, acknowledged)
+        twice = _sent_twice(operations)
+        plain = loops.unexplained(value, first_poll, conflicting, acknowledged, operations.value, twice == 0)
+        unplaced = _paired(operations, slots.offset(plain), value[plain], first_poll[plain])
+        if conflicts:
+            unplaced = unplaced.followed_by(
+                _disagreeing(operations, slots.index(operations.record_offset), conflicting)
+            )
+        end = int(slots.offset(np.array([final_slot]))[0]) if final_slot >= 0 else -1
         return cls(
+            operations=operations,
             slots=slots,
-            reads=reads,
+            record_key=record_key,
+            offset_key=offset_key,
             value=value,
-            first_read=first_read,
+            first_poll=first_poll,
             conflicting=conflicting,
-            pair_offset=offsets,
-            pair_value=values,
-            pair_poll=polls,
-            pair_writer=writers(operations, values),
-            acked=acked,
-            log_start=max(0, log_start),
-            final=_final_read(operations, slots, where, max(0, log_start)),
+            acknowledged=acknowledged,
+            acknowledged_again=again,
+            values_sent_twice=twice,
+            unplaced=unplaced,
+            log_start=operations.log_start,
+            final=_final_read(operations, final_value, max(end, -1), final_records),
         )
 
+    @cached_property
+    def acked(self) -> Ints:
+        """Sends acknowledged with an offset under acks=all."""
+        return np.flatnonzero(_placed(self.operations))
+
     @property
+    def read(self) -> Flags:
+        """By slot: whether anybody read it."""
+        return self.first_poll >= 0
+
+    @cached_property
     def last_read_before(self) -> Ints:
         """By slot: the greatest smaller offset that somebody read, NONE if there is none."""
-        seen = np.where(self.reads > 0, self.slots.offsets, NONE)
+        seen = np.where(self.read, self.slots.offset(np.arange(len(self.slots))), NONE)
         before = np.concatenate((np.array([NONE]), seen))[: len(seen)]
         return np.maximum.accumulate(before) if len(before) else before
 
+    @cached_property
+    def sessions(self) -> tuple[Rows, Ints]:
+        """By operation, the number of its session, and by number, its key; -1 if it neither polls nor delivers."""
+        one = self.operations
+        numbers, keys = loops.numbered_sessions(one.f, one.starts, one.client, one.session)
+        return numbers, keys
+
+    def pairs_at(self, offset: int) -> Pairs:
+        """What was read at an offset."""
+        slot = self.slots.place(offset)
+        if slot == NOWHERE or self.first_poll[slot] < 0:
+            return self.unplaced[:0]
+        found = self.unplaced[self.unplaced.offset == offset]
+        return found if len(found) else self._placed_pairs(np.array([slot]))
+
+    def pairs_of(self, slots: Ints) -> Pairs:
+        """What was read at some slots, which are in ascending order."""
+        odd = self.unplaced[np.isin(self.unplaced.offset, self.slots.offset(slots))]
+        odd_slots = self.slots.index(odd.offset)
+        placed = slots[(self.first_poll[slots] >= 0) & ~np.isin(slots, odd_slots)]
+        plain = ~self.conflicting[odd_slots]
+        agreed = self._placed_pairs(placed).followed_by(odd[plain])
+        return agreed[np.argsort(agreed.offset, kind="stable")].followed_by(odd[~plain])
+
+    def _placed_pairs(self, slots: Ints) -> Pairs:
+        poll, writer = self.first_poll[slots].astype(np.int64), self.acknowledged[slots].astype(np.int64)
+        return Pairs(self.slots.offset(slots), self.value[slots], poll, writer)
+
+    def is_read(self, values: Ints) -> Flags:
+        """Whether some values were read anywhere."""
+        plain = np.where(self.read & ~self.conflicting, self.value, NONE)
+        return (loops.first_places(values, plain, _ALL) >= 0) & (values != NONE) | np.isin(values, self.unplaced.value)
+
 
 def writers(operations: Operations, values: Ints) -> Ints:
-    """The operation that sent each value, -1 where there is none."""
-    sends = np.flatnonzero(operations.is_send)
-    if len(sends) == 0 or len(values) == 0:
-        return np.full(len(values), -1, np.int64)
-    sends = sends[np.argsort(operations.value[sends], kind="stable")]
-    sent = operations.value[sends]
-    place = np.minimum(np.searchsorted(sent, values), len(sent) - 1)
-    return np.where(sent[place] == values, sends[place], -1)
+    """The operation that sent each value, the first if there are several, -1 where there is none."""
+    found: Ints = loops.first_places(values, operations.value, operations.f)
+    return found
 
 
-def _pairs(operations: Operations, where: Ints, conflicting: Flags, first_read: Ints) -> tuple[Ints, Ints, Ints]:
-    """Distinct (offset, value) pairs read, each with the poll that returned it first."""
-    completed = operations.completed[operations.record_poll]
-    plain = np.flatnonzero(~conflicting[where] & (completed == first_read[where]))
-    _, once = np.unique(where[plain], return_index=True)
-    records = [plain[once]]
+def _placed(operations: Operations) -> Flags:
+    return operations.is_acked & (operations.offset != NONE)
+
+
+def _sent_twice(operations: Operations) -> int:
+    """How many values were sent before."""
+    if loops.counts_up(operations.f, operations.value):
+        return 0
+    values = np.sort(operations.value[operations.is_send])
+    return int((values[1:] == values[:-1]).sum())
+
+
+def _paired(operations: Operations, offset: Ints, value: Ints, poll: Ints | Rows) -> Pairs:
+    return Pairs(offset, value, poll.astype(np.int64), writers(operations, value))
+
+
+def _disagreeing(operations: Operations, where: Ints, conflicting: Flags) -> Pairs:
+    """The pairs at slots where reads disagree."""
     odd = np.flatnonzero(conflicting[where])
-    if len(odd):
-        odd = odd[np.lexsort((completed[odd], operations.record_value[odd], operations.record_offset[odd]))]
-        offset, value = operations.record_offset[odd], operations.record_value[odd]
-        fresh = np.concatenate((np.array([True]), (np.diff(offset) != 0) | (np.diff(value) != 0)))
-        records.append(odd[fresh])
-    chosen = np.concatenate(records)
-    return operations.record_offset[chosen], operations.record_value[chosen], operations.record_poll[chosen]
+    completed = operations.completed[operations.polls_of(odd)]
+    odd = odd[np.lexsort((completed, operations.record_value[odd], operations.record_offset[odd]))]
+    offset, value = operations.record_offset[odd], operations.record_value[odd]
+    fresh = np.concatenate((np.array([True]), (np.diff(offset) != 0) | (np.diff(value) != 0)))
+    odd = odd[fresh]
+    return _paired(operations, offset[fresh], value[fresh], operations.polls_of(odd))
 
 
-def _final_read(operations: Operations, slots: Slots, where: Ints, log_start: int) -> FinalRead:
-    final = operations.f[operations.record_poll] == FINAL_POLL
-    value = np.full(len(slots), NONE, np.int64)
-    value[where[final]] = operations.record_value[final]
-    end = int(operations.record_offset[final].max(initial=-1))
+def _final_read(operations: Operations, value: Ints, end: int, records: int) -> FinalRead:
+    log_start = operations.log_start
     markers = np.flatnonzero((operations.f == MARKER) & (operations.type == OK) & (operations.offset != NONE))
     if len(markers) == 0:
-        return FinalRead(log_start, end, -1, NONE, False, value, int(final.sum()))
+        return FinalRead(log_start, end, -1, NONE, False, value, records)
     first = markers[np.argmin(operations.completed[markers])]
     marker = int(operations.offset[first])
-    doubt = int(operations.clock_error[first] + operations.clock_error.max())  # when it began, by any other's clock
+    doubt = 0  # when it began, by any other's clock
+    if len(operations.doubt):
+        doubt = int(operations.doubt[first] + operations.doubt.max())
     return FinalRead(
         start=log_start,
         end=end,
@@ -162,5 +296,5 @@ def _final_read(operations: Operations, slots: Slots, where: Ints, log_start: in
         marker_invoked=int(operations.invoked[first]) - doubt,
         complete=end >= marker,
         value=value,
-        records=int(final.sum()),
+        records=records,
     )

@@ -1,13 +1,16 @@
 """The operations of one topic-partition as numpy arrays: what every kernel starts from.
 
-Nulls become sentinels here, once: `NEVER` for times that did not come, `NONE` for numbers nobody stated. The
-records of all polls lie flat in three arrays (offset, value, index of the poll).
+Nulls become sentinels here, once: `NEVER` for times that did not come, `NONE` for numbers nobody stated. A column is
+made when it is first asked for, and is the table's own memory where it holds no null and lies in one piece. The records
+of all polls lie flat in two arrays (offset, value); those of operation `i` are the ones from `starts[i]` to
+`starts[i + 1]`, and `record_poll` names the operation of each, for whoever has no use for that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
+Codes = npt.NDArray[np.int8]
 Flags = npt.NDArray[np.bool_]
 
 NEVER: Final = np.iinfo(np.int64).max
@@ -31,62 +36,135 @@ FAIL: Final = 1
 INFO: Final = 2
 
 ACKS_ALL: Final = -1
+UNKNOWN_CODE: Final = -1
+
+_NARROWEST: Final = pa.int8()
+_NARROW: Final = pa.int32()
+_WIDE: Final = pa.int64()
 
 
-@dataclass(frozen=True)
+class UnusableRecords(ValueError):
+    """What polls delivered is not stated as offsets with a value each."""
+
+
+@dataclass(frozen=True, eq=False)
 class Operations:
     """Columns of the history, one element per operation, and the flat records."""
 
-    f: Ints
-    type: Ints
-    process: Ints
-    client: Ints
-    sequence: Ints
-    at: Ints
-    invoked: Ints
-    completed: Ints
-    value: Ints
-    offset: Ints
-    acks: Ints
-    idempotent: Flags
-    session: Ints
-    leader_epoch: Ints
-    high_watermark: Ints
-    log_start: Ints
-    clock_error: Ints
+    table: pa.Table
+    starts: Rows
     record_offset: Ints
     record_value: Ints
-    record_poll: Ints
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Operations:
-        """From rows of one topic-partition, sorted by invocation."""
-        offsets = table["offsets"].combine_chunks()
-        lengths = np.asarray(pc.list_value_length(offsets)).astype(np.int64)
-        several_clocks = len(np.unique(np.asarray(table["clock_id"]))) > 1
-        error = _numbers(table, "clock_error", 0)
-        return cls(
-            f=_numbers(table, "f", NONE),
-            type=_numbers(table, "type", INFO),
-            process=_numbers(table, "process", NONE),
-            client=_numbers(table, "client", NONE),
-            sequence=_numbers(table, "sequence", NONE),
-            at=_numbers(table, "at", NONE),
-            invoked=_numbers(table, "invoked", NONE),
-            completed=_numbers(table, "completed", NEVER),
-            value=_numbers(table, "value", NONE),
-            offset=_numbers(table, "offset", NONE),
-            acks=_numbers(table, "acks", ACKS_ALL),
-            idempotent=np.asarray(table["idempotent"], dtype=np.bool_),
-            session=_numbers(table, "session", 0),
-            leader_epoch=_epochs(table),
-            high_watermark=_numbers(table, "high_watermark", NONE),
-            log_start=_numbers(table, "log_start", NONE),
-            clock_error=error if several_clocks else np.zeros_like(error),
-            record_offset=np.asarray(offsets.flatten(), dtype=np.int64),
-            record_value=np.asarray(table["values"].combine_chunks().flatten(), dtype=np.int64),
-            record_poll=np.repeat(np.arange(len(lengths)), lengths),
-        )
+        """From rows of one topic-partition, sorted by invocation. Raises UnusableRecords."""
+        starts, offset = _flat(table, "offsets")
+        ends, value = _flat(table, "values")
+        if len(offset) != len(value) or not np.array_equal(starts, ends):
+            raise UnusableRecords("holds polls with more offsets than values, or fewer")
+        return cls(table, starts, offset, value)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def f(self) -> Codes:
+        return _column(self.table, "f", UNKNOWN_CODE, _NARROWEST)
+
+    @cached_property
+    def type(self) -> Codes:
+        return _column(self.table, "type", INFO, _NARROWEST)
+
+    @cached_property
+    def acks(self) -> Codes:
+        return _column(self.table, "acks", ACKS_ALL, _NARROWEST)
+
+    @cached_property
+    def idempotent(self) -> Flags:
+        return np.asarray(self.table["idempotent"], dtype=np.bool_)
+
+    @cached_property
+    def client(self) -> Rows:
+        return _column(self.table, "client", -1, _NARROW)
+
+    @cached_property
+    def session(self) -> Rows:
+        return _column(self.table, "session", 0, _NARROW)
+
+    @cached_property
+    def process(self) -> Ints:
+        return _column(self.table, "process", NONE)
+
+    @cached_property
+    def sequence(self) -> Ints:
+        return _column(self.table, "sequence", NONE)
+
+    @cached_property
+    def at(self) -> Ints:
+        return _column(self.table, "at", NONE)
+
+    @cached_property
+    def invoked(self) -> Ints:
+        return _column(self.table, "invoked", NONE)
+
+    @cached_property
+    def completed(self) -> Ints:
+        return _column(self.table, "completed", NEVER)
+
+    @cached_property
+    def value(self) -> Ints:
+        return _column(self.table, "value", NONE)
+
+    @cached_property
+    def offset(self) -> Ints:
+        return _column(self.table, "offset", NONE)
+
+    @cached_property
+    def high_watermark(self) -> Ints:
+        return _column(self.table, "high_watermark", NONE)
+
+    @cached_property
+    def leader_epoch(self) -> Ints:
+        """Leader epochs; clients say -1 for one they do not know."""
+        epochs = _column(self.table, "leader_epoch", NONE)
+        return np.where(epochs < 0, NONE, epochs)
+
+    @cached_property
+    def log_start(self) -> int:
+        """The highest start of the log that anybody stated, 0 if nobody did."""
+        return max(0, pc.max(self.table["log_start"]).as_py() or 0)
+
+    @cached_property
+    def doubt(self) -> Ints:
+        """How far off each time may be; empty where all times are of one clock, which needs no doubt."""
+        lowest, highest = (one.as_py() for one in pc.min_max(self.table["clock_id"]).values())
+        return np.zeros(0, np.int64) if lowest == highest else _column(self.table, "clock_error", 0)
+
+    @property
+    def clock_error(self) -> Ints:
+        """`doubt`, with a nought for each operation where there is none."""
+        return self.doubt if len(self.doubt) else np.zeros(len(self), np.int64)
+
+    @cached_property
+    def record_poll(self) -> Ints:
+        """By record: the operation that delivered it."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def polls_of(self, records: Ints) -> Ints:
+        """The operations that delivered some records."""
+        return np.searchsorted(self.starts, records, side="right") - 1
+
+    @cached_property
+    def in_order(self) -> Ints:
+        """All operations by invocation; empty where that is the order in which they stand."""
+        sorted_already = bool((self.invoked[1:] >= self.invoked[:-1]).all())
+        return np.zeros(0, np.int64) if sorted_already else np.argsort(self.invoked, kind="stable")
+
+    @cached_property
+    def acknowledged_at(self) -> Ints:
+        """When sends were acknowledged, whatever was asked of them, in order of time."""
+        return np.sort(self.completed[(self.f == SEND) & (self.type == OK)])
 
     @property
     def is_send(self) -> Flags:
@@ -102,15 +180,32 @@ class Operations:
         """Appends whose success was answered under acks=all: what must never be lost."""
         return self.is_send & (self.type == OK) & (self.acks == ACKS_ALL)
 
-
-def _epochs(table: pa.Table) -> Ints:
-    """Leader epochs; clients say -1 for one they do not know."""
-    epochs = _numbers(table, "leader_epoch", NONE)
-    return np.where(epochs < 0, NONE, epochs)
+    def session_key(self, rows: Ints) -> Ints:
+        """A number for client and session of each of some operations."""
+        return self.client[rows].astype(np.int64) << 32 | self.session[rows]
 
 
-def _numbers(table: pa.Table, name: str, null: int) -> Ints:
-    column = table[name]
-    if column.null_count:
-        column = pc.fill_null(column.cast(pa.int64()), null)
-    return np.asarray(column, dtype=np.int64)
+def _flat(table: pa.Table, name: str) -> tuple[Rows, Ints]:
+    """Where the elements of each row begin, and all elements. Raises UnusableRecords."""
+    lists = table[name]
+    if lists.null_count:
+        raise UnusableRecords(f"holds nulls in the column {name}; it must not")
+    whole = lists.chunk(0) if lists.num_chunks == 1 else lists.combine_chunks()
+    elements = whole.flatten()
+    if elements.null_count:
+        raise UnusableRecords(f"holds nulls within the lists of the column {name}; it must not")
+    edges = np.asarray(whole.offsets)
+    first = int(edges[0]) if len(edges) else 0
+    starts = edges - first if first else edges
+    if len(starts) == 0:
+        starts = np.zeros(1, np.int32)
+    return starts.astype(np.int32, copy=False), np.asarray(elements.cast(_WIDE))
+
+
+def _column(table: pa.Table, name: str, null: int, kind: pa.DataType = _WIDE) -> npt.NDArray[Any]:
+    """A column of whole numbers with `null` for what is not stated."""
+    chunks = [one.cast(kind) for one in table[name].chunks]
+    arrays = [np.asarray(pc.fill_null(one, null) if one.null_count else one) for one in chunks]
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.zeros(0, kind.to_pandas_dtype())

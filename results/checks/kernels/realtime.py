@@ -20,10 +20,16 @@ remains is stale and allowed, and is counted (`stale_log_ends`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from squall.results.checks.kernels.operations import NEVER, NONE, Flags, Ints, Operations
+from squall.results.checks.kernels import loops
+from squall.results.checks.kernels.observed import Observed
+from squall.results.checks.kernels.operations import LIST_OFFSETS, NEVER, NONE, Flags, Ints, Operations
+
+CLASSES: Final = ("rt_order", "future_read", "stale_read", "hw_regress")
+"""In the order in which the loop counts them."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +47,14 @@ class Bounds:
 
     @classmethod
     def of(cls, operations: Operations, index: Ints, low: Ints, high: Ints, ended: Ints) -> Bounds:
+        """Of the operations of `index`, each with its keys and its end."""
         error = operations.clock_error[index]
-        end = ended[index]
         return cls(
             index=index,
             low=low,
             high=high,
             began=operations.invoked[index] - error,
-            ended=np.where(end == NEVER, NEVER, np.where(end == NEVER, 0, end) + error),
+            ended=np.where(ended == NEVER, NEVER, np.where(ended == NEVER, 0, ended) + error),
         )
 
 
@@ -63,14 +69,63 @@ class Violations:
     first: list[tuple[int, int, int, int]]
 
 
-def real_time_violations(sends: Bounds, reads: Bounds, most: int) -> dict[str, Violations]:
-    """Violations by class, up to `most` of each in detail."""
-    return {
-        "rt_order": _violations(sends, sends, most),
-        "future_read": _violations(reads, sends, most),
-        "stale_read": _violations(sends, reads, most),
-        "hw_regress": _violations(reads, reads, most),
-    }
+@dataclass(frozen=True)
+class Suspects:
+    """Of the operations that came too late for what they show: the lowest high key, and when the last of them began."""
+
+    lowest: int
+    latest: int
+
+
+def real_time_suspects(
+    operations: Operations,
+    observed: Observed,
+    lost: Flags,
+    shown: Ints,
+    shown_offset: Ints,
+    shown_ended: Ints,
+    stating: Ints,
+) -> dict[str, Suspects]:
+    """By class, if there are any violations at all: where they are to be looked for.
+
+    `shown` are appends that are in the log only because a read shows them, `stating` reads that are held to the log end
+    they state.
+    """
+    slots, end = observed.slots, operations.high_watermark
+    states = np.zeros(len(operations) if len(stating) else 0, np.bool_)
+    states[stating[operations.f[stating] == LIST_OFFSETS]] = True
+    table = loops.real_time_suspects(
+        operations.f, operations.type, operations.acks, operations.offset, observed.offset_key, slots.base,
+        operations.starts, observed.record_key, operations.invoked, operations.completed, operations.doubt, lost,
+        len(slots), shown, slots.index(shown_offset), shown_ended, stating, slots.from_offset(end[stating]), end,
+        states,
+    )  # fmt: skip
+    found = {}
+    for rule, (total, lowest, latest) in zip(CLASSES, table.tolist(), strict=True):
+        if total:
+            stated = rule in ("stale_read", "hw_regress")
+            key = 2 * (lowest - 1) + 1 if stated else 2 * int(slots.offset(np.array([lowest]))[0])
+            found[rule] = Suspects(key, latest)
+    if _unknown_ends_regress(operations, observed, stating, states):
+        began = operations.invoked[stating] - operations.clock_error[stating]
+        found["hw_regress"] = Suspects(2 * (int(end[stating].min()) - 1) + 1, int(began.max()))
+    return found
+
+
+def _unknown_ends_regress(operations: Operations, observed: Observed, stating: Ints, states: Flags) -> bool:
+    """Whether a log end was stated that lies below one stated before, and no record is known that would lie there."""
+    if len(stating) == 0:
+        return False
+    last = operations.high_watermark[stating] - 1
+    slot = observed.slots.from_offset(last)
+    known = slot < len(observed.slots)
+    known[known] = observed.slots.offset(slot[known]) == last[known]
+    unknown = states[stating] & ~known & (last > last.min())
+    if not unknown.any():
+        return False
+    key = 2 * last + 1
+    ends = Bounds.of(operations, stating, key, key, operations.completed[stating])
+    return violations(ends[unknown], ends, 0).total > 0
 
 
 def certain_under_epochs(
@@ -85,13 +140,13 @@ def certain_under_epochs(
     stating = later.high != NEVER
     later, later_epoch = later[stating], later_epoch[stating]
     for epoch in np.unique(later_epoch[later_epoch != NONE]).tolist():
-        certain = _violations(earlier[earlier_epoch <= epoch], later[later_epoch == epoch], most)
+        certain = violations(earlier[earlier_epoch <= epoch], later[later_epoch == epoch], most)
         total += certain.total
         found += certain.first
     return Violations(total, found[:most])
 
 
-def _violations(earlier: Bounds, later: Bounds, most: int) -> Violations:
+def violations(earlier: Bounds, later: Bounds, most: int) -> Violations:
     bounded = np.flatnonzero(later.high != NEVER)
     over = np.flatnonzero(earlier.ended != NEVER)
     if len(bounded) == 0 or len(over) == 0:

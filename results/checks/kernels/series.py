@@ -11,12 +11,14 @@ the load counts as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
 
+from squall.results.checks.kernels import loops
 from squall.results.checks.kernels.observed import Observed
-from squall.results.checks.kernels.operations import NEVER, OK, POLL, SEND, Flags, Ints, Operations
+from squall.results.checks.kernels.operations import NEVER, OK, SEND, Ints, Operations
 
 CLASS_WIDTH: Final = np.log(1.02)
 SMALLEST_NS: Final = 1_000
@@ -34,6 +36,9 @@ class Frame:
     def bucket(self, times: Ints) -> Ints:
         return (times - self.start) // self.width
 
+    def bucket_of(self, time: int) -> int:
+        return (time - self.start) // self.width
+
 
 def latency_class(nanoseconds: Ints) -> Ints:
     return np.ceil(np.log(np.maximum(nanoseconds, SMALLEST_NS) / SMALLEST_NS) / CLASS_WIDTH).astype(np.int64)
@@ -44,11 +49,55 @@ def class_nanoseconds(latency_class: int) -> float:
     return float(SMALLEST_NS * np.exp(latency_class * CLASS_WIDTH))
 
 
+@cache
+def class_edges() -> Ints:
+    """The longest latency of each class, found by asking `latency_class`: whoever compares with them gets its answers,
+    to the nanosecond.
+    """
+    classes = np.arange(int(latency_class(np.array([NEVER]))[0]) + 1)
+    within, beyond = np.zeros(len(classes), np.int64), np.full(len(classes), NEVER)
+    while (beyond - within > 1).any():
+        middle = within + (beyond - within) // 2
+        fits = latency_class(middle) <= classes
+        within, beyond = np.where(fits, middle, within), np.where(fits, beyond, middle)
+    within[-1] = NEVER
+    return within
+
+
 Counts = list[tuple[int, int, int]]
+
+
+def tally(operations: Operations) -> dict[tuple[int, int], int]:
+    """How many operations there are of each (f, type)."""
+    counts = loops.tallied(operations.f, operations.type)
+    return {(_code(key >> 8), _code(key & 0xFF)): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
+
+
+def _code(byte: int) -> int:
+    """The number that a byte stands for."""
+    return byte - 256 if byte > 127 else byte
 
 
 def throughput(operations: Operations, frame: Frame) -> list[tuple[int, int, int, int]]:
     """(bucket, f, type, operations) by the time at which they ended."""
+    first, last = loops.extent(operations.completed, NEVER)
+    if first > last:
+        return []
+    kinds = sorted(tally(operations))
+    column = np.zeros(1 << 16, np.int32)
+    column[[(f & 0xFF) << 8 | kind & 0xFF for f, kind in kinds]] = np.arange(len(kinds))
+    first, last = frame.bucket_of(first), frame.bucket_of(last)
+    if too_many(last - first + 1, len(kinds), len(operations)):
+        return _throughput_by_sorting(operations, frame)
+    counts = loops.counted_by_time(
+        operations.f, operations.type, operations.completed, column, len(kinds), frame.start, frame.width, first,
+        last - first + 1,
+    )  # fmt: skip
+    places = zip(*(one.tolist() for one in np.nonzero(counts)), strict=True)
+    return [(first + bucket, *kinds[kind], int(counts[bucket, kind])) for bucket, kind in places]
+
+
+def _throughput_by_sorting(operations: Operations, frame: Frame) -> list[tuple[int, int, int, int]]:
     ended = np.flatnonzero(operations.completed != NEVER)
     bucket = frame.bucket(operations.completed[ended])
     rows = np.stack((bucket, operations.f[ended], operations.type[ended]), axis=1)
@@ -58,11 +107,34 @@ def throughput(operations: Operations, frame: Frame) -> list[tuple[int, int, int
 
 def latencies(operations: Operations, frame: Frame) -> Counts:
     """(bucket, latency class, sends) of acknowledged sends, by the time at which they were meant to start."""
+    first, last, least, greatest = loops.acknowledged_sends_extent(
+        operations.f, operations.type, operations.at, operations.completed
+    )
+    if first > last:
+        return []
+    first, last = frame.bucket_of(first), frame.bucket_of(last)
+    lowest, highest = latency_class(np.array([least, greatest])).tolist()
+    if too_many(last - first + 1, highest - lowest + 1, len(operations)):
+        return _latencies_by_sorting(operations, frame)
+    counts = loops.counted_by_latency(
+        operations.f, operations.type, operations.at, operations.completed, frame.start, frame.width, first,
+        last - first + 1, class_edges()[lowest : highest + 1],
+    )  # fmt: skip
+    places = zip(*(one.tolist() for one in np.nonzero(counts)), strict=True)
+    return [(first + bucket, lowest + place, int(counts[bucket, place])) for bucket, place in places]
+
+
+def _latencies_by_sorting(operations: Operations, frame: Frame) -> Counts:
     done = np.flatnonzero((operations.f == SEND) & (operations.type == OK))
     bucket = frame.bucket(operations.at[done])
     classes = latency_class(operations.completed[done] - operations.at[done])
     keys, counts = np.unique(bucket << 32 | classes, return_counts=True)
     return [(key >> 32, key & 0xFFFFFFFF, count) for key, count in zip(keys.tolist(), counts.tolist(), strict=True)]
+
+
+def too_many(buckets: int, columns: int, operations: int) -> bool:
+    """Whether a table of all combinations would be much larger than the operations that are counted in it."""
+    return buckets * columns > 4 * operations + (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -77,17 +149,16 @@ class Availability:
 
 def availability(operations: Operations, frame: Frame) -> Availability:
     """Gaps between acknowledgements within the load, from its start and to its end."""
-    sent = operations.f == SEND
-    done = np.sort(operations.completed[sent & (operations.type == OK)])
-    if not sent.any():
+    done = operations.acknowledged_at
+    if not (operations.f == SEND).any():
         return Availability(0, 0, frame.start, [])
     end = max(frame.end, frame.start)
-    done_within = done[(done >= frame.start) & (done <= end)]
-    edges = np.concatenate((np.array([frame.start]), done_within, np.array([end])))
+    edges = np.concatenate((np.array([frame.start]), _within(done, frame.start, end), np.array([end])))
     gaps = np.diff(edges)
     longest = int(np.argmax(gaps))
-    usual = float(np.median(gaps)) if len(gaps) > 2 else 0.0
-    long = np.flatnonzero(gaps >= max(SHORTEST_OUTAGE_NS, 5 * usual))
+    long = np.flatnonzero(gaps >= SHORTEST_OUTAGE_NS)
+    if len(long) and len(gaps) > 2:
+        long = long[gaps[long] >= 5 * float(np.median(gaps))]
     return Availability(
         acknowledged=len(done),
         longest=int(gaps[longest]),
@@ -98,8 +169,8 @@ def availability(operations: Operations, frame: Frame) -> Availability:
 
 def acknowledged_within(operations: Operations, start: int, end: int) -> int:
     """Sends acknowledged from `start` on and before `end`."""
-    done = operations.completed[(operations.f == SEND) & (operations.type == OK)]
-    return int(((done >= start) & (done < end)).sum())
+    begin, until = np.searchsorted(operations.acknowledged_at, [start, end])
+    return max(0, int(until - begin))
 
 
 def longest_gap_within(operations: Operations, start: int, end: int) -> int | None:
@@ -107,12 +178,15 @@ def longest_gap_within(operations: Operations, start: int, end: int) -> int | No
 
     What began before, or goes on afterwards, counts with the part that lies within.
     """
-    sent = operations.f == SEND
-    if not sent.any() or end <= start:
+    if end <= start or not (operations.f == SEND).any():
         return None
-    done = np.sort(operations.completed[sent & (operations.type == OK)])
-    within = done[(done >= start) & (done <= end)]
+    within = _within(operations.acknowledged_at, start, end)
     return int(np.diff(np.concatenate((np.array([start]), within, np.array([end])))).max())
+
+
+def _within(times: Ints, start: int, end: int) -> Ints:
+    """Of sorted times those from `start` to `end`."""
+    return times[np.searchsorted(times, start) : np.searchsorted(times, end, side="right")]
 
 
 def realtime_lag(operations: Operations, observed: Observed) -> Ints:
@@ -120,40 +194,11 @@ def realtime_lag(operations: Operations, observed: Observed) -> Ints:
 
     A metric, never an anomaly: a Kafka consumer may lag.
     """
-    polls = np.flatnonzero((operations.f == POLL) & (operations.type == OK))
-    highest = np.full(len(operations.f), -1, np.int64)
-    np.maximum.at(highest, operations.record_poll, operations.record_offset)
-    session = operations.client[polls] << 32 | operations.session[polls]
-    order = np.lexsort((operations.invoked[polls], session))
-    polls, session = polls[order], session[order]
-    if len(polls) == 0 or len(observed.slots) == 0:
-        return np.zeros(0, np.int64)
-    cursor = _carried(highest[polls], session)
-    place = np.searchsorted(observed.slots.offsets, cursor + 1)
-    nearest, known = _next_known(operations, observed)
-    within = (cursor >= 0) & (place < len(nearest))
-    target = nearest[np.minimum(place, len(nearest) - 1)]
-    within &= target < len(known)
-    since = known[np.minimum(target, len(known) - 1)]
-    lag = operations.invoked[polls] - np.where(within, since, 0)
-    return np.where(within & (lag > 0), lag, 0)[within | (cursor >= 0)]
-
-
-def _carried(highest: Ints, session: Ints) -> Ints:
-    """The last offset delivered to the session before each of its polls, -1 if there was none."""
-    fresh = np.concatenate((np.array([True]), np.diff(session) != 0))
-    before = np.concatenate((np.array([-1]), highest[:-1]))
-    before[fresh] = -1
-    group = np.cumsum(fresh) - 1
-    spread = np.int64(highest.max(initial=0) + 2)
-    return np.maximum.accumulate(before + group * spread) - group * spread
-
-
-def _next_known(operations: Operations, observed: Observed) -> tuple[Ints, Ints]:
-    """By slot: the first slot from there on that holds a record, and since when each was known to."""
-    known = observed.first_read.copy()
-    at = observed.slots.index(operations.offset[observed.acked])
-    np.minimum.at(known, at, operations.completed[observed.acked])
-    there: Flags = known != NEVER
-    index = np.where(there, np.arange(len(known)), len(known))
-    return np.minimum.accumulate(index[::-1])[::-1], known
+    numbers, keys = observed.sessions
+    slots = observed.slots
+    found: Ints = loops.lags(
+        operations.f, operations.type, operations.acks, operations.offset, observed.offset_key, operations.starts,
+        observed.record_key, slots.base, operations.invoked, operations.completed, operations.in_order, numbers,
+        len(keys), observed.first_poll, int(slots.from_offset(np.array([0]))[0]),
+    )  # fmt: skip
+    return found
