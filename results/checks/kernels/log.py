@@ -120,6 +120,7 @@ def _agreement(operations: Operations, observed: Observed, findings: Findings) -
 
 
 def _agreement_of_acknowledgements(operations: Operations, observed: Observed, findings: Findings) -> None:
+    """No two appends were acknowledged at one offset that nobody read."""
     at = observed.slots.index(operations.offset[observed.acked])
     acks = np.bincount(at, minlength=len(observed.slots))
     twice = np.flatnonzero((acks > 1) & ~observed.read)
@@ -142,12 +143,7 @@ def _provenance(operations: Operations, observed: Observed, findings: Findings) 
         ("aborted_read", pairs[~unsent & (operations.type[pairs.writer] == FAIL)]),
     ):
         found = [
-            Finding(
-                anomaly,
-                int(offset),
-                ((("writer", int(writer)),) if writer >= 0 else ()) + (("reader", int(poll)),),
-                (int(value),),
-            )
+            Finding(anomaly, offset, ((("writer", writer),) if writer >= 0 else ()) + (("reader", poll),), (value,))
             for offset, value, poll, writer in wrong[:WITNESSES].rows()
         ]
         findings.add(anomaly, len(wrong), found)

@@ -42,9 +42,7 @@ class Slots:
     @classmethod
     def of(cls, operations: Operations) -> Slots:
         """Of whatever was delivered, or acknowledged under acks=all."""
-        count, low, high, _ = loops.acknowledged_extent(
-            operations.f, operations.type, operations.acks, operations.offset
-        )
+        count, low, high = loops.acknowledged_extent(operations.f, operations.type, operations.acks, operations.offset)
         records = operations.record_offset
         if len(records):
             low, high = min(low, int(records.min())), max(high, int(records.max()))

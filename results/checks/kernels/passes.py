@@ -121,20 +121,16 @@ def _longer(array: Any) -> Any:
 # The observed log -----------------------------------------------------------------------------------------------------
 
 
-@compiled(several(INT, INT, INT, INT), CODES, CODES, CODES, INTS)
+@compiled(several(INT, INT, INT), CODES, CODES, CODES, INTS)
 def acknowledged_extent(f: Any, kind: Any, acks: Any, offset: Any) -> Any:
-    """Of appends acknowledged under acks=all: how many have an offset, the lowest and highest; how many have none."""
-    placed, unplaced, low, high = 0, 0, NEVER, NONE
+    """How many appends were acknowledged under acks=all with an offset, the lowest of these and the highest."""
+    count, low, high = 0, NEVER, NONE
     for row in range(len(f)):
-        if not (_is_append(f[row]) and kind[row] == OK and acks[row] == ACKS_ALL):
-            continue
-        if offset[row] == NONE:
-            unplaced += 1
-            continue
-        placed += 1
-        low = min(low, offset[row])
-        high = max(high, offset[row])
-    return placed, low, high, unplaced
+        if _is_placed(f[row], kind[row], acks[row], offset[row]):
+            count += 1
+            low = min(low, offset[row])
+            high = max(high, offset[row])
+    return count, low, high
 
 
 @compiled(several(INT, INT, INT), CODES, ROWS, INTS, INT, INTS, INTS, INTS_OUT, ROWS_OUT, FLAGS_OUT, INTS_OUT)
@@ -704,7 +700,7 @@ def counted_by_latency(
             place = min(int(guess), len(edges) - 1)
         while place > 0 and took <= edges[place - 1]:
             place -= 1
-        while took > edges[place]:
+        while place + 1 < len(edges) and took > edges[place]:
             place += 1
         counts[bucket, place] += 1
     return counts
