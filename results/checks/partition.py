@@ -25,7 +25,6 @@ from squall.results.checks.kernels.series import (
     latencies,
     longest_gap_within,
     realtime_lag,
-    tally,
     throughput,
 )
 from squall.results.checks.result import (
@@ -122,7 +121,7 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
 
 
 def _counts(operations: Operations) -> dict[str, int]:
-    return {f"{_FUNCTION_NAMES[f]}.{_TYPE_NAMES[kind]}": count for (f, kind), count in tally(operations).items()}
+    return {f"{_FUNCTION_NAMES[f]}.{_TYPE_NAMES[kind]}": count for (f, kind), count in operations.tally.items()}
 
 
 def _errors(table: pa.Table, operations: Operations, frame: Frame) -> list[tuple[int, int, str, int]]:

@@ -10,4 +10,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(import_module("squall.results.checks.kernels.passes"), name)
+    """Asked for a loop once; from then on it is here."""
+    loop = getattr(import_module("squall.results.checks.kernels.passes"), name)
+    globals()[name] = loop
+    return loop

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from squall.results.checks.kernels import loops
+
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.int8]
@@ -147,6 +149,12 @@ class Operations:
         return self.doubt if len(self.doubt) else np.zeros(len(self), np.int64)
 
     @cached_property
+    def tally(self) -> dict[tuple[int, int], int]:
+        """How many operations there are of each (f, type)."""
+        counts = loops.tallied(self.f, self.type)
+        return {(_code(key >> 8), _code(key & 0xFF)): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
+
+    @cached_property
     def record_poll(self) -> Ints:
         """By record: the operation that delivered it."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
@@ -183,6 +191,11 @@ class Operations:
     def session_key(self, rows: Ints) -> Ints:
         """A number for client and session of each of some operations."""
         return self.client[rows].astype(np.int64) << 32 | self.session[rows]
+
+
+def _code(byte: int) -> int:
+    """The number that a byte stands for."""
+    return byte - 256 if byte > 127 else byte
 
 
 def _flat(table: pa.Table, name: str) -> tuple[Rows, Ints]:

@@ -23,6 +23,7 @@ from squall.results.checks.kernels.operations import NEVER, OK, SEND, Ints, Oper
 CLASS_WIDTH: Final = np.log(1.02)
 SMALLEST_NS: Final = 1_000
 SHORTEST_OUTAGE_NS: Final = 500_000_000
+SMALL_TABLE: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -67,23 +68,12 @@ def class_edges() -> Ints:
 Counts = list[tuple[int, int, int]]
 
 
-def tally(operations: Operations) -> dict[tuple[int, int], int]:
-    """How many operations there are of each (f, type)."""
-    counts = loops.tallied(operations.f, operations.type)
-    return {(_code(key >> 8), _code(key & 0xFF)): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
-
-
-def _code(byte: int) -> int:
-    """The number that a byte stands for."""
-    return byte - 256 if byte > 127 else byte
-
-
 def throughput(operations: Operations, frame: Frame) -> list[tuple[int, int, int, int]]:
     """(bucket, f, type, operations) by the time at which they ended."""
     first, last = loops.extent(operations.completed, NEVER)
     if first > last:
         return []
-    kinds = sorted(tally(operations))
+    kinds = sorted(operations.tally)
     column = np.zeros(1 << 16, np.int32)
     column[[(f & 0xFF) << 8 | kind & 0xFF for f, kind in kinds]] = np.arange(len(kinds))
     first, last = frame.bucket_of(first), frame.bucket_of(last)
@@ -134,7 +124,7 @@ def _latencies_by_sorting(operations: Operations, frame: Frame) -> Counts:
 
 def too_many(buckets: int, columns: int, operations: int) -> bool:
     """Whether a table of all combinations would be much larger than the operations that are counted in it."""
-    return buckets * columns > 4 * operations + (1 << 16)
+    return buckets * columns > 4 * operations + SMALL_TABLE
 
 
 @dataclass(frozen=True)
