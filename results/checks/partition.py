@@ -71,17 +71,16 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
 
 def check_task(task: Task) -> PartitionResult:
     """Read the rows of a task and check them. Raises IllFormedHistory if they cannot be read."""
-    table = read_topic_partition(Path(task.path), task.row_groups)
-    try:
-        return check_table(task, table)
-    except UnusableRecords as trouble:
-        raise IllFormedHistory(Path(task.path), None, str(trouble)) from trouble
+    return check_table(task, read_topic_partition(Path(task.path), task.row_groups))
 
 
 def check_table(task: Task, table: pa.Table) -> PartitionResult:
-    """Check the rows of one topic-partition, sorted by invocation. Raises UnusableRecords."""
+    """Check the rows of one topic-partition, sorted by invocation. Raises IllFormedHistory."""
     began = time.perf_counter()
-    operations = Operations.from_table(table)
+    try:
+        operations = Operations.from_table(table)
+    except UnusableRecords as trouble:
+        raise IllFormedHistory(Path(task.path), None, str(trouble)) from trouble
     observed = Observed.of(operations)
     findings = check_log(operations, observed, linearizable_reads=task.linearizable_reads)
     available = availability(operations, task.frame)
