@@ -83,8 +83,7 @@ def throughput(operations: Operations, frame: Frame) -> list[tuple[int, int, int
         operations.f, operations.type, operations.completed, column, len(kinds), frame.start, frame.width, first,
         last - first + 1,
     )  # fmt: skip
-    places = zip(*(one.tolist() for one in np.nonzero(counts)), strict=True)
-    return [(first + bucket, *kinds[kind], int(counts[bucket, kind])) for bucket, kind in places]
+    return [(bucket, *kinds[kind], count) for bucket, kind, count in _entries(counts, first, 0)]
 
 
 def _throughput_by_sorting(operations: Operations, frame: Frame) -> list[tuple[int, int, int, int]]:
@@ -110,8 +109,7 @@ def latencies(operations: Operations, frame: Frame) -> Counts:
         operations.f, operations.type, operations.at, operations.completed, frame.start, frame.width, first,
         last - first + 1, class_edges()[lowest : highest + 1],
     )  # fmt: skip
-    places = zip(*(one.tolist() for one in np.nonzero(counts)), strict=True)
-    return [(first + bucket, lowest + place, int(counts[bucket, place])) for bucket, place in places]
+    return _entries(counts, first, lowest)
 
 
 def _latencies_by_sorting(operations: Operations, frame: Frame) -> Counts:
@@ -120,6 +118,13 @@ def _latencies_by_sorting(operations: Operations, frame: Frame) -> Counts:
     classes = latency_class(operations.completed[done] - operations.at[done])
     keys, counts = np.unique(bucket << 32 | classes, return_counts=True)
     return [(key >> 32, key & 0xFFFFFFFF, count) for key, count in zip(keys.tolist(), counts.tolist(), strict=True)]
+
+
+def _entries(counts: Ints, first: int, lowest: int) -> Counts:
+    """Row, column and number of whatever is not nought in a table whose corner is that of `first` and `lowest`."""
+    rows, columns = np.nonzero(counts)
+    numbers = counts[rows, columns]
+    return list(zip((first + rows).tolist(), (lowest + columns).tolist(), numbers.tolist(), strict=True))
 
 
 def too_many(buckets: int, columns: int, operations: int) -> bool:
