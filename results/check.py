@@ -5,50 +5,71 @@
 A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
 the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
 unknown, with file and row; it never takes the other runs with it. What a history holds beside operations on logs is
-one task more for each kind (`checks/further.py`).
+one task more for each kind (`checks/further.py`). Whether it is well-formed is for further tasks of the same job
+(`checks/well_formed_task.py`); where it is not, or there was no time to find out, nothing that was found in it counts.
+The control process reads no rows itself, so that what it needs grows with tasks and not with operations.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from squall.results.checks.engines import AnyTask, Checked, CheckedFurther, Engine, TaskFailure, Unchecked
+from squall.results.checks.engines import (
+    AnyTask,
+    Checked,
+    CheckedFurther,
+    Engine,
+    LookedOver,
+    Outcome,
+    TaskFailure,
+)
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.well_formed import Breach
+from squall.results.checks.well_formed_task import (
+    ONE_AT_A_TIME,
+    RECORDED_ONCE,
+    WellFormedTask,
+    first_breach,
+    well_formed_tasks,
+)
 from squall.results.history import (
-    FUNCTIONS,
     History,
     IllFormedHistory,
+    TopicPartitionRows,
     close_history,
     cut_off_segments,
     layout,
     read_cluster,
     read_faults,
     torn_lines,
-    validate,
 )
 from squall.results.kinds import LIST_APPEND, recorded_files, write_kind
 from squall.results.lists import holds_lists, transactions_of
 from squall.results.manifest import Manifest
-from squall.results.parquet_files import read_columns
+from squall.results.parquet_files import kept_open
 from squall.results.report import write_report
 from squall.results.required import windows_of
+from squall.results.row_groups import RowGroup, Span, row_groups_of, span_of, stored_span
 from squall.results.tables import Series, bucket_width, series_of
 from squall.results.text import several
 from squall.results.verdict import Verdict, ill_formed, judge
 from squall.results.witness import Surroundings
 
-_NEEDED = ["op_id", "process", "f", "invoked", "completed", "type"]
+OUT_OF_TIME: Final = (
+    "the time was up before the history was found to be well-formed: nothing that was found in it can be trusted"
+)
+WELL_FORMED_COSTS: Final = {RECORDED_ONCE: 0.05, ONE_AT_A_TIME: 0.3}
+"""Of what the check of a log costs per row."""
+FURTHER_COSTS: Final = 0.1
+"""What another check costs per byte, as rows of a log."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +77,53 @@ class Prepared:
     """A run that can be checked: what is known about it, and its tasks."""
 
     run_dir: Path
+    history: Path
     manifest: Manifest
     around: Surroundings
     frame: Frame
     torn: int
     tasks: tuple[AnyTask, ...]
+    sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Found:
     """What the tasks of a run found, and those for which there was no time."""
 
-    results: list[PartitionResult]
-    further: list[FurtherResult]
-    unchecked: list[str]
+    results: list[PartitionResult] = field(default_factory=list)
+    further: list[FurtherResult] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    breaches: list[Breach] = field(default_factory=list)
+    unread: list[TaskFailure] = field(default_factory=list)
+    failures: list[TaskFailure] = field(default_factory=list)
+    looked_over: bool = True
+
+    def add(self, task: AnyTask, outcome: Outcome) -> None:
+        """What came of a task."""
+        if isinstance(outcome, Checked):
+            self.results.append(outcome.result)
+        elif isinstance(outcome, CheckedFurther):
+            self.further.append(outcome.result)
+        elif isinstance(outcome, LookedOver):
+            self.breaches += [] if outcome.breach is None else [outcome.breach]
+        elif isinstance(outcome, TaskFailure):
+            (self.unread if isinstance(task, WellFormedTask) else self.failures).append(outcome)
+        elif isinstance(task, WellFormedTask):
+            self.looked_over = False
+        else:
+            self.unchecked.append(outcome.name)
+
+    def problem(self, history: Path) -> str | None:
+        """Why nothing can be concluded from the history: it cannot be read, is ill-formed, or nobody knows."""
+        breach = first_breach(self.breaches)
+        told = [
+            *((one.file, one.row, one.problem) for one in self.unread),
+            *([] if breach is None else [(str(history), breach.row, breach.problem)]),
+            *((one.file, one.row, one.problem) for one in self.failures),
+        ]
+        if told:
+            return str(IllFormedHistory(*told[0]))
+        return None if self.looked_over else OUT_OF_TIME
 
 
 def check_runs(
@@ -84,30 +138,17 @@ def check_runs(
     prepared: list[Prepared | Verdict] = []
     for number, run_dir in enumerate(run_dirs):
         prepared.append(_prepared_or_verdict(number, Path(run_dir), deadline))
-    ready = [one for one in prepared if isinstance(one, Prepared)]
-    outcomes = engine.check([task for one in ready for task in one.tasks])
-    results: defaultdict[int, list[PartitionResult]] = defaultdict(list)
-    further: defaultdict[int, list[FurtherResult]] = defaultdict(list)
-    failures: dict[int, TaskFailure] = {}
-    unchecked: defaultdict[int, list[str]] = defaultdict(list)
-    for outcome in outcomes:
-        if isinstance(outcome, Checked):
-            results[outcome.result.run].append(outcome.result)
-        elif isinstance(outcome, CheckedFurther):
-            further[outcome.run].append(outcome.result)
-        elif isinstance(outcome, Unchecked):
-            unchecked[outcome.run].append(outcome.name)
-        else:
-            failures[outcome.run] = outcome
+    tasks = [(number, task) for number, one in enumerate(prepared) if isinstance(one, Prepared) for task in one.tasks]
+    sizes = [size for one in prepared if isinstance(one, Prepared) for size in one.sizes]
+    outcomes = engine.check([task for _, task in tasks], sizes)
+    found: defaultdict[int, Found] = defaultdict(Found)
+    for (number, task), outcome in zip(tasks, outcomes, strict=True):
+        found[number].add(task, outcome)
     seconds = time.perf_counter() - began
-    verdicts = []
-    for number, (run_dir, one) in enumerate(zip(run_dirs, prepared, strict=True)):
-        if isinstance(one, Prepared) and number in failures:
-            failure = failures[number]
-            one = ill_formed(one.manifest, str(IllFormedHistory(failure.file, failure.row, failure.problem)))
-        found = Found(results[number], further[number], unchecked[number])
-        verdicts.append(_conclude(Path(run_dir), one, found, engine.name, seconds, report))
-    return verdicts
+    return [
+        _conclude(Path(run_dir), one, found[number], engine.name, seconds, report)
+        for number, (run_dir, one) in enumerate(zip(run_dirs, prepared, strict=True))
+    ]
 
 
 def check_run(run_dir: Path, engine: Engine, *, report: bool = True, budget: float | None = None) -> Verdict:
@@ -123,7 +164,7 @@ def verdict_of(run_dir: Path) -> Verdict:
         manifest = Manifest.load(run_dir)
         history = History.load(run_dir)
         _require_ends(manifest, history.source, history.cut_off)
-        frame = _frame(history.table, manifest)
+        frame = _frame(manifest, span_of(history.table))
         results = [
             check_table(_task(0, "", topic, partition, (), frame, manifest), table.combine_chunks())
             for topic, partition, table in history.parts()
@@ -151,24 +192,57 @@ def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None) -> 
 
 def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | None) -> Prepared:
     path = close_history(run_dir)
-    _require_ends(manifest, path, cut_off_segments(path))
-    columns = read_columns(path, _NEEDED)
-    places = layout(path)
-    validate(columns, path)
-    frame = _frame(columns, manifest)
+    with kept_open():
+        _require_ends(manifest, path, cut_off_segments(path))
+        groups, places, torn = row_groups_of(path), layout(path), torn_lines(path)
+        frame = _frame(manifest, stored_span(path, groups, sends_matter=manifest.load_ended is None))
     if holds_lists(manifest.workload):
         write_kind(run_dir, LIST_APPEND, transactions_of(History.load(run_dir).table))
-    logs = [
-        _task(number, str(path.resolve()), place.topic, place.partition, place.row_groups, frame, manifest, deadline)
-        for place in places
-        if place.partition >= 0
+    tasks = [
+        *_well_formed_tasks(number, path.resolve(), groups, deadline),
+        *_log_tasks(number, path.resolve(), places, frame, manifest, deadline),
+        *_further_tasks(number, run_dir, manifest, deadline),
     ]
-    further = [
-        FurtherTask(number, str(table.resolve()), name, manifest.workload, deadline)
-        for name, table in recorded_files(run_dir).items()
-    ]
-    around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
-    return Prepared(run_dir, manifest, around, frame, torn_lines(path), (*logs, *further))
+    return Prepared(
+        run_dir=run_dir,
+        history=path,
+        manifest=manifest,
+        around=Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir))),
+        frame=frame,
+        torn=torn,
+        tasks=tuple(task for task, _ in tasks),
+        sizes=tuple(round(size) for _, size in tasks),
+    )
+
+
+Sized = tuple[AnyTask, float]
+"""A task and how much there is to do, in rows of a log."""
+
+
+def _well_formed_tasks(number: int, path: Path, groups: Sequence[RowGroup], deadline: float | None) -> Iterator[Sized]:
+    rows = {one.number: one.rows for one in groups}
+    for task in well_formed_tasks(number, path, groups, deadline):
+        yield task, WELL_FORMED_COSTS[task.rule] * sum(rows[one] for one in task.row_groups)
+
+
+def _log_tasks(
+    number: int,
+    path: Path,
+    places: Sequence[TopicPartitionRows],
+    frame: Frame,
+    manifest: Manifest,
+    deadline: float | None,
+) -> Iterator[Sized]:
+    for one in places:
+        if one.partition >= 0:
+            task = _task(number, str(path), one.topic, one.partition, one.row_groups, frame, manifest, deadline)
+            yield task, one.rows
+
+
+def _further_tasks(number: int, run_dir: Path, manifest: Manifest, deadline: float | None) -> Iterator[Sized]:
+    for name, table in recorded_files(run_dir).items():
+        task = FurtherTask(number, str(table.resolve()), name, manifest.workload, deadline)
+        yield task, FURTHER_COSTS * table.stat().st_size
 
 
 def _require_ends(manifest: Manifest, source: Path, cut_off: int) -> None:
@@ -210,16 +284,13 @@ def _task(
     )
 
 
-def _frame(columns: pa.Table, manifest: Manifest) -> Frame:
+def _frame(manifest: Manifest, span: Span | None) -> Frame:
     """The time axis of a run: from the start of its load to its last completion."""
-    invoked = np.asarray(columns["invoked"])
-    if len(invoked) == 0:
+    if span is None:
         return Frame(manifest.load_started or 0, bucket_width(0), manifest.load_started or 0)
-    start = manifest.load_started if manifest.load_started is not None else int(invoked.min())
-    last = max(int(invoked.max()), pc.max(columns["completed"]).as_py() or 0)
-    sent = invoked[np.asarray(columns["f"]) == FUNCTIONS["send"]]
-    end = manifest.load_ended if manifest.load_ended is not None else int(sent.max(initial=start))
-    return Frame(start, bucket_width(last - start), end)
+    start = span.first if manifest.load_started is None else manifest.load_started
+    end = max(start, span.last_send) if manifest.load_ended is None else manifest.load_ended
+    return Frame(start, bucket_width(span.last - start), end)
 
 
 def _conclude(
@@ -231,6 +302,9 @@ def _conclude(
     report: bool,
 ) -> Verdict:
     """Judge, and write everything down."""
+    problem = None if isinstance(one, Verdict) else found.problem(one.history)
+    if not isinstance(one, Verdict) and problem is not None:
+        one = ill_formed(one.manifest, problem)
     if isinstance(one, Verdict):
         if run_dir.is_dir():
             one.save(run_dir)

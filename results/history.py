@@ -3,7 +3,7 @@
 It is the contract in the middle of the house: everything before it only writes it (`segments.py`), everything
 after it only reads it. One row per operation, its invocation and completion joined.
 
-Layout. `history.parquet` has row groups of one topic-partition each, sorted by invocation, zstd. A task that
+Layout. `history.parquet` has row groups of one topic-partition each, sorted by invocation. A task that
 checks one topic-partition reads its own row groups and nothing else; which those are is in the file's
 metadata. `nemesis.parquet` and `cluster.parquet` lie beside it. A run whose control process was killed has
 only segments; `History.load` reads those just as well, and `close_history` makes the Parquet files of them.
@@ -11,7 +11,8 @@ Operations that are not about logs lie in tables of their own (`kinds.py`); `joi
 
 Ill-formed histories. A completion without an invocation, time running backwards within a process, two
 outstanding operations of one process, or a file that cannot be read raise `IllFormedHistory` with file and
-row. So does a file that is not what was written: segments and Parquet files have check sums. `cut_off` counts segments
+row. `validate` looks at a table in memory; at stored ones the engine looks (`checks/well_formed_task.py`). A file that
+is not what was written is ill-formed, too: segments and Parquet files have check sums. `cut_off` counts segments
 that their writers had not ended, which is how killed ones leave them. Such a history says nothing about the system
 under test: its verdict is unknown, never valid.
 
@@ -32,6 +33,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from squall.results.checks.well_formed import (
+    NEVER,
+    Breach,
+    backwards,
+    first_overlap,
+    least_repeated,
+    overlapping,
+    repeated,
+    suspects,
+)
 from squall.results.history_file import HistoryFile, TopicPartitionRows, cut_off_segments, layout, torn_lines
 from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
 from squall.results.kinds import REGISTERS, recorded_kinds, write_kind
@@ -236,9 +247,9 @@ def _slices(table: pa.Table) -> Iterator[tuple[str, int, int, int]]:
 
 def validate(table: pa.Table, source: Path) -> None:
     """What must hold of every history, whatever wrote it. Raises IllFormedHistory."""
-    problem = _duplicate_ids(table) or _overlaps(table)
-    if problem is not None:
-        raise IllFormedHistory(source, problem[0], problem[1])
+    breach = _first_breach(table)
+    if breach is not None:
+        raise IllFormedHistory(source, breach.row, breach.problem)
 
 
 def validate_together(history: History, source: Path) -> None:
@@ -254,33 +265,23 @@ def validate_together(history: History, source: Path) -> None:
 _COMMON: Final = ["op_id", "process", "type", "invoked", "completed"]
 
 
-def _duplicate_ids(table: pa.Table) -> tuple[int, str] | None:
-    ids = np.asarray(table["op_id"])
-    order = np.argsort(ids, kind="stable")
-    twice = np.flatnonzero(np.diff(ids[order]) == 0)
-    if len(twice) == 0:
+def _first_breach(table: pa.Table) -> Breach | None:
+    op_id, process, invoked = (np.asarray(table[name]) for name in ("op_id", "process", "invoked"))
+    twice = least_repeated(op_id.copy())
+    if twice is not None:
+        return repeated(twice, int(np.flatnonzero(op_id == twice)[1]))
+    completed = np.asarray(pc.fill_null(table["completed"], NEVER))
+    early = np.flatnonzero(completed < invoked)
+    if len(early):
+        return backwards(int(process[early[0]]), int(early[0]))
+    ended = np.where(np.asarray(table["type"]) == TYPES["info"], NEVER, completed)
+    named = suspects(process.copy(), invoked.copy(), ended.copy())
+    rows = np.flatnonzero(np.isin(process, named))
+    found = first_overlap(process[rows], invoked[rows], ended[rows], op_id[rows])
+    if found is None:
         return None
-    row = int(order[twice[0] + 1])
-    return row, f"operation {ids[row]} is recorded twice"
-
-
-def _overlaps(table: pa.Table) -> tuple[int, str] | None:
-    """The first row, in order of process and time, that breaks the rule of one operation at a time."""
-    process, invoked = np.asarray(table["process"]), np.asarray(table["invoked"])
-    endless = np.iinfo(np.int64).max
-    completed = np.asarray(pc.fill_null(table["completed"], endless))
-    backwards = np.flatnonzero(completed < invoked)
-    if len(backwards):
-        row = int(backwards[0])
-        return row, f"time runs backwards within process {process[row]}: completed before it was invoked"
-    ended = np.where(np.asarray(table["type"]) == TYPES["info"], endless, completed)
-    order = np.lexsort((np.asarray(table["op_id"]), invoked, process))
-    same = np.diff(process[order]) == 0
-    wrong = np.flatnonzero(same & (invoked[order][1:] < ended[order][:-1]))
-    if len(wrong) == 0:
-        return None
-    row = int(order[wrong[0] + 1])
-    return row, f"process {process[row]} has two outstanding operations"
+    row = int(rows[found])
+    return overlapping(int(process[row]), int(invoked[row]), int(op_id[row]), row)
 
 
 # Faults and observations as tables ---------------------------------------------------------------------------------

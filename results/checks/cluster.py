@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from squall.results.checks.engines import AnyTask, decode_task, encode_outcome, outcome_of
-from squall.results.parquet_files import seal_path
+from squall.results.parquet_files import kept_open, seal_path
 
 STANDALONE: Final = "spark://"
 CONNECT_SECONDS: Final = 10.0
@@ -164,7 +164,8 @@ def carried_out(
     lack = None if code is None else _lack_of_code(code)
     if lack is not None:
         return [(None, lack)] * len(tasks)
-    return [_carried_out(decode_task(one), None if code is None else files) for one in tasks]
+    with kept_open():
+        return [_carried_out(decode_task(one), None if code is None else files) for one in tasks]
 
 
 def _carried_out(task: AnyTask, files: Mapping[str, str] | None) -> tuple[bytes | None, str | None]:

@@ -1,8 +1,11 @@
 """Drivers: who runs the tasks. The kernels are the same under each.
 
-A task is one topic-partition of a run (`partition.py`), or all operations of another kind that a run holds
-(`further.py`). `InProcess` runs tasks one after the other; `SparkEngine` (`spark.py`) has Spark schedule them. A task
-whose rows cannot be read yields a `TaskFailure`, so that one broken run does not take the others with it.
+A task is one topic-partition of a run (`partition.py`), all operations of another kind that a run holds
+(`further.py`), or a part of the question whether its history is well-formed (`well_formed_task.py`). `InProcess` runs
+tasks one after the other; `SparkEngine` (`spark.py`) has Spark schedule them. A task whose rows cannot be read yields a
+`TaskFailure`, so that one broken run does not take the others with it.
+
+Tasks come with their sizes, in rows: who shares them out needs to know (`schedule.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ import msgspec
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further_task
 from squall.results.checks.partition import Task, check_task
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.well_formed import Breach
+from squall.results.checks.well_formed_task import WellFormedTask, check_well_formed
+from squall.results.parquet_files import kept_open
 from squall.results.segments import IllFormedHistory
 
-AnyTask = Task | FurtherTask
+AnyTask = Task | FurtherTask | WellFormedTask
 
 
 class TaskFailure(msgspec.Struct, frozen=True, tag="failure"):
@@ -43,22 +49,29 @@ class CheckedFurther(msgspec.Struct, frozen=True, tag="checked-further"):
     result: FurtherResult
 
 
+class LookedOver(msgspec.Struct, frozen=True, tag="looked-over"):
+    """Operations that were looked at for whether they are well-formed, and the first that are not."""
+
+    run: int
+    breach: Breach | None
+
+
 class Unchecked(msgspec.Struct, frozen=True, tag="unchecked"):
-    """A task for which there was no time; `name` is its topic-partition."""
+    """A task for which there was no time; `name` is its topic-partition, or the rule of a well-formed history."""
 
     run: int
     name: str
 
 
-Outcome = Checked | CheckedFurther | TaskFailure | Unchecked
+Outcome = Checked | CheckedFurther | LookedOver | TaskFailure | Unchecked
 
 
 class Engine(Protocol):
-    """Runs tasks; the order of outcomes is that of the tasks."""
+    """Runs tasks; the order of outcomes is that of the tasks. `sizes` says how many rows each looks at."""
 
     name: str
 
-    def check(self, tasks: Sequence[AnyTask]) -> list[Outcome]: ...
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]: ...
 
 
 class InProcess:
@@ -66,25 +79,21 @@ class InProcess:
 
     name = "in process"
 
-    def check(self, tasks: Sequence[AnyTask]) -> list[Outcome]:
-        return [outcome_of(task) for task in tasks]
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
+        with kept_open():
+            return [outcome_of(task) for task in tasks]
 
 
 def outcome_of(task: AnyTask) -> Outcome:
     """Carry out one task, if there is time."""
-    if isinstance(task, FurtherTask):
-        return _outcome_of_further(task)
-    if task.deadline is not None and time.time() > task.deadline:
-        return Unchecked(task.run, task.name)
+    if not isinstance(task, FurtherTask) and task.deadline is not None and time.time() > task.deadline:
+        return Unchecked(task.run, task.rule if isinstance(task, WellFormedTask) else task.name)
     try:
+        if isinstance(task, FurtherTask):
+            return CheckedFurther(task.run, check_further_task(task))
+        if isinstance(task, WellFormedTask):
+            return LookedOver(task.run, check_well_formed(task))
         return Checked(check_task(task))
-    except IllFormedHistory as trouble:
-        return TaskFailure(task.run, trouble.file, trouble.row, trouble.problem)
-
-
-def _outcome_of_further(task: FurtherTask) -> Outcome:
-    try:
-        return CheckedFurther(task.run, check_further_task(task))
     except IllFormedHistory as trouble:
         return TaskFailure(task.run, trouble.file, trouble.row, trouble.problem)
 
@@ -94,7 +103,7 @@ def encode_task(task: AnyTask) -> bytes:
 
 
 def decode_task(data: bytes) -> AnyTask:
-    return msgspec.msgpack.decode(data, type=Task | FurtherTask)
+    return msgspec.msgpack.decode(data, type=AnyTask)
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
@@ -102,4 +111,4 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 
 def decode_outcome(data: bytes) -> Outcome:
-    return msgspec.msgpack.decode(data, type=Checked | CheckedFurther | TaskFailure | Unchecked)
+    return msgspec.msgpack.decode(data, type=Outcome)

@@ -1,4 +1,5 @@
-"""Spark as the checkers' engine: it schedules one task per run and topic-partition, and per run and further kind.
+"""Spark as the checkers' engine: it schedules one task per run and topic-partition, per run and further kind, and those
+of whether the histories are well-formed.
 
 Each task reads its own row groups with pyarrow and runs the numpy kernels (`mapInArrow`): the layout of the
 history is the shuffle. Moving nested rows through the JVM costs more than the check itself (5 to 20 times,
@@ -35,6 +36,8 @@ from squall.results.checks.cluster import (
     require_master,
 )
 from squall.results.checks.engines import AnyTask, Outcome, decode_outcome, encode_task
+from squall.results.checks.schedule import bundles
+from squall.results.checks.well_formed_task import WellFormedTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +50,7 @@ EXECUTOR_MEMORY = "512m"
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOOPBACK = "127.0.0.1"
 JVM_EXIT_SECONDS = 60
+BUNDLES_PER_CORE = 16
 
 
 class SparkDidNotStart(SparkTrouble):
@@ -135,15 +139,16 @@ class SparkEngine:
         driver = 1
         return len(context._jsc.sc().statusTracker().getExecutorInfos()) - driver
 
-    def check(self, tasks: Sequence[AnyTask]) -> list[Outcome]:
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
         """Run the tasks in one job. Raises SparkTrouble if a cluster's workers cannot carry them out."""
         if not tasks:
             return []
-        parts = min(len(tasks), 2 * self._session.sparkContext.defaultParallelism)
-        work = _work(tasks, None if self._local else Expected.here(tasks))
+        hurried = [isinstance(one, WellFormedTask) and one.deadline is not None for one in tasks]
+        shares = bundles(sizes, hurried, BUNDLES_PER_CORE * self._session.sparkContext.defaultParallelism)
+        work = _work(tasks, shares, None if self._local else Expected.here(tasks))
         schema = "id long, data binary, lack string"
         try:
-            rows = self._session.range(0, len(tasks), 1, parts).mapInArrow(work, schema).collect()
+            rows = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(work, schema).collect()
         except Exception as trouble:
             explained = None if self._local else explanation(str(trouble))
             if explained is None:
@@ -185,11 +190,11 @@ class SparkEngine:
 Work = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-def _work(tasks: Sequence[AnyTask], expected: Expected | None) -> Work:
-    """What a Python worker does with numbers of tasks. It travels by value and imports Squall only there, so that a
-    worker without Squall says so and does not fail before it can.
+def _work(tasks: Sequence[AnyTask], shares: Sequence[Sequence[int]], expected: Expected | None) -> Work:
+    """What a Python worker does with numbers of shares, which hold numbers of tasks. It travels by value and imports
+    Squall only there, so that a worker without Squall says so and does not fail before it can.
     """
-    pending: list[bytes] = [encode_task(one) for one in tasks]
+    pending: list[list[tuple[int, bytes]]] = [[(one, encode_task(tasks[one])) for one in share] for share in shares]
     code: str | None = None if expected is None else expected.code
     files: Mapping[str, str] = {} if expected is None else dict(expected.files)
 
@@ -204,9 +209,11 @@ def _work(tasks: Sequence[AnyTask], expected: Expected | None) -> Work:
             from squall.results.checks.cluster import carried_out
         except ImportError as missing:
             lack = f"{socket.gethostname()}: {sys.executable} cannot import Squall ({missing}): install it there"
-        for batch in batches:
-            ids = batch.column(0).to_pylist()
-            found = [(None, lack)] * len(ids) if lack else carried_out([pending[one] for one in ids], code, files)
+        for share in (each for batch in batches for each in batch.column(0).to_pylist()):
+            ids = [one for one, _ in pending[share]]
+            found = (
+                [(None, lack)] * len(ids) if lack else carried_out([task for _, task in pending[share]], code, files)
+            )
             columns = [
                 pa.array(ids, pa.int64()),
                 pa.array([data for data, _ in found], pa.binary()),

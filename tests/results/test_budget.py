@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from squall.harness.cli import status_of
-from squall.results.check import check_run
-from squall.results.checks.engines import InProcess, Outcome, Unchecked, decode_outcome, encode_outcome, outcome_of
+from squall.results.check import OUT_OF_TIME, check_run
+from squall.results.checks.engines import (
+    AnyTask,
+    InProcess,
+    Outcome,
+    Unchecked,
+    decode_outcome,
+    encode_outcome,
+    outcome_of,
+)
 from squall.results.checks.further import check_further
 from squall.results.checks.partition import Task
 from squall.results.checks.registers.operations import register_table
 from squall.results.checks.spark import SparkEngine
+from squall.results.checks.well_formed_task import ONE_AT_A_TIME, RECORDED_ONCE, WellFormedTask
 from squall.results.forge import INJECTIONS, forge_run, healthy
 from squall.results.forge_registers import healthy_registers
+from squall.results.history import HISTORY_FILE, SCHEMA, History, close_history, write_history
 from squall.results.kinds import REGISTERS
 from squall.results.manifest import Required
 from squall.results.report import REPORT_FILE
@@ -25,13 +37,31 @@ from tests.results.test_further import WORKS, recorded
 
 
 class Slow:
-    """An engine that has time for the first task only."""
+    """An engine that has time for whether the history is well-formed and for the first log only."""
 
     name = "slow"
 
-    def check(self, tasks: Sequence[Task]) -> list[Outcome]:
-        first, *others = tasks
-        return [outcome_of(first), *(Unchecked(one.run, one.name) for one in others)]
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
+        late = [one for one in tasks if isinstance(one, Task)][1:]
+        return [
+            Unchecked(one.run, one.name) if isinstance(one, Task) and one in late else outcome_of(one) for one in tasks
+        ]
+
+
+@dataclass(frozen=True)
+class Hasty:
+    """An engine that has time for every log, but not for one rule of well-formed histories."""
+
+    rule: str
+    name: str = "hasty"
+
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
+        return [
+            Unchecked(one.run, one.rule)
+            if isinstance(one, WellFormedTask) and one.rule == self.rule
+            else outcome_of(one)
+            for one in tasks
+        ]
 
 
 def two_logs(run: Path, *, spoilt: int | None = None, **manifest: object) -> Path:
@@ -57,6 +87,26 @@ def test_a_violation_that_was_found_in_time_stands(tmp_path: Path) -> None:
     assert check_run(two_logs(tmp_path / "second", spoilt=1), Slow()).verdict == "unknown"
 
 
+@pytest.mark.parametrize("rule", [RECORDED_ONCE, ONE_AT_A_TIME])
+def test_nothing_counts_that_was_found_in_a_history_which_may_be_ill_formed(tmp_path: Path, rule: str) -> None:
+    """A violation least of all: what is wrong might be the history."""
+    for spoilt in (None, 0):
+        verdict = check_run(two_logs(tmp_path / str(spoilt), spoilt=spoilt), Hasty(rule))
+        assert (verdict.verdict, verdict.reasons, verdict.anomalies) == ("unknown", (OUT_OF_TIME,), ())
+        assert verdict.coverage.topic_partitions == 0
+    run = two_logs(tmp_path / "whole", spoilt=0)
+    assert check_run(run, Hasty("none")).verdict == "invalid"
+
+
+def test_what_is_known_to_be_ill_formed_is_told_even_if_time_was_short(tmp_path: Path) -> None:
+    run = two_logs(tmp_path)
+    close_history(run)
+    rows = History.load(run)
+    ids = pa.chunked_array([[7] * rows.table.num_rows])
+    write_history(replace(rows, table=rows.table.set_column(0, SCHEMA.field("op_id"), ids)), run / HISTORY_FILE)
+    assert "operation 7 is recorded twice" in check_run(run, Hasty(ONE_AT_A_TIME)).reasons[0]
+
+
 def test_what_a_scenario_requires_is_not_judged_by_a_part(tmp_path: Path) -> None:
     """Half of the logs acknowledge at half of the rate; nobody broke a promise."""
     run = two_logs(tmp_path, require=Required(silence=(0.0, 1.0)))
@@ -70,7 +120,7 @@ def test_without_any_time_nothing_is_checked(tmp_path: Path, engine: str, reques
     run = two_logs(tmp_path)
     verdict = check_run(run, chosen, budget=0.0)
     assert (verdict.verdict, verdict.coverage.topic_partitions) == ("unknown", 0)
-    assert "the time was up before events-0, events-1 had been checked" in verdict.reasons[0]
+    assert verdict.reasons == (OUT_OF_TIME,)
     assert check_run(run, chosen, budget=600.0).verdict == "valid"
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from squall.harness.cli import status_of
@@ -317,8 +318,9 @@ def test_lines_that_change_places_are_unknown_even_if_each_is_a_row(run: Path) -
 
 def test_a_damaged_parquet_file_is_named_with_its_remedy_which_works(run: Path) -> None:
     path = close_history(run)
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
     content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 1
+    content[column.data_page_offset + column.total_compressed_size - 1] ^= 1
     path.write_bytes(content)
     assert "history.parquet: cannot be read as Parquet" in reason_of(run)
     assert "delete it and the seal beside it" in reason_of(run)

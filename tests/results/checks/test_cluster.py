@@ -121,7 +121,7 @@ def test_on_this_host_nothing_is_asked(task: AnyTask) -> None:
 
 
 def test_a_worker_without_squall_can_still_say_so(task: AnyTask) -> None:
-    work = dumps(_work([task], Expected.here([task])))
+    work = dumps(_work([task], [[0]], Expected.here([task])))
     answer = subprocess.run([sys.executable, "-c", WITHOUT_SQUALL], input=work, capture_output=True, check=True)
     said = answer.stdout.decode()
     assert said.startswith(f"{socket.gethostname()}: ")

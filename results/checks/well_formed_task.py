@@ -1,0 +1,274 @@
+"""Whether a stored history is well-formed, as tasks that the engine schedules beside those of the checks.
+
+A rule concerns operations that lie all over the file: ids are unique in all of it, and a process sends to every
+topic-partition. So a history is not cut by rows but by what has to be looked at together: row groups whose ranges of
+ids, or of processes, touch each other (`results/row_groups.py`), and where that is still too much, ranges of ids, or of
+time. A task reads one or four columns of the row groups that matter to its range and holds `MOST_ROWS` of them at the
+most (`well_formed.portions`), so that its memory is bounded whatever the size of the history.
+
+    recorded once   each `op_id`, within a range of ids
+    one at a time   each process, within a range of time; what began before and had not ended then belongs to it. No
+                    operation ends before it begins
+
+The least breach of all tasks of a history (`first_breach`) is what one look at the whole would have found first. What
+the footer says of the row groups is compared with what is read of them, once at least for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+import pyarrow.compute as pc
+
+from squall.results.checks.well_formed import (
+    NEVER,
+    Breach,
+    Columns,
+    Ints,
+    backwards,
+    first_overlap,
+    least_repeated,
+    overlapping,
+    portions,
+    repeated,
+    suspects,
+)
+from squall.results.parquet_files import REMEDY, read_columns
+from squall.results.row_groups import Range, RowGroup, row_groups_of, whole_numbers
+from squall.results.rows import TYPES
+from squall.results.segments import IllFormedHistory
+
+MOST_ROWS: Final = 1 << 24
+MOST_SUSPECTS: Final = 10_000
+"""So many processes are looked at exactly at a time."""
+POINTS: Final = 32
+"""So many points a row group counts as where its range has to be cut."""
+FIRST: Final = -(1 << 63)
+LAST: Final = (1 << 63) - 1
+RECORDED_ONCE: Final = "recorded once"
+ONE_AT_A_TIME: Final = "one at a time"
+
+
+class WellFormedTask(msgspec.Struct, frozen=True, tag="well-formed"):
+    """One rule, for operations whose ids or times of invocation lie from `low` to `high`; `row_groups` hold all that
+    matters to these.
+    """
+
+    run: int
+    path: str
+    rule: Literal["recorded once", "one at a time"]
+    row_groups: tuple[int, ...]
+    low: int = FIRST
+    high: int = LAST
+    most: int = MOST_ROWS
+    deadline: float | None = None
+    """As that of a topic-partition's task."""
+
+
+# Planning -------------------------------------------------------------------------------------------------------------
+
+
+def well_formed_tasks(
+    run: int, path: Path, groups: Sequence[RowGroup], deadline: float | None = None, most: int = MOST_ROWS
+) -> list[WellFormedTask]:
+    """The tasks that together find out whether a history is well-formed."""
+    found = []
+    for together in _shares(groups, attrgetter("op_id"), most):
+        for low, high in _cuts([(one.op_id, one.rows) for one in together], most):
+            matter = tuple(one.number for one in together if one.op_id.low <= high and one.op_id.high >= low)
+            found.append(WellFormedTask(run, str(path), RECORDED_ONCE, matter, low, high, most, deadline))
+    for together in _shares(groups, attrgetter("process"), most):
+        for low, high in _cuts([(one.invoked, one.rows) for one in together], most):
+            matter = tuple(one.number for one in together if _reaches(one, low, high))
+            found.append(WellFormedTask(run, str(path), ONE_AT_A_TIME, matter, low, high, most, deadline))
+    return found
+
+
+def _shares(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range], most: int) -> Iterator[list[RowGroup]]:
+    """Row groups that have to be looked at together, and with them others where that makes small shares larger."""
+    share: list[RowGroup] = []
+    for touching in _together(groups, of):
+        if share and sum(one.rows for one in (*share, *touching)) > most // 4:
+            yield share
+            share = []
+        share = sorted([*share, *touching], key=attrgetter("number"))
+    if share:
+        yield share
+
+
+def _together(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range]) -> Iterator[list[RowGroup]]:
+    """Row groups whose ranges touch, however indirectly."""
+    touching: list[RowGroup] = []
+    high = FIRST
+    for one in sorted(groups, key=lambda one: of(one).low):
+        if touching and of(one).low > high:
+            yield touching
+            touching = []
+        touching.append(one)
+        high = max(high, of(one).high)
+    if touching:
+        yield touching
+
+
+def _cuts(ranges: Sequence[tuple[Range, int]], most: int) -> Iterator[tuple[int, int]]:
+    """All there is in ranges of about `most` rows, if rows are evenly spread within each row group."""
+    points = sorted(
+        (one.low + (one.high - one.low) * (2 * number + 1) // (2 * POINTS), rows)
+        for one, rows in ranges
+        for number in range(POINTS)
+    )
+    low, held = FIRST, 0
+    for point, rows in points:
+        if held >= most * POINTS and point > low:
+            yield low, point - 1
+            low, held = point, 0
+        held += rows
+    yield low, LAST
+
+
+def _reaches(group: RowGroup, low: int, high: int) -> bool:
+    """Whether it may hold operations that had not ended at `low`, or began later, and until `high`."""
+    ends_before = not group.endless and (group.completed is None or group.completed.high <= low)
+    return group.invoked.low <= high and (group.invoked.high >= low or not ends_before)
+
+
+# Carrying out ---------------------------------------------------------------------------------------------------------
+
+
+def check_well_formed(task: WellFormedTask) -> Breach | None:
+    """The least breach of the rule within the task's range. Raises IllFormedHistory for what cannot be read."""
+    path = Path(task.path)
+    groups = row_groups_of(path, task.row_groups)
+    return _recorded_once(path, groups, task) if task.rule == RECORDED_ONCE else _one_at_a_time(path, groups, task)
+
+
+def first_breach(breaches: Iterable[Breach | None]) -> Breach | None:
+    """What one look at the whole would have found first."""
+    return min((one for one in breaches if one is not None), default=None)
+
+
+def _recorded_once(path: Path, groups: Sequence[RowGroup], task: WellFormedTask) -> Breach | None:
+    def read(low: int, high: int) -> Iterator[Columns]:
+        for group in groups:
+            if group.op_id.low <= high and group.op_id.high >= low:
+                ids = _column(path, group, "op_id")
+                yield (_within(ids, low, high),)
+
+    for portion in portions(read, 1, task.low, task.high, task.most):
+        (ids,) = portion.columns
+        twice = least_repeated(ids)
+        if twice is not None:
+            return repeated(twice, _second_row(path, groups, twice))
+    return None
+
+
+def _within(values: Ints, low: int, high: int) -> Ints:
+    return values if low == FIRST and high == LAST else values[(values >= low) & (values <= high)]
+
+
+def _second_row(path: Path, groups: Sequence[RowGroup], op_id: int) -> int:
+    rows = (
+        group.first_row + int(place)
+        for group in groups
+        for place in np.flatnonzero(_column(path, group, "op_id") == op_id)
+    )
+    next(rows)
+    return next(rows)
+
+
+def _one_at_a_time(path: Path, groups: Sequence[RowGroup], task: WellFormedTask) -> Breach | None:
+    intervals = _Intervals(path, groups)
+    least: Breach | None = None
+    for portion in portions(intervals.read, 3, task.low, task.high, task.most):
+        if intervals.backwards is not None:
+            return intervals.backwards
+        invoked, process, ended = portion.columns
+        named = suspects(process, invoked, ended, portion.low)
+        if least is not None:
+            named = named[named <= least.key[0]]
+        least = first_breach([least, intervals.first_overlap(named, portion.low, portion.high)])
+    return least
+
+
+class _Intervals:
+    """When operations began and ended, of some row groups. One that ended before it began ends the reading."""
+
+    def __init__(self, path: Path, groups: Sequence[RowGroup]) -> None:
+        self.path = path
+        self.groups = groups
+        self.backwards: Breach | None = None
+
+    def read(self, low: int, high: int) -> Iterator[Columns]:
+        """Invocation, process and end of what had not ended at `low`, or began later, and until `high`."""
+        for group, invoked, process, completed, ended in self._all(low, high):
+            wrong = np.flatnonzero(completed < invoked)
+            if len(wrong):
+                self.backwards = backwards(int(process[wrong[0]]), group.first_row + int(wrong[0]))
+                return
+            if low == FIRST and group.invoked.high <= high:
+                yield invoked, process, ended
+            else:
+                matter = (invoked <= high) & ((invoked >= low) | (ended > low))
+                yield invoked[matter], process[matter], ended[matter]
+
+    def _all(self, low: int, high: int) -> Iterator[tuple[RowGroup, Ints, Ints, Ints, Ints]]:
+        for group in self.groups:
+            if _reaches(group, low, high):
+                invoked, process = (_column(self.path, group, name) for name in ("invoked", "process"))
+                yield group, invoked, process, *_ends(self.path, group)
+
+    def first_overlap(self, processes: Ints, low: int, high: int) -> Breach | None:
+        """The first of these processes, in ascending order, that had two operations at once, and which."""
+        for start in range(0, len(processes), MOST_SUSPECTS):
+            found = self._first_overlap(processes[start : start + MOST_SUSPECTS], low, high)
+            if found is not None:
+                return found
+        return None
+
+    def _first_overlap(self, processes: Ints, low: int, high: int) -> Breach | None:
+        parts = []
+        for group, invoked, process, _, ended in self._all(low, high):
+            place = np.minimum(np.searchsorted(processes, process), len(processes) - 1)
+            matter = np.flatnonzero(
+                (processes[place] == process) & (invoked <= high) & ((invoked >= low) | (ended > low))
+            )
+            op_id = _column(self.path, group, "op_id")[matter]
+            parts.append((process[matter], invoked[matter], ended[matter], op_id, group.first_row + matter))
+        process, invoked, ended, op_id, row = (np.concatenate(one) for one in zip(*parts, strict=True))
+        found = first_overlap(process, invoked, ended, op_id)
+        if found is None:
+            return None
+        return overlapping(int(process[found]), int(invoked[found]), int(op_id[found]), int(row[found]))
+
+
+def _column(path: Path, group: RowGroup, name: Literal["op_id", "process", "invoked"]) -> Ints:
+    values = np.asarray(whole_numbers(path, read_columns(path, [name], [group.number]), name))
+    told: Range = getattr(group, name)
+    if len(values) != group.rows or not told.holds(values):
+        raise _untold(path, group, name)
+    return values
+
+
+def _ends(path: Path, group: RowGroup) -> tuple[Ints, Ints]:
+    """When each operation was completed, `NEVER` for one that was not; and when it ended, which one of unknown outcome
+    never did.
+    """
+    table = read_columns(path, ["completed", "type"], [group.number])
+    told = whole_numbers(path, table, "completed", nullable=True)
+    unknown = np.asarray(whole_numbers(path, table, "type")) == TYPES["info"]
+    known = np.asarray(told.drop_null())
+    within = len(known) == 0 if group.completed is None else group.completed.holds(known)
+    if table.num_rows != group.rows or not within or (not group.endless and (told.null_count or unknown.any())):
+        raise _untold(path, group, "completed")
+    completed = np.asarray(pc.fill_null(told, NEVER))
+    return completed, np.where(unknown, NEVER, completed)
+
+
+def _untold(path: Path, group: RowGroup, name: str) -> IllFormedHistory:
+    problem = f"says something else of {name} in row group {group.number} than it holds there"
+    return IllFormedHistory(path, None, f"{problem}; {REMEDY}")

@@ -1,0 +1,148 @@
+"""What the footer of a `history.parquet` says of its row groups: from where to where each of some columns goes.
+
+A history that is larger than memory is planned and framed by its footer alone: which row groups have processes in
+common, when its first operation began and its last ended. Whoever reads the rows of a group compares (`Range.holds`): a
+footer that did not say the truth makes the history ill-formed. Where a writer left such statistics out, the column is
+read, one row group at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from squall.results.joining import SCHEMA
+from squall.results.parquet_files import opened, read_columns
+from squall.results.rows import FUNCTIONS, TYPES
+from squall.results.segments import IllFormedHistory
+
+TOLD: Final = ("op_id", "process", "invoked", "completed", "type")
+"""The columns of which something is said."""
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the greatest value of a column; of nulls alone there is none."""
+
+    low: int
+    high: int
+
+    def holds(self, values: Ints) -> bool:
+        """Whether all values lie within."""
+        return len(values) == 0 or (self.low <= int(values.min()) and int(values.max()) <= self.high)
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """One row group: its number, how many rows lie before it, how many it has, and the ranges of its columns.
+
+    `endless` if it may hold operations without an end: of unknown outcome, or without a completion.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    op_id: Range
+    process: Range
+    invoked: Range
+    completed: Range | None
+    endless: bool
+
+
+def row_groups_of(path: Path, numbers: Iterable[int] | None = None) -> list[RowGroup]:
+    """Row groups with rows in them: all, or these. Raises IllFormedHistory."""
+    footer = opened(path, SCHEMA.names).metadata
+    place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    before = list(accumulate((one.num_rows for one in groups), initial=0))
+    wanted = range(len(groups)) if numbers is None else numbers
+    return [
+        _row_group(path, groups[number], place, number, before[number]) for number in wanted if groups[number].num_rows
+    ]
+
+
+def _row_group(
+    path: Path, group: pq.RowGroupMetaData, place: Mapping[str, int], number: int, first_row: int
+) -> RowGroup:
+    completed, nulls = _told(path, group, place, number, "completed")
+
+    def told(name: str) -> Range:
+        found, missing = _told(path, group, place, number, name)
+        if found is None or missing:
+            raise IllFormedHistory(path, None, f"holds nulls in the column {name}; it must not")
+        return found
+
+    endless = nulls > 0 or told("type").high >= TYPES["info"]
+    return RowGroup(
+        number, first_row, group.num_rows, told("op_id"), told("process"), told("invoked"), completed, endless
+    )
+
+
+def _told(
+    path: Path, group: pq.RowGroupMetaData, place: Mapping[str, int], number: int, name: str
+) -> tuple[Range | None, int]:
+    """The range of a column within a row group, None if there are only nulls; and how many of these there are."""
+    said = group.column(place[name]).statistics if name in place else None
+    if said is not None and said.has_null_count:
+        if said.has_min_max and isinstance(said.min, int):
+            return Range(said.min, said.max), said.null_count
+        if said.null_count == group.num_rows:
+            return None, said.null_count
+    values = whole_numbers(path, read_columns(path, [name], [number]), name, nullable=True)
+    found = pc.min_max(values).as_py()
+    return (None if found["min"] is None else Range(found["min"], found["max"])), values.null_count
+
+
+def whole_numbers(path: Path, table: pa.Table, name: str, *, nullable: bool = False) -> pa.ChunkedArray:
+    """A column of numbers as those of 64 bits. Raises IllFormedHistory where it is none, or has nulls and must not."""
+    column = table[name]
+    if not pa.types.is_signed_integer(column.type):
+        raise IllFormedHistory(path, None, f"holds {column.type} in the column {name}; it must be whole numbers")
+    if column.null_count and not nullable:
+        raise IllFormedHistory(path, None, f"holds nulls in the column {name}; it must not")
+    return column.cast(pa.int64())
+
+
+@dataclass(frozen=True)
+class Span:
+    """When the first operation of a history began, the last one began or was completed, and the last send began."""
+
+    first: int
+    last: int
+    last_send: int
+
+
+def span_of(table: pa.Table) -> Span | None:
+    """That of operations in memory; of none there is none."""
+    if table.num_rows == 0:
+        return None
+    first, last = (pc.min_max(table["invoked"])[name].as_py() for name in ("min", "max"))
+    return Span(first, max(last, pc.max(table["completed"]).as_py() or 0), _last_send(table, first))
+
+
+def stored_span(path: Path, groups: Sequence[RowGroup], *, sends_matter: bool) -> Span | None:
+    """That of a stored history, by its footer. If sends matter, row groups are read that may have the last one."""
+    if not groups:
+        return None
+    first = last_send = min(one.invoked.low for one in groups)
+    for one in sorted(groups, key=lambda one: -one.invoked.high) if sends_matter else ():
+        if one.invoked.high > last_send:
+            last_send = _last_send(read_columns(path, ["f", "invoked"], [one.number]), last_send)
+    last = max(one.invoked.high for one in groups)
+    completed = max((one.completed.high for one in groups if one.completed is not None), default=0)
+    return Span(first, max(last, completed), last_send)
+
+
+def _last_send(table: pa.Table, default: int) -> int:
+    found = pc.max(table["invoked"].filter(pc.equal(table["f"], FUNCTIONS["send"]))).as_py()
+    return default if found is None else max(default, found)
