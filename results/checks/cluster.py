@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from squall.results.checks.engines import AnyTask, decode_task, encode_outcome, outcome_of
 from squall.results.parquet_files import kept_open, seal_path
 
@@ -169,8 +171,11 @@ def carried_out(
 
 
 def _carried_out(task: AnyTask, files: Mapping[str, str] | None) -> tuple[bytes | None, str | None]:
+    """What a task leaves is given back before the next one begins: memory is meant for one at a time."""
     lack = None if files is None else _lack_of_file(Path(task.path), files[task.path])
-    return (None, lack) if lack is not None else (encode_outcome(outcome_of(task)), None)
+    done = (None, lack) if lack is not None else (encode_outcome(outcome_of(task)), None)
+    pa.default_memory_pool().release_unused()
+    return done
 
 
 def _lack_of_code(code: str) -> str | None:

@@ -8,7 +8,8 @@ measured), so only descriptions of tasks and their results travel.
 A session costs seconds to start, so there is one per suite and all runs of a suite go into one job. It is
 tuned for a quick start: the JVM's first compiler only, the serial collector, no web interface, and an archive of
 loaded classes kept in the user's cache directory from the first start on (the JVM ignores it if it does not fit).
-With `local[…]` the driver binds to the loopback address and Python workers run this very interpreter. What a real
+With `local[…]` the driver binds to the loopback address and Python workers run this very interpreter, on some
+processors without numpy's AVX-512 (`processor.py`). What a real
 cluster needs, and how it is found out that it has it, is in `cluster.py`.
 """
 
@@ -36,6 +37,7 @@ from squall.results.checks.cluster import (
     require_master,
 )
 from squall.results.checks.engines import AnyTask, Outcome, decode_outcome, encode_task
+from squall.results.checks.processor import quick_sorting
 from squall.results.checks.schedule import bundles
 from squall.results.checks.well_formed_task import WellFormedTask
 
@@ -262,6 +264,8 @@ def _session(master: str, java_options: str) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        for name, value in quick_sorting().items():
+            os.environ.setdefault(name, value)
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder

@@ -23,6 +23,7 @@ from typing import Final, Literal
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.checks.well_formed import (
@@ -156,7 +157,7 @@ def _recorded_once(path: Path, groups: Sequence[RowGroup], task: WellFormedTask)
     def read(low: int, high: int) -> Iterator[Columns]:
         for group in groups:
             if group.op_id.low <= high and group.op_id.high >= low:
-                ids = _column(path, group, "op_id")
+                ids = _ids(path, group)
                 yield (_within(ids, low, high),)
 
     for portion in portions(read, 1, task.low, task.high, task.most):
@@ -172,11 +173,7 @@ def _within(values: Ints, low: int, high: int) -> Ints:
 
 
 def _second_row(path: Path, groups: Sequence[RowGroup], op_id: int) -> int:
-    rows = (
-        group.first_row + int(place)
-        for group in groups
-        for place in np.flatnonzero(_column(path, group, "op_id") == op_id)
-    )
+    rows = (group.first_row + int(place) for group in groups for place in np.flatnonzero(_ids(path, group) == op_id))
     next(rows)
     return next(rows)
 
@@ -219,8 +216,9 @@ class _Intervals:
     def _all(self, low: int, high: int) -> Iterator[tuple[RowGroup, Ints, Ints, Ints, Ints]]:
         for group in self.groups:
             if _reaches(group, low, high):
-                invoked, process = (_column(self.path, group, name) for name in ("invoked", "process"))
-                yield group, invoked, process, *_ends(self.path, group)
+                table = read_columns(self.path, ["invoked", "process", "completed", "type"], [group.number])
+                invoked, process = (_numbers(self.path, group, table, name) for name in ("invoked", "process"))
+                yield group, invoked, process, *_ends(self.path, group, table)
 
     def first_overlap(self, processes: Ints, low: int, high: int) -> Breach | None:
         """The first of these processes, in ascending order, that had two operations at once, and which."""
@@ -237,7 +235,7 @@ class _Intervals:
             matter = np.flatnonzero(
                 (processes[place] == process) & (invoked <= high) & ((invoked >= low) | (ended > low))
             )
-            op_id = _column(self.path, group, "op_id")[matter]
+            op_id = _ids(self.path, group)[matter]
             parts.append((process[matter], invoked[matter], ended[matter], op_id, group.first_row + matter))
         process, invoked, ended, op_id, row = (np.concatenate(one) for one in zip(*parts, strict=True))
         found = first_overlap(process, invoked, ended, op_id)
@@ -246,19 +244,22 @@ class _Intervals:
         return overlapping(int(process[found]), int(invoked[found]), int(op_id[found]), int(row[found]))
 
 
-def _column(path: Path, group: RowGroup, name: Literal["op_id", "process", "invoked"]) -> Ints:
-    values = np.asarray(whole_numbers(path, read_columns(path, [name], [group.number]), name))
+def _ids(path: Path, group: RowGroup) -> Ints:
+    return _numbers(path, group, read_columns(path, ["op_id"], [group.number]), "op_id")
+
+
+def _numbers(path: Path, group: RowGroup, table: pa.Table, name: str) -> Ints:
+    values = np.asarray(whole_numbers(path, table, name))
     told: Range = getattr(group, name)
     if len(values) != group.rows or not told.holds(values):
         raise _untold(path, group, name)
     return values
 
 
-def _ends(path: Path, group: RowGroup) -> tuple[Ints, Ints]:
+def _ends(path: Path, group: RowGroup, table: pa.Table) -> tuple[Ints, Ints]:
     """When each operation was completed, `NEVER` for one that was not; and when it ended, which one of unknown outcome
     never did.
     """
-    table = read_columns(path, ["completed", "type"], [group.number])
     told = whole_numbers(path, table, "completed", nullable=True)
     unknown = np.asarray(whole_numbers(path, table, "type")) == TYPES["info"]
     known = np.asarray(told.drop_null())
