@@ -120,7 +120,7 @@ class History:
         run_dir = Path(run_dir)
         path = run_dir / HISTORY_FILE
         if not _is_closed(run_dir):
-            return _from_segments(run_dir)
+            return _from_segments(run_dir, recorded_kinds(run_dir))
         table = read_table(path, SCHEMA.names)
         history = cls(table, torn_lines(path), path, cut_off_segments(path), recorded_kinds(run_dir))
         validate_together(history, path)
@@ -152,7 +152,7 @@ def close_history(run_dir: Path | str) -> Path:
     _write_events(run_dir / NEMESIS_FILE, [_fault_row(one) for one in read_faults(run_dir)], _FAULTS)
     _write_events(run_dir / CLUSTER_TABLE, [_cluster_row(one) for one in read_cluster(run_dir)], _CLUSTER)
     if not _is_closed(run_dir):
-        history = _from_segments(run_dir)
+        history = _from_segments(run_dir, {})
         if REGISTERS in history.further:
             write_kind(run_dir, REGISTERS, history.further[REGISTERS])
         write_history(history, path)
@@ -184,7 +184,8 @@ def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:
 # From segments ------------------------------------------------------------------------------------------------
 
 
-def _from_segments(run_dir: Path) -> History:
+def _from_segments(run_dir: Path, beside: Mapping[str, pa.Table]) -> History:
+    """The history that they make, with the tables that lie beside them; that of registers is made anew."""
     folder = run_dir / SEGMENTS_FOLDER
     paths = sorted(folder.glob("segment-*.jsonl"))
     if not paths:
@@ -203,7 +204,7 @@ def _from_segments(run_dir: Path) -> History:
         raise IllFormedHistory(folder, None, "holds only empty segments: nothing was recorded")
     if len(run_ids) > 1:
         raise IllFormedHistory(folder, None, f"mixes segments of the runs {', '.join(sorted(run_ids))}")
-    further = {name: table for name, table in recorded_kinds(run_dir).items() if name != REGISTERS}
+    further = {name: table for name, table in beside.items() if name != REGISTERS}
     registers = pa.concat_tables([one.registers for one in parts]).unify_dictionaries().combine_chunks()
     if registers.num_rows:
         further = {REGISTERS: registers, **further}
