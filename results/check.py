@@ -7,7 +7,8 @@ the tasks of one job, because a job has a fixed cost and a run of a suite is sma
 unknown, with file and row; it never takes the other runs with it. What a history holds beside operations on logs is
 one task more for each kind (`checks/further.py`). Whether it is well-formed is for further tasks of the same job
 (`checks/well_formed_task.py`); where it is not, or there was no time to find out, nothing that was found in it counts.
-The control process reads no rows itself, so that what it needs grows with tasks and not with operations.
+Of a closed history the control process reads the footer alone, so that what it needs grows with tasks and not with
+operations; only lists (`lists.py`) are made into transactions here.
 """
 
 from __future__ import annotations
