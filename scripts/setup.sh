@@ -77,6 +77,9 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
         .venv/bin/python -m pip install --disable-pip-version-check --upgrade pip setuptools
         .venv/bin/python -m pip install --disable-pip-version-check --editable ".$extras"
     } >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "pip failed; all it said is in $log"; }
+    say "compiling the checker's loops, once"
+    .venv/bin/python -c 'import squall.results.checks.kernels.passes' >>"$log" 2>&1 \
+        || { tail -n 20 "$log" >&2; die "the checker's loops cannot be compiled; all that was said is in $log"; }
     printf '%s' "$wanted" >"$stamp"
     [ "$purpose" = test ] && printf '%s' "$wanted" >.venv/.squall-run
 fi

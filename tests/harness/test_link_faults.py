@@ -48,6 +48,7 @@ def milliseconds(window: FaultWindow) -> float:
     return float(told[1])
 
 
+@pytest.mark.full
 def test_slow_lossy_and_narrow_links_happen_and_end_and_nothing_acknowledged_is_lost(squall: CommandLine) -> None:
     (squall.directory / "bad-links.yaml").write_text(SHORT)
     said = squall("run", "bad-links.yaml", "--seed", "7", "--in-process")

@@ -41,6 +41,7 @@ def window_of(directory: Path, name: str) -> FaultWindow:
     return next(window for window in read_faults(directory) if window.fault == name)
 
 
+@pytest.mark.full
 def test_a_follower_is_held_and_answers_to_producers_are_lost_and_nothing_acknowledged_is(squall: CommandLine) -> None:
     (squall.directory / "messages.yaml").write_text(SHORT)
     said = squall("run", "messages.yaml", "--seed", "7", "--in-process")
