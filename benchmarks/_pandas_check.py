@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from squall.results.history import FUNCTIONS, HISTORY_FILE, TYPES
 
@@ -24,7 +26,7 @@ PLACE = ["topic", "partition"]
 
 def plain_check(run_dir: Path) -> dict[str, int]:
     """Anomalies of a run's logs by name, with their number."""
-    rows = pd.read_parquet(run_dir / HISTORY_FILE, columns=COLUMNS)
+    rows = read(run_dir / HISTORY_FILE)
     sends = rows[rows["f"].isin([FUNCTIONS["send"], FUNCTIONS["marker"]])]
     acked = sends[sends["type"] == TYPES["ok"]]
     polls = rows[rows["f"].isin([FUNCTIONS["poll"], FUNCTIONS["final_poll"]])].sort_values("invoked", kind="stable")
@@ -40,6 +42,14 @@ def plain_check(run_dir: Path) -> dict[str, int]:
         **_order(records, sends, rows),
     }
     return {name: count for name, count in found.items() if count}
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Values whole: of numbers among nulls pandas makes floats, and values begin with the process."""
+    table = pq.read_table(path, columns=COLUMNS)
+    whole = pc.fill_null(table["value"], -1)
+    rows: pd.DataFrame = table.set_column(COLUMNS.index("value"), "value", whole).to_pandas()
+    return rows
 
 
 def _agreement(pairs: pd.DataFrame, acked: pd.DataFrame) -> dict[str, int]:

@@ -27,6 +27,15 @@ def test_plain_pandas_finds_nothing_in_a_healthy_history(history: Path) -> None:
     assert plain_check(history) == {}
 
 
+def test_plain_pandas_does_not_round_the_values_of_late_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten million operations retire so many processes that values need more bits than a float has."""
+    monkeypatch.setattr("squall.results.forge_wide.FIRST_PROCESS", 1 << 20)
+    forge_wide(tmp_path, 4_000, partitions=2)
+    assert plain_check(tmp_path) == {}
+
+
 @pytest.mark.parametrize(
     "anomaly", ["lost_write", "phantom", "aborted_read", "inconsistent_offset", "poll_skip", "nonmonotonic_poll",
                 "future_read", "nonmonotonic_send", "stale_read", "duplicate"]
