@@ -1,9 +1,9 @@
 """Small programs that the benchmark of the lab runs on hosts, as processes of the agent.
 
-`CLOCK_WATCH` lives in an event loop, looks at its wall clock every millisecond and writes down when it jumps (on the
-monotonic clock, which all hosts of a machine share) and how long its loop ever stood still. `WRITER` appends and
-fsyncs, keeps the ledger that a power loss goes by, and tells in another file, outside what the power loss touches, how
-much it knew to be safe, and with which content.
+`CLOCK_WATCH` lives in an event loop, says in a first line that it watches, looks at its wall clock every millisecond
+and writes down when it jumps (on the monotonic clock, which all hosts of a machine share) and how long its loop ever
+stood still. `WRITER` appends and fsyncs, keeps the ledger that a power loss goes by, and tells in another file, outside
+what the power loss touches, how much it knew to be safe, and with which content.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ async def watch(path):
     offset = time.time() - time.monotonic()
     last = time.monotonic()
     stall = 0.0
+    with open(path, "a") as told:
+        told.write("watching\\n")
     while True:
         await asyncio.sleep(0.001)
         now = time.monotonic()

@@ -196,7 +196,7 @@ async def clock(testbed: Testbed, lab: Lab) -> list[Measurement]:
     await _start(testbed, "clock-watch", CLOCK_WATCH, [told])
     file = lab.host_files("b1") / told.lstrip("/")
     visible, stalls = [], []
-    await asyncio.sleep(0.2)
+    await _until(lambda: bool(_lines(file)))
     for turn in range(CLOCK_JUMPS):
         for change in (_jump, _jump_back):
             count = len(_lines(file))
