@@ -63,6 +63,8 @@ from squall.results.text import several
 from squall.workloads.clients.client import Topic
 
 READY_SECONDS = 30.0
+READY_SECONDS_PER_REPLICA = 0.003
+"""What making one log may take besides: ten thousand topic-partitions on a cold disk need more than half a minute."""
 NEMESIS_GRACE_SECONDS = 40.0
 LOOK_SECONDS = 0.25
 SCHEDULE_FILE = "schedule.json"
@@ -187,10 +189,12 @@ class ScenarioRun:
             )
             for name, topic in self.scenario.cluster.topics.items()
         )
+        replicas = sum(topic.partitions * topic.replication_factor for topic in topics)
+        seconds = READY_SECONDS + READY_SECONDS_PER_REPLICA * replicas
         try:
-            await create_topics(self.testbed.admin, topics, READY_SECONDS)
+            await create_topics(self.testbed.admin, topics, seconds)
             state = await await_whole(
-                self.testbed.admin, len(self.testbed.bootstrap()), self.scenario.topics, READY_SECONDS
+                self.testbed.admin, len(self.testbed.bootstrap()), self.scenario.topics, seconds, between=seconds / 300
             )
         except ClusterNotReady as trouble:
             statuses = await self.testbed.statuses()
