@@ -219,9 +219,17 @@ class Replicas:
         self._progress.changed(hosted)
         self._unfollow(hosted)
         leader = hosted.replica.leader
-        if leader >= 0 and leader != self._config.node_id:
+        if leader >= 0 and leader != self._config.node_id and not self._is_leaving(hosted):
             self._fetcher(leader).add(now, hosted.replica)
             hosted.following = leader
+
+    def _is_leaving(self, hosted: Hosted) -> bool:
+        """Whether this broker is about to stop and is out of the ISR already, as in Kafka: thousands that it
+        has handed over would keep their new leaders busy for a copy that nobody waits for.
+        """
+        found = self._image.brokers.get(self._config.node_id)
+        stops = found is not None and found.in_controlled_shutdown
+        return stops and self._config.node_id not in hosted.replica.isr
 
     def _unfollow(self, hosted: Hosted) -> None:
         if hosted.following >= 0:

@@ -8,10 +8,13 @@ from random import Random
 import pytest
 
 from squall.nodes.broker.lifecycle import BrokerState
+from squall.nodes.metadata.records import BrokerRegistrationChangeRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from squall.nodes.protocol.messages.broker_registration import BrokerRegistrationRequest
-from tests.nodes.broker.world import SECOND, World, produced
+from squall.nodes.protocol.messages.fetch import FetchRequest
+from squall.nodes.protocol.session import ToBroker
+from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, produced
 
 PENDING, OVER = BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN
 NOT_YET = BrokerHeartbeatResponse(is_caught_up=True)
@@ -50,6 +53,19 @@ def test_it_asks_again_soon_and_serves_clients_until_it_has_leave(world: World) 
     request.complete(world.now, GRANTED)
     assert world.broker.may_close and world.broker.lifecycle.state is OVER
     assert world.asked_nothing(BrokerHeartbeatRequest, after=10 * SECOND), "what was granted is not asked for again"
+
+
+def test_who_is_about_to_stop_does_not_begin_to_follow_what_it_handed_over(world: World) -> None:
+    """As in Kafka: nobody waits for its copy. Where it has stayed in the ISR it follows, for there it is waited for."""
+    world.create("t", partitions=2)
+    world.broker.begin_shutdown(world.now)
+    epoch = world.broker.lifecycle.epoch
+    world.commit(BrokerRegistrationChangeRecord(OWN, epoch, in_controlled_shutdown=1))
+    world.change("t", 0, isr=[OTHER, THIRD], leader=OTHER)
+    world.change("t", 1, isr=[OWN, OTHER], leader=OTHER)
+    (request, asked), *more = world.all_asked(FetchRequest)
+    assert not more and request.destination == ToBroker(OTHER)
+    assert [[part.partition for part in topic.partitions] for topic in asked.topics] == [[1]]
 
 
 def test_without_a_controller_it_ends_in_time(world: World) -> None:
