@@ -551,9 +551,14 @@ class Log:
             self.durable_offset = max(self.durable_offset, self._segments.sync_below(offset))
 
     def close(self) -> None:
-        """A clean end: all is durable, with a snapshot of the producers, and the next opening may trust it."""
-        self.producers.take_snapshot(self.end_offset)
-        self.producers.prune([segment.base_offset for segment in self._segments])
+        """A clean end: all is durable, with a snapshot of the producers, and the next opening may trust it.
+
+        Where nothing has ever been, there is nothing that a snapshot would spare to read: a broker may have thousands
+        of such logs, and each snapshot takes two waits for the disk.
+        """
+        if self._segments.size or len(self.producers) or self.producers.snapshots():
+            self.producers.take_snapshot(self.end_offset)
+            self.producers.prune([segment.base_offset for segment in self._segments])
         self.epochs.settle(self.end_offset)
         self._segments.active.write_index()
         self.flush()

@@ -348,6 +348,25 @@ class TestOpening:
         log.close()
         assert opened(disk, clean=True).epochs.entries == [(1, 0)]
 
+    def test_a_log_that_never_held_anything_is_closed_without_a_snapshot(self, disk: SimDisk) -> None:
+        """A broker may have thousands of them, and stops after the last."""
+        log = opened(disk)
+        log.close()
+        assert log.producers.snapshots() == []
+        assert len(opened(disk, clean=True).producers) == 0
+
+    def test_a_log_that_is_empty_by_now_still_knows_its_producers(self, disk: SimDisk) -> None:
+        """A retry of what retention removed is a retry (rule 7)."""
+        log = opened(disk)
+        for at in range(30):
+            log.append_as_leader(batch(1, producer=3, sequence=at), 0, 0)
+        log.advance_start(log.end_offset)
+        log.flush()
+        log.close()
+        again = opened(disk, clean=True)
+        state = again.producers.state_of(3)
+        assert state is not None and state.batches[-1].last_offset == 29
+
     def test_a_lost_or_foreign_index_costs_nothing_but_time(self, disk: SimDisk) -> None:
         log = opened(disk)
         for _ in range(40):
