@@ -39,6 +39,8 @@ from squall.nodes.replication.ports import FetchBounds
 from squall.nodes.storage.errors import LogError
 
 READ_COMMITTED = 1
+MOST_FAILED = 200
+"""After so many failures a follower is not told of further topic-partitions that are not led here."""
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -130,19 +132,30 @@ class Fetch(Parked):
 
     def _answer(self, now: int, known: dict[Watch, FetchBounds], *, urgent: bool) -> bool:
         """Respond if there is enough, or anything that must not wait, or it is urgent. `known` is known."""
-        size = 0
+        size = failed = 0
         findings: list[tuple[Watch, _Finding]] = []
         for watch in self._context.news:
+            if failed >= MOST_FAILED and self._is_lost_to_follower(watch):
+                continue
             finding = self._find(now, watch, known.get(watch), self._limit - size, first=size == 0)
             findings.append((watch, finding))
             urgent = urgent or finding.must_tell
             if finding.part is not None:
                 size += len(finding.part.records or b"")
+                failed += finding.part.error_code != 0
         if not urgent and size < self._body.min_bytes:
             return False
         self._count(findings, size)
         self._request.respond(FetchResponse(session_id=self._context.id, responses=self._told(findings)))
         return True
+
+    def _is_lost_to_follower(self, watch: Watch) -> bool:
+        """A follower learns from metadata who leads, and then forgets what is led elsewhere: of the thousands that a
+        broker loses when it stops, naming some is enough to end the wait (rule 16). The others stay news.
+        """
+        if self._whole or not self._context.is_follower:
+            return False
+        return watch.hosted is None or not watch.hosted.replica.is_leader
 
     def _count(self, findings: list[tuple[Watch, _Finding]], size: int) -> None:
         """Followers are counted together, consumers by topic."""

@@ -14,7 +14,8 @@ new leader starts lower and rises as followers report.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.broker.hosted import Hosted, Progress
@@ -48,6 +49,14 @@ class ImageView:
         return found is not None and found.active
 
 
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """What a topic's settings say, with the defaults."""
+
+    log: LogConfig
+    min_insync_replicas: int
+
+
 class Replicas:
     """See the module. `isr_wanted` holds those whose leader has an ISR change to send, for the ISR sender.
 
@@ -77,6 +86,8 @@ class Replicas:
         self._by_id: dict[tuple[bytes, int], Hosted] = {}
         self._by_name: dict[tuple[str, int], Hosted] = {}
         self._to_follow: deque[tuple[bytes, int]] = deque()
+        self._settings: dict[bytes, _Settings] = {}
+        """Of the topics that the delta under way touches: the image gets no more until it is done."""
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._logs = LogManager(config, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants)
         self.previous_epoch = self._logs.previous_epoch
@@ -128,6 +139,7 @@ class Replicas:
     def apply(self, now: int, delta: MetadataDelta) -> None:
         """Follow what one batch of committed records changed; the image has it already, and gets no more until this is
         done (see `is_busy`)."""
+        self._settings.clear()
         self._remove_topics(delta.removed_topics.values())
         self._to_follow.extend(delta.partitions)
         for topic in self._image.topics_set_by(delta.configs):
@@ -161,18 +173,25 @@ class Replicas:
             if hosted is not None:
                 self._remove(topic.id, number)
             return
-        settings = self._image.topic_settings(topic.name)
-        log_config = self._config.topics.log.of_topic(settings)
-        state = self._state(topic, number, registration, settings)
+        settings = self._settings_of(topic)
+        state = self._state(topic, number, registration, settings.min_insync_replicas)
         if hosted is None:
-            hosted = self._host(state, topic, log_config)
-        self._logs.configure(hosted.name, log_config)
+            hosted = self._host(state, topic, settings.log)
+        self._logs.configure(hosted.name, settings.log)
         self._place(now, hosted, hosted.replica.apply(now, state))
 
+    def _settings_of(self, topic: Topic) -> _Settings:
+        found = self._settings.get(topic.id)
+        if found is None:
+            stated, default = self._image.topic_settings(topic.name), self._config.topics.min_insync_replicas
+            found = self._settings[topic.id] = _Settings(
+                self._config.topics.log.of_topic(stated), int(stated.get("min.insync.replicas", default))
+            )
+        return found
+
     def _state(
-        self, topic: Topic, number: int, registration: PartitionRegistration, settings: Mapping[str, str]
+        self, topic: Topic, number: int, registration: PartitionRegistration, min_insync_replicas: int
     ) -> PartitionState:
-        default = self._config.topics.min_insync_replicas
         return PartitionState(
             topic_id=topic.id,
             topic=topic.name,
@@ -182,7 +201,7 @@ class Replicas:
             leader=registration.leader,
             leader_epoch=registration.leader_epoch,
             partition_epoch=registration.partition_epoch,
-            min_insync_replicas=int(settings.get("min.insync.replicas", default)),
+            min_insync_replicas=min_insync_replicas,
         )
 
     def _host(self, state: PartitionState, topic: Topic, log_config: LogConfig) -> Hosted:

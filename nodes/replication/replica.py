@@ -139,7 +139,8 @@ class TopicPartitionReplica(ServingReplica):
         self.is_leader = state.leader == self.broker
         if newer:
             self._take_isr(state.isr)
-            self._follow_assignment(state.replicas)
+            if before is None or before.replicas != state.replicas:
+                self._follow_assignment(state.replicas)
         if new_epoch:
             self._begin_epoch(now, state, was_leader)
         return Applied(

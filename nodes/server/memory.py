@@ -9,8 +9,10 @@ they are.
 A metadata image of two million topic-partitions is millions of objects, and one full pass of the collector over them
 stops the node for half a second. They hold no cycles. So what survives a full pass that took long is never walked
 again: a load, or many topics created, costs one long pass and then no more. And while many records are replayed, as
-when a broker leaves a large cluster, what they leave is set apart before even a first pass: one over a hundred
-thousand registrations and the tables that hold them took 100 ms, in the midst of the work. Objects that nobody refers
+when a broker leaves a large cluster, what they leave is set apart before even a first pass: one over a hundred thousand
+registrations and the tables that hold them took 100 ms, in the midst of the work. For the same reason first passes are
+rare: a broker that takes over thousands of topic-partitions makes some hundred thousand objects in a moment, most of
+them in the place of older ones, and each pass over them stood in the way of all its clients. Objects that nobody refers
 to any more are freed all the same; only a cycle among what was there at such a moment would stay.
 """
 
@@ -24,6 +26,8 @@ KEPT = 32 << 20
 """Bytes kept at most; also the largest that glibc allows for `M_MMAP_THRESHOLD`."""
 GROWTH = 4 << 20
 LONG_PASS_S = 0.02
+YOUNG_OBJECTS = 300_000
+"""How many more there are than at the last pass before a first pass is due."""
 REPLAYED_RECORDS = 5_000
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
@@ -38,7 +42,7 @@ def tune_collector() -> None:
     """Requests make no cycles worth speaking of; collect seldom, and never walk what was there at the start."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
     gc.callbacks.append(FreezeAfterLongPass())
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from squall.nodes.broker.fetch import MOST_FAILED
+from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -382,6 +384,32 @@ class TestFollowers:
         follower.fetch({})
         _, message = led.asked(AlterPartitionRequest)
         assert [state.broker_id for state in message.topics[0].partitions[0].new_isr_with_epochs] == [1, OTHER, THIRD]
+
+    def test_of_thousands_that_are_lost_at_once_some_end_the_wait(self, world: World) -> None:
+        """Rule 16. A follower that has heard of it forgets the others; who has not is told of more each time."""
+        lost = MOST_FAILED + 50
+        world.create(partitions=lost + 1)
+        while world.broker.replicas.is_busy:
+            world.run()
+        follower = Fetcher(world, OTHER)
+        follower.begin(dict.fromkeys(range(lost + 1), 0), epoch=0)
+        parked = follower.fetch({}, max_wait_ms=500)
+        world.commit(*(PartitionChangeRecord(number, topic_id("t"), leader=THIRD) for number in range(lost)))
+        first = told(answer(parked))
+        assert len(set(first)) == MOST_FAILED
+        world.produce(("t", lost), acks=1)
+        [topic] = answer(follower.fetch({}, forget=tuple(first))).responses
+        *failed, led = topic.partitions
+        assert {part.error_code for part in failed} == {ErrorCode.FENCED_LEADER_EPOCH}
+        assert sorted([*first, *(part.partition_index for part in failed)]) == list(range(lost))
+        assert led.partition_index == lost and led.records, "what is led here is told of whatever else fails"
+
+    def test_who_names_what_is_not_led_here_hears_of_everything(self, world: World) -> None:
+        world.create(partitions=MOST_FAILED + 50, leader=THIRD)
+        while world.broker.replicas.is_busy:
+            world.run()
+        everything = dict.fromkeys(range(MOST_FAILED + 50), 0)
+        assert told(Fetcher(world, OTHER).begin(everything, epoch=0)) == list(everything)
 
     def test_a_parked_fetch_ends_with_the_epoch(self, led: World) -> None:
         """Rule 16: leadership, epoch and divergence end the wait."""
