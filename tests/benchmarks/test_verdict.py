@@ -18,6 +18,7 @@ def test_the_history_is_of_quickstarts_size() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.full
 def test_a_forged_history_is_judged_valid_by_a_fresh_process(tmp_path: Path) -> None:
     forge_history(tmp_path / "history", partitions=2, sends=100)
     seconds = one_verdict(tmp_path / "history", tmp_path)
