@@ -33,6 +33,7 @@ from squall.results.checks.further import FurtherResult, FurtherTask, check_furt
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.tally import Together
 from squall.results.checks.well_formed import Breach
 from squall.results.checks.well_formed_task import (
     ONE_AT_A_TIME,
@@ -92,6 +93,7 @@ class Found:
     """What the tasks of a run found, and those for which there was no time."""
 
     results: list[PartitionResult] = field(default_factory=list)
+    counted: Together = field(default_factory=Together)
     further: list[FurtherResult] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     breaches: list[Breach] = field(default_factory=list)
@@ -103,6 +105,8 @@ class Found:
         """What came of a task."""
         if isinstance(outcome, Checked):
             self.results.append(outcome.result)
+            if outcome.counts is not None:
+                self.counted.add(outcome.counts)
         elif isinstance(outcome, CheckedFurther):
             self.further.append(outcome.result)
         elif isinstance(outcome, LookedOver):
@@ -320,7 +324,7 @@ def _conclude(
         engine=engine,
         seconds=seconds,
     )
-    series: Series = series_of(found.results, one.frame)
+    series: Series = series_of(found.results, found.counted.counts, one.frame)
     series.save(run_dir)
     verdict.save(run_dir)
     if report:

@@ -6,16 +6,14 @@
     tables/outages.parquet        topic, partition, start, end (seconds)
     tables/partitions.parquet     a row per topic-partition: counts, anomalies, longest outage, lag
 
-The tasks of the engine count per topic-partition; here the counts are added up and quantiles are read off the
-histograms. A bucket is given by its start in seconds since the load began.
+The tasks of the engine count and add up (`checks/tally.py`); here quantiles are read off the histograms. A bucket is
+given by its start in seconds since the load began.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from squall.results.checks.kernels.series import Frame, class_nanoseconds
+from squall.results.checks.kernels.series import Frame, bucket_and_class, class_nanoseconds, ended_as
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.tally import Counts, Tally
 from squall.results.segments import FUNCTIONS, TYPES
 
 TABLES_FOLDER: Final = "tables"
@@ -64,13 +63,13 @@ class Series:
         return cls({path.stem: pq.read_table(path) for path in sorted((run_dir / TABLES_FOLDER).glob("*.parquet"))})
 
 
-def series_of(results: Sequence[PartitionResult], frame: Frame) -> Series:
-    """Add up what the tasks counted."""
+def series_of(results: Sequence[PartitionResult], counts: Counts, frame: Frame) -> Series:
+    """From what was found of each topic-partition and what was counted of all of them."""
     return Series(
         {
-            "throughput": _throughput(results, frame),
-            "latency": _latency(results, frame),
-            "errors": _errors(results, frame),
+            "throughput": _throughput(counts.throughput, frame),
+            "latency": _latency(counts.latencies, frame),
+            "errors": _errors(counts.errors, frame),
             "outages": _outages(results, frame),
             "partitions": _partitions(results, frame),
         }
@@ -81,23 +80,19 @@ def _second(bucket: int, frame: Frame) -> float:
     return bucket * frame.width / 1e9
 
 
-def _throughput(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
-    totals: Counter[tuple[int, int, int]] = Counter()
-    for one in results:
-        for bucket, f, kind, count in one.throughput:
-            totals[bucket, f, kind] += count
+def _throughput(ended: Tally, frame: Frame) -> pa.Table:
+    keys, counts = ended.arrays
     rows = [
         {"second": _second(bucket, frame), "f": _F[f], "type": _TYPE[kind], "operations": count}
-        for (bucket, f, kind), count in sorted(totals.items())
+        for bucket, f, kind, count in zip(*(one.tolist() for one in (*ended_as(keys), counts)), strict=True)
     ]
     return _table(rows, {"second": pa.float64(), "f": pa.string(), "type": pa.string(), "operations": pa.int64()})
 
 
-def _latency(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
+def _latency(sent: Tally, frame: Frame) -> pa.Table:
     """The sends of all topic-partitions by bucket, slower after faster: quantiles are read off their running sum."""
-    numbers = chain.from_iterable(counted for one in results for counted in one.latencies)
-    counted = np.fromiter(numbers, np.int64).reshape(-1, 3)
-    bucket, latency_class, count = counted[np.lexsort((counted[:, 1], counted[:, 0]))].T
+    keys, count = sent.arrays
+    bucket, latency_class = bucket_and_class(keys)
     until = np.cumsum(count)
     last = np.flatnonzero(np.diff(bucket, append=bucket[-1:] + 1))
     sends = np.diff(until[last], prepend=0)
@@ -127,23 +122,10 @@ def quantiles(histogram: Mapping[int, int]) -> dict[str, float]:
     return found
 
 
-def overall_quantiles(results: Iterable[PartitionResult]) -> dict[str, float]:
-    """Quantiles over the whole run, in seconds; empty if nothing was acknowledged."""
-    total: Counter[int] = Counter()
-    for one in results:
-        for _, latency_class, count in one.latencies:
-            total[latency_class] += count
-    return quantiles(total)
-
-
-def _errors(results: Sequence[PartitionResult], frame: Frame) -> pa.Table:
-    totals: Counter[tuple[int, int, str]] = Counter()
-    for one in results:
-        for bucket, f, error, count in one.errors:
-            totals[bucket, f, error] += count
+def _errors(errors: Sequence[tuple[int, int, str, int]], frame: Frame) -> pa.Table:
     rows = [
         {"second": _second(bucket, frame), "f": _F[f], "error": error, "operations": count}
-        for (bucket, f, error), count in sorted(totals.items())
+        for bucket, f, error, count in errors
     ]
     return _table(rows, {"second": pa.float64(), "f": pa.string(), "error": pa.string(), "operations": pa.int64()})
 

@@ -23,14 +23,14 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from squall.results.checks.engines import AnyTask, decode_task, encode_outcome, outcome_of
+from squall.results.checks.engines import AnyTask, Outcome, added_up, decode_task, encode_outcome, outcome_of
 from squall.results.parquet_files import kept_open, seal_path
 
 STANDALONE: Final = "spark://"
@@ -163,19 +163,24 @@ def carried_out(
     tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]
 ) -> list[tuple[bytes | None, str | None]]:
     """On a worker: the outcome of each task, or what this worker lacks to find it. Without `code`, nothing is asked."""
-    lack = None if code is None else _lack_of_code(code)
+    decoded = [decode_task(one) for one in tasks]
+    lack = None if code is None else _lack_of_code(code) or _lack_of_files(decoded, files)
     if lack is not None:
         return [(None, lack)] * len(tasks)
     with kept_open():
-        return [_carried_out(decode_task(one), None if code is None else files) for one in tasks]
+        return [(encode_outcome(one), None) for one in added_up(_outcomes(decoded))]
 
 
-def _carried_out(task: AnyTask, files: Mapping[str, str] | None) -> tuple[bytes | None, str | None]:
+def _outcomes(tasks: Iterable[AnyTask]) -> Iterator[Outcome]:
     """What a task leaves is given back before the next one begins: memory is meant for one at a time."""
-    lack = None if files is None else _lack_of_file(Path(task.path), files[task.path])
-    done = (None, lack) if lack is not None else (encode_outcome(outcome_of(task)), None)
-    pa.default_memory_pool().release_unused()
-    return done
+    for one in tasks:
+        yield outcome_of(one)
+        pa.default_memory_pool().release_unused()
+
+
+def _lack_of_files(tasks: Iterable[AnyTask], files: Mapping[str, str]) -> str | None:
+    lacks = (_lack_of_file(Path(path), files[path]) for path in dict.fromkeys(one.path for one in tasks))
+    return next((one for one in lacks if one is not None), None)
 
 
 def _lack_of_code(code: str) -> str | None:

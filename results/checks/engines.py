@@ -11,7 +11,8 @@ Tasks come with their sizes, in rows: who shares them out needs to know (`schedu
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Protocol
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further_task
 from squall.results.checks.partition import Task, check_task
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.tally import Counts, Together
 from squall.results.checks.well_formed import Breach
 from squall.results.checks.well_formed_task import WellFormedTask, check_well_formed
 from squall.results.parquet_files import kept_open
@@ -37,9 +39,10 @@ class TaskFailure(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
-    """A topic-partition that was checked."""
+    """A topic-partition that was checked, and what was counted of it; None where that is added to another's."""
 
     result: PartitionResult
+    counts: Counts | None
 
 
 class CheckedFurther(msgspec.Struct, frozen=True, tag="checked-further"):
@@ -81,7 +84,22 @@ class InProcess:
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
         with kept_open():
-            return [outcome_of(task) for task in tasks]
+            return list(added_up(outcome_of(task) for task in tasks))
+
+
+def added_up(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """The same, but what was counted of topic-partitions of one run that follow each other comes with the last."""
+    together = Together()
+    for one, following in pairwise(chain(outcomes, [None])):
+        if isinstance(one, Checked) and one.counts is not None:
+            together.add(one.counts)
+            if isinstance(following, Checked) and following.result.run == one.result.run:
+                yield Checked(one.result, None)
+            else:
+                yield Checked(one.result, together.counts)
+                together = Together()
+        elif one is not None:
+            yield one
 
 
 def outcome_of(task: AnyTask) -> Outcome:
@@ -93,7 +111,7 @@ def outcome_of(task: AnyTask) -> Outcome:
             return CheckedFurther(task.run, check_further_task(task))
         if isinstance(task, WellFormedTask):
             return LookedOver(task.run, check_well_formed(task))
-        return Checked(check_task(task))
+        return Checked(*check_task(task))
     except IllFormedHistory as trouble:
         return TaskFailure(task.run, trouble.file, trouble.row, trouble.problem)
 

@@ -35,6 +35,7 @@ from squall.results.checks.result import (
     PartitionResult,
     WitnessFacts,
 )
+from squall.results.checks.tally import Counts
 from squall.results.history import FUNCTIONS, TYPES, IllFormedHistory, read_topic_partition
 
 NEAR: Final = 3
@@ -69,18 +70,27 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
         return Frame(self.frame_start, self.frame_width, self.frame_end)
 
 
-def check_task(task: Task) -> PartitionResult:
-    """Read the rows of a task and check them. Raises IllFormedHistory if they cannot be read."""
-    return check_table(task, read_topic_partition(Path(task.path), task.row_groups))
+def check_task(task: Task) -> tuple[PartitionResult, Counts]:
+    """Read the rows of a task, check and count them. Raises IllFormedHistory if they cannot be read."""
+    table = read_topic_partition(Path(task.path), task.row_groups)
+    operations = _operations(task, table)
+    return _checked(task, table, operations), _counted(task, table, operations)
 
 
 def check_table(task: Task, table: pa.Table) -> PartitionResult:
     """Check the rows of one topic-partition, sorted by invocation. Raises IllFormedHistory."""
-    began = time.perf_counter()
+    return _checked(task, table, _operations(task, table))
+
+
+def _operations(task: Task, table: pa.Table) -> Operations:
     try:
-        operations = Operations.from_table(table)
+        return Operations.from_table(table)
     except UnusableRecords as trouble:
         raise IllFormedHistory(Path(task.path), None, str(trouble)) from trouble
+
+
+def _checked(task: Task, table: pa.Table, operations: Operations) -> PartitionResult:
+    began = time.perf_counter()
     observed = Observed.of(operations)
     findings = check_log(operations, observed, linearizable_reads=task.linearizable_reads)
     available = availability(operations, task.frame)
@@ -102,9 +112,6 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
             end=observed.final.end,
             marker_offset=observed.final.marker_offset,
         ),
-        throughput=throughput(operations, task.frame),
-        latencies=latencies(operations, task.frame),
-        errors=_errors(table, operations, task.frame),
         acknowledged_sends=available.acknowledged,
         longest_outage=available.longest,
         longest_outage_start=available.longest_start,
@@ -119,15 +126,23 @@ def check_table(task: Task, table: pa.Table) -> PartitionResult:
     )
 
 
+def _counted(task: Task, table: pa.Table, operations: Operations) -> Counts:
+    return Counts(
+        throughput=throughput(operations, task.frame),
+        latencies=latencies(operations, task.frame),
+        errors=_errors(table, operations, task.frame),
+    )
+
+
 def _counts(operations: Operations) -> dict[str, int]:
     return {f"{_FUNCTION_NAMES[f]}.{_TYPE_NAMES[kind]}": count for (f, kind), count in operations.tally.items()}
 
 
-def _errors(table: pa.Table, operations: Operations, frame: Frame) -> list[tuple[int, int, str, int]]:
+def _errors(table: pa.Table, operations: Operations, frame: Frame) -> tuple[tuple[int, int, str, int], ...]:
     """(bucket, f, error, operations) of everything that ended with an error."""
     errors = table["error"]
     if errors.null_count == len(errors):
-        return []
+        return ()
     rows = np.flatnonzero(np.asarray(errors.is_valid()))
     texts = errors.take(pa.array(rows)).cast(pa.string()).combine_chunks().dictionary_encode()
     ended = np.where(operations.completed[rows] == NEVER, operations.invoked[rows], operations.completed[rows])
@@ -140,7 +155,7 @@ def _errors(table: pa.Table, operations: Operations, frame: Frame) -> list[tuple
         kind, word = divmod(key, len(words))
         after, f = divmod(kind, _FUNCTION_LIMIT)
         found.append((first + after, f, words[word], count))
-    return sorted(found)
+    return tuple(sorted(found))
 
 
 class _WitnessMaker:

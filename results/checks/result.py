@@ -67,11 +67,11 @@ class FinalReadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the check of one topic-partition found, counted and measured.
+    """Everything the check of one topic-partition found and measured, but for what is counted over time (`tally.py`).
 
-    `operations` counts by `f.type`; `anomalies` by name; `noted` what is counted but no anomaly. The series are
-    as in `kernels/series.py`. `acknowledged_within` counts acknowledged sends in each of the task's windows,
-    `longest_gap_within` is the longest time without one there, None if nothing was sent or the load had ended.
+    `operations` counts by `f.type`; `anomalies` by name; `noted` what is counted but no anomaly. `acknowledged_within`
+    counts acknowledged sends in each of the task's windows, `longest_gap_within` is the longest time without one there,
+    None if nothing was sent or the load had ended.
     """
 
     run: int
@@ -84,9 +84,6 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     noted: dict[str, int]
     witnesses: tuple[WitnessFacts, ...]
     final: FinalReadFacts
-    throughput: list[tuple[int, int, int, int]]
-    latencies: list[tuple[int, int, int]]
-    errors: list[tuple[int, int, str, int]]
     acknowledged_sends: int
     longest_outage: int
     longest_outage_start: int

@@ -18,7 +18,7 @@ def part(*within: int, gap_s: float = 0.0, acknowledged: int = 100, number: int 
     final = FinalReadFacts(complete=True, records=0, end=0, marker_offset=-1)
     return PartitionResult(
         run=0, topic="events", partition=number, operations={}, acknowledged=acknowledged, records=0, anomalies={},
-        noted={}, witnesses=(), final=final, throughput=[], latencies=[], errors=[], acknowledged_sends=acknowledged,
+        noted={}, witnesses=(), final=final, acknowledged_sends=acknowledged,
         longest_outage=round(gap_s * 1e9), longest_outage_start=0, outages=[], lag_p99=0, lag_max=0, milliseconds=0.0,
         acknowledged_within=within,
     )  # fmt: skip

@@ -19,11 +19,15 @@ import numpy as np
 from squall.results.checks.kernels import loops
 from squall.results.checks.kernels.observed import Observed
 from squall.results.checks.kernels.operations import NEVER, OK, SEND, Ints, Operations
+from squall.results.checks.tally import Tally
 
 CLASS_WIDTH: Final = np.log(1.02)
 SMALLEST_NS: Final = 1_000
 SHORTEST_OUTAGE_NS: Final = 500_000_000
 SMALL_TABLE: Final = 4096
+BITS_OF_A_CODE: Final = 8
+"""`f` and `type` are less than 128."""
+BITS_OF_A_CLASS: Final = 32
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,14 @@ def class_edges() -> Ints:
     return within
 
 
-Counts = list[tuple[int, int, int]]
-
-
-def throughput(operations: Operations, frame: Frame) -> list[tuple[int, int, int, int]]:
-    """(bucket, f, type, operations) by the time at which they ended."""
+def throughput(operations: Operations, frame: Frame) -> Tally:
+    """Operations by bucket, `f` and `type` (`ended_as`), by the time at which they ended."""
     first, last = loops.extent(operations.completed, NEVER)
     if first > last:
-        return []
-    kinds = sorted(operations.tally)
-    column = np.zeros(1 << 16, np.int32)
-    column[[(f & 0xFF) << 8 | kind & 0xFF for f, kind in kinds]] = np.arange(len(kinds))
+        return Tally()
+    kinds = np.array(sorted(f << BITS_OF_A_CODE | kind for f, kind in operations.tally))
+    column = np.zeros(1 << 2 * BITS_OF_A_CODE, np.int32)
+    column[kinds] = np.arange(len(kinds))
     first, last = frame.bucket_of(first), frame.bucket_of(last)
     if too_many(last - first + 1, len(kinds), len(operations)):
         return _throughput_by_sorting(operations, frame)
@@ -83,24 +84,32 @@ def throughput(operations: Operations, frame: Frame) -> list[tuple[int, int, int
         operations.f, operations.type, operations.completed, column, len(kinds), frame.start, frame.width, first,
         last - first + 1,
     )  # fmt: skip
-    return [(bucket, *kinds[kind], count) for bucket, kind, count in _entries(counts, first, 0)]
+    bucket, kind = np.nonzero(counts)
+    return Tally.of((first + bucket) << 2 * BITS_OF_A_CODE | kinds[kind], counts[bucket, kind])
 
 
-def _throughput_by_sorting(operations: Operations, frame: Frame) -> list[tuple[int, int, int, int]]:
+def _throughput_by_sorting(operations: Operations, frame: Frame) -> Tally:
     ended = np.flatnonzero(operations.completed != NEVER)
+    kinds = operations.f[ended].astype(np.int64) << BITS_OF_A_CODE | operations.type[ended]
     bucket = frame.bucket(operations.completed[ended])
-    rows = np.stack((bucket, operations.f[ended], operations.type[ended]), axis=1)
-    found, counts = np.unique(rows, axis=0, return_counts=True)
-    return [(*row, count) for row, count in zip(found.tolist(), counts.tolist(), strict=True)]
+    return Tally.of(*np.unique(bucket << 2 * BITS_OF_A_CODE | kinds, return_counts=True))
 
 
-def latencies(operations: Operations, frame: Frame) -> Counts:
-    """(bucket, latency class, sends) of acknowledged sends, by the time at which they were meant to start."""
+def ended_as(keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Bucket, `f` and `type` that a number of `throughput` stands for."""
+    code = (1 << BITS_OF_A_CODE) - 1
+    return keys >> 2 * BITS_OF_A_CODE, keys >> BITS_OF_A_CODE & code, keys & code
+
+
+def latencies(operations: Operations, frame: Frame) -> Tally:
+    """Acknowledged sends by bucket and class of latency (`bucket_and_class`), by the time at which they were meant to
+    start.
+    """
     first, last, least, greatest = loops.acknowledged_sends_extent(
         operations.f, operations.type, operations.at, operations.completed
     )
     if first > last:
-        return []
+        return Tally()
     first, last = frame.bucket_of(first), frame.bucket_of(last)
     lowest, highest = latency_class(np.array([least, greatest])).tolist()
     if too_many(last - first + 1, highest - lowest + 1, len(operations)):
@@ -109,22 +118,20 @@ def latencies(operations: Operations, frame: Frame) -> Counts:
         operations.f, operations.type, operations.at, operations.completed, frame.start, frame.width, first,
         last - first + 1, class_edges()[lowest : highest + 1],
     )  # fmt: skip
-    return _entries(counts, first, lowest)
+    bucket, latency = np.nonzero(counts)
+    return Tally.of((first + bucket) << BITS_OF_A_CLASS | lowest + latency, counts[bucket, latency])
 
 
-def _latencies_by_sorting(operations: Operations, frame: Frame) -> Counts:
+def _latencies_by_sorting(operations: Operations, frame: Frame) -> Tally:
     done = np.flatnonzero((operations.f == SEND) & (operations.type == OK))
     bucket = frame.bucket(operations.at[done])
     classes = latency_class(operations.completed[done] - operations.at[done])
-    keys, counts = np.unique(bucket << 32 | classes, return_counts=True)
-    return [(key >> 32, key & 0xFFFFFFFF, count) for key, count in zip(keys.tolist(), counts.tolist(), strict=True)]
+    return Tally.of(*np.unique(bucket << BITS_OF_A_CLASS | classes, return_counts=True))
 
 
-def _entries(counts: Ints, first: int, lowest: int) -> Counts:
-    """Row, column and number of whatever is not nought in a table whose corner is that of `first` and `lowest`."""
-    rows, columns = np.nonzero(counts)
-    numbers = counts[rows, columns]
-    return list(zip((first + rows).tolist(), (lowest + columns).tolist(), numbers.tolist(), strict=True))
+def bucket_and_class(keys: Ints) -> tuple[Ints, Ints]:
+    """Bucket and class of latency that a number of `latencies` stands for."""
+    return keys >> BITS_OF_A_CLASS, keys & (1 << BITS_OF_A_CLASS) - 1
 
 
 def too_many(buckets: int, columns: int, operations: int) -> bool:
