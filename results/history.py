@@ -48,6 +48,8 @@ from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, 
 from squall.results.kinds import REGISTERS, recorded_kinds, write_kind
 from squall.results.parquet_files import read_table
 from squall.results.segments import (
+    CLUSTER_FILE,
+    FAULTS_FILE,
     FUNCTIONS,
     SEGMENTS_FOLDER,
     TYPES,
@@ -149,8 +151,10 @@ def close_history(run_dir: Path | str) -> Path:
     """
     run_dir = Path(run_dir)
     path = run_dir / HISTORY_FILE
-    _write_events(run_dir / NEMESIS_FILE, [_fault_row(one) for one in read_faults(run_dir)], _FAULTS)
-    _write_events(run_dir / CLUSTER_TABLE, [_cluster_row(one) for one in read_cluster(run_dir)], _CLUSTER)
+    if _is_stale(run_dir / NEMESIS_FILE, run_dir / FAULTS_FILE):
+        _write_events(run_dir / NEMESIS_FILE, [_fault_row(one) for one in read_faults(run_dir)], _FAULTS)
+    if _is_stale(run_dir / CLUSTER_TABLE, run_dir / CLUSTER_FILE):
+        _write_events(run_dir / CLUSTER_TABLE, [_cluster_row(one) for one in read_cluster(run_dir)], _CLUSTER)
     if not _is_closed(run_dir):
         history = _from_segments(run_dir, {})
         if REGISTERS in history.further:
@@ -166,6 +170,15 @@ def _is_closed(run_dir: Path) -> bool:
     except FileNotFoundError:
         return False
     return all(path.stat().st_mtime_ns <= closed for path in (run_dir / SEGMENTS_FOLDER).glob("segment-*.jsonl"))
+
+
+def _is_stale(table: Path, recorded: Path) -> bool:
+    """Whether a table has to be made, or made anew, of what was recorded."""
+    try:
+        made = table.stat().st_mtime_ns
+        return recorded.stat().st_mtime_ns > made
+    except FileNotFoundError:
+        return not table.exists()
 
 
 def write_history(history: History, path: Path) -> None:

@@ -82,11 +82,15 @@ def _second(bucket: int, frame: Frame) -> float:
 
 def _throughput(ended: Tally, frame: Frame) -> pa.Table:
     keys, counts = ended.arrays
-    rows = [
-        {"second": _second(bucket, frame), "f": _F[f], "type": _TYPE[kind], "operations": count}
-        for bucket, f, kind, count in zip(*(one.tolist() for one in (*ended_as(keys), counts)), strict=True)
-    ]
-    return _table(rows, {"second": pa.float64(), "f": pa.string(), "type": pa.string(), "operations": pa.int64()})
+    bucket, f, kind = ended_as(keys)
+    columns = {
+        "second": bucket * frame.width / 1e9,
+        "f": [_F[one] for one in f.tolist()],
+        "type": [_TYPE[one] for one in kind.tolist()],
+        "operations": counts,
+    }
+    types = {"second": pa.float64(), "f": pa.string(), "type": pa.string(), "operations": pa.int64()}
+    return pa.table(columns, pa.schema(list(types.items())))
 
 
 def _latency(sent: Tally, frame: Frame) -> pa.Table:

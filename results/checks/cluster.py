@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pyarrow as pa
 
 from squall.results.checks.engines import AnyTask, Outcome, added_up, decode_task, encode_outcome, outcome_of
@@ -38,6 +39,8 @@ CONNECT_SECONDS: Final = 10.0
 EXECUTOR_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
 DEFAULT_PORT: Final = 7077
+KEPT_BYTES: Final = 384 << 20
+"""What a worker may hold before it gives back what its last task left."""
 GONE: Final = ("SparkContext was shut down", "Master removed our application", "ExecutorLostFailure")
 """What Spark says of a job whose cluster went away."""
 
@@ -167,15 +170,19 @@ def carried_out(
     lack = None if code is None else _lack_of_code(code) or _lack_of_files(decoded, files)
     if lack is not None:
         return [(None, lack)] * len(tasks)
-    with kept_open():
+    with kept_open(rows_as_well=True):
         return [(encode_outcome(one), None) for one in added_up(_outcomes(decoded))]
 
 
 def _outcomes(tasks: Iterable[AnyTask]) -> Iterator[Outcome]:
-    """What a task leaves is given back before the next one begins: memory is meant for one at a time."""
+    """What a large task leaves is given back before the next one begins: memory is meant for one at a time. What small
+    ones leave serves the next one, for to take memory costs more than to read a few thousand rows into it.
+    """
+    this = psutil.Process()
     for one in tasks:
         yield outcome_of(one)
-        pa.default_memory_pool().release_unused()
+        if this.memory_info().rss > KEPT_BYTES:
+            pa.default_memory_pool().release_unused()
 
 
 def _lack_of_files(tasks: Iterable[AnyTask], files: Mapping[str, str]) -> str | None:
