@@ -52,7 +52,7 @@ EXECUTOR_MEMORY = "512m"
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOOPBACK = "127.0.0.1"
 JVM_EXIT_SECONDS = 60
-BUNDLES_PER_CORE = 16
+BUNDLES_PER_CORE = 8
 
 
 class SparkDidNotStart(SparkTrouble):
