@@ -144,7 +144,7 @@ def _errors(table: pa.Table, operations: Operations, frame: Frame) -> tuple[tupl
     if errors.null_count == len(errors):
         return ()
     rows = np.flatnonzero(np.asarray(errors.is_valid()))
-    texts = errors.take(pa.array(rows)).cast(pa.string()).combine_chunks().dictionary_encode()
+    texts = _told(errors.take(pa.array(rows)))
     ended = np.where(operations.completed[rows] == NEVER, operations.invoked[rows], operations.completed[rows])
     bucket, said = frame.bucket(ended), np.asarray(texts.indices, dtype=np.int64)
     first, words = int(bucket.min()), texts.dictionary.to_pylist()
@@ -156,6 +156,13 @@ def _errors(table: pa.Table, operations: Operations, frame: Frame) -> tuple[tupl
         after, f = divmod(kind, _FUNCTION_LIMIT)
         found.append((first + after, f, words[word], count))
     return tuple(sorted(found))
+
+
+def _told(errors: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The same as numbers of a dictionary."""
+    if pa.types.is_dictionary(errors.type) and errors.num_chunks == 1:
+        return errors.chunk(0)
+    return errors.cast(pa.string()).combine_chunks().dictionary_encode()
 
 
 class _WitnessMaker:

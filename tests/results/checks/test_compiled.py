@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from squall.results.checks.kernels import loops
 from squall.results.checks.kernels.observed import Slots
-from squall.results.checks.kernels.operations import POLL, SEND, Operations, UnusableRecords
+from squall.results.checks.kernels.operations import POLL, SEND, Operations, UnusableRecords, filled
 from squall.results.checks.kernels.series import class_edges, latency_class
 from squall.results.checks.partition import Task, check_task
 from squall.results.checks.result import PartitionResult
@@ -208,3 +211,14 @@ def test_lists_in_several_pieces_are_read_as_one() -> None:
         ]
         assert delivered == table["offsets"].to_pylist()
         assert (operations.record_value == 10 * operations.record_offset).all()
+
+
+@given(st.lists(st.none() | st.integers(-128, 127), max_size=40), st.data())
+def test_nulls_are_filled_as_arrow_fills_them(numbers: list[int | None], data: st.DataObject) -> None:
+    """Wherever in an array the rows lie."""
+    kind = data.draw(st.sampled_from((pa.int8(), pa.int32(), pa.int64())))
+    first = data.draw(st.integers(0, len(numbers)))
+    column = pa.array(numbers, kind).slice(first, data.draw(st.integers(0, len(numbers))))
+    found = filled(column, -7)
+    assert found.dtype == np.dtype(kind.to_pandas_dtype())
+    assert found.tolist() == pc.fill_null(column, -7).to_pylist()
