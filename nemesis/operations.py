@@ -168,11 +168,13 @@ class ReassignTopicPartition(_Operation):
         end = context.now_ns() + round(ALONE_SECONDS * 1e9)
         while place in context.moving and context.now_ns() < end and not context.believes_answers:
             await context.sleep(AGAIN_SECONDS)
+        is_alone = place not in context.moving
         context.moving.add(place)
         try:
             yield
         finally:
-            context.moving.discard(place)
+            if is_alone:
+                context.moving.discard(place)
 
     async def _look(self) -> None:
         end = self._context.now_ns() + round(AT_ONCE_SECONDS * 1e9)
