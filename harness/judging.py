@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from squall.harness.errors import UsageError
@@ -51,7 +53,7 @@ class Judge:
         self.budget = budget
         self.spark_master = spark_master
         self.in_process = in_process
-        self.engine: Engine | None = None
+        self.engine: InProcess | SparkEngine | None = None
         self.spark: SparkEngine | None = None
 
     def __enter__(self) -> Judge:
@@ -75,7 +77,8 @@ class Judge:
     def judge(self, runs: Sequence[Path]) -> list[Verdict]:
         """Check runs and print their verdicts. Raises UsageError where Spark cannot; runs stay as they were."""
         try:
-            verdicts = check_runs(runs, self._engine(), budget=self.budget)
+            with self._progress(self._engine()) as engine:
+                verdicts = check_runs(runs, engine, budget=self.budget)
         except SparkTrouble as trouble:
             again = " ".join(["squall check --in-process", *map(shown_path, runs)])
             raise UsageError(f"{trouble}\nOn this host and without Spark: {again}") from None
@@ -91,13 +94,28 @@ class Judge:
             self.console.print(Text(f"second opinion  {shown_path(run)}: {told(one)}"), soft_wrap=True, highlight=False)
         return not any(one.disagreements for one in opinions if one is not None)
 
-    def _engine(self) -> Engine:
+    def _engine(self) -> InProcess | SparkEngine:
         if self.engine is None:
             if self.in_process:
                 self.engine = InProcess()
             else:
                 self.engine = self.spark = SparkEngine(self.spark_master or LOCAL_MASTER)
         return self.engine
+
+    @contextmanager
+    def _progress(self, engine: InProcess | SparkEngine) -> Iterator[Engine]:
+        """On a terminal a bar shows how much has been checked, for as long as that takes."""
+        if not self.console.is_terminal:
+            yield engine
+            return
+        columns = (TextColumn("check "), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self.console, transient=True) as bar:
+            task = bar.add_task("", total=1.0)
+            engine.on_progress = lambda done: bar.update(task, completed=done)
+            try:
+                yield engine
+            finally:
+                engine.on_progress = None
 
 
 def judge_stored(

@@ -11,8 +11,8 @@ Tasks come with their sizes, in rows: who shares them out needs to know (`schedu
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Protocol
 
 import msgspec
@@ -77,14 +77,28 @@ class Engine(Protocol):
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]: ...
 
 
+Progress = Callable[[float], None]
+"""Is told how much of a job is done, from 0 to 1."""
+
+
 class InProcess:
-    """One after the other, here."""
+    """One after the other, here. `on_progress`, if there is one, hears of each."""
 
     name = "in process"
 
+    def __init__(self) -> None:
+        self.on_progress: Progress | None = None
+
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
         with kept_open(rows_as_well=True):
-            return list(added_up(outcome_of(task) for task in tasks))
+            return list(added_up(self._outcomes(tasks, sizes)))
+
+    def _outcomes(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[Outcome]:
+        total = max(1, sum(sizes))
+        for task, done in zip(tasks, accumulate(sizes), strict=True):
+            yield outcome_of(task)
+            if self.on_progress is not None:
+                self.on_progress(done / total)
 
 
 def added_up(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +38,7 @@ from squall.results.checks.cluster import (
     explanation,
     require_master,
 )
-from squall.results.checks.engines import AnyTask, Outcome, decode_outcome, encode_task
+from squall.results.checks.engines import AnyTask, Outcome, Progress, decode_outcome, encode_task
 from squall.results.checks.processor import quick_sorting
 from squall.results.checks.schedule import bundles
 from squall.results.checks.well_formed_task import WellFormedTask
@@ -53,6 +55,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOOPBACK = "127.0.0.1"
 JVM_EXIT_SECONDS = 60
 BUNDLES_PER_CORE = 8
+LOOK_SECONDS = 0.5
 
 
 class SparkDidNotStart(SparkTrouble):
@@ -108,13 +111,17 @@ def _java_options(archive: Path | None, draft: Path | None) -> str:
 
 
 class SparkEngine:
-    """A Spark session for a suite. Use as a context, or call `close`."""
+    """A Spark session for a suite. Use as a context, or call `close`. `on_progress`, if there is one, is told of how
+    far a job is.
+    """
 
     def __init__(self, master: str = LOCAL_MASTER, *, cache: Path | None = None, class_sharing: bool = True) -> None:
         """Starts Spark. Raises SparkTrouble, such as NoJava."""
         require_java()
         require_master(master)
         self.name = f"Spark {master}"
+        self.on_progress: Progress | None = None
+        self._jobs = itertools.count(1)
         self._local = master.startswith("local")
         self._archive = _place_for_archive(cache) if class_sharing else None
         self._draft = self._archive.with_suffix(f".{os.getpid()}") if self._archive else None
@@ -150,7 +157,8 @@ class SparkEngine:
         work = _work(tasks, shares, None if self._local else Expected.here(tasks))
         schema = "id long, data binary, lack string"
         try:
-            rows = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(work, schema).collect()
+            with self._watched():
+                rows = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(work, schema).collect()
         except Exception as trouble:
             explained = None if self._local else explanation(str(trouble))
             if explained is None:
@@ -161,6 +169,33 @@ class SparkEngine:
             raise SparkTrouble("\n".join(["not every worker can check:", *lacks]))
         by_task = {row["id"]: decode_outcome(bytes(row["data"])) for row in rows}
         return [by_task[index] for index in range(len(tasks))]
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """While a job runs, `on_progress` hears from time to time how many of its shares are done."""
+        if self.on_progress is None:
+            yield
+            return
+        group, ended = f"squall-{next(self._jobs)}", threading.Event()
+        self._session.sparkContext.setJobGroup(group, "check")
+        watcher = threading.Thread(target=self._watch, args=(group, ended, self.on_progress), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+        self.on_progress(1.0)
+
+    def _watch(self, group: str, ended: threading.Event, on_progress: Progress) -> None:
+        tracker = self._session.sparkContext.statusTracker()
+        while not ended.wait(LOOK_SECONDS):
+            jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(one) for job in jobs if job is not None for one in job.stageIds]
+            known = [one for one in stages if one is not None]
+            total = sum(one.numTasks for one in known)
+            if total:
+                on_progress(sum(one.numCompletedTasks for one in known) / total)
 
     def close(self) -> None:
         """Stop Spark and its JVM, and keep its archive of classes if this session made one."""

@@ -285,6 +285,26 @@ def test_spark_and_one_process_come_to_the_same_verdicts(tmp_path: Path, spark: 
     assert there[0].coverage.engine == "Spark local[2]"
 
 
+def test_one_process_says_how_far_it_is(tmp_path: Path) -> None:
+    engine, heard = InProcess(), []
+    engine.on_progress = heard.append
+    check_run(forge_run(tmp_path / "run", [*healthy(1, 100, 0), *healthy(2, 300, 1)]), engine, report=False)
+    assert heard == sorted(heard) and heard[-1] == 1.0
+    assert len(set(heard)) > 2
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_says_how_far_it_is(tmp_path: Path, spark: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("squall.results.checks.spark.LOOK_SECONDS", 0.01)
+    heard: list[float] = []
+    monkeypatch.setattr(spark, "on_progress", heard.append)
+    runs = [forge_run(tmp_path / str(number), healthy(number, 100)) for number in range(20)]
+    check_runs(runs, spark, report=False)
+    assert heard == sorted(heard) and heard[-1] == 1.0
+    assert any(0 < one < 1 for one in heard)
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_a_run_that_breaks_under_spark_is_unknown_and_takes_no_other_with_it(
