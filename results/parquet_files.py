@@ -10,8 +10,8 @@ Numbers of 64 bits (times, offsets, ids) are written as differences from one to 
 else by dictionary; pages are LZ4. That is smaller than dictionaries under zstd, and takes half the time to read.
 
 The footer of a large file takes longer to read than some of its row groups: within `kept_open` the file that was opened
-last stays open. Of a small file (`SMALL_ROWS`) whose row groups are asked for one after the other, all rows are read at
-once and stay as well, if that is wanted: to read a column of some thousand rows costs as much as ten times as many.
+last stays open. Of a small file (`SMALL_BYTES`) whose row groups are asked for one after the other, all rows are read
+at once and stay as well, if that is wanted: to read a column of some thousand rows costs as much as ten times as many.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TAIL_BYTES: Final = 8
 DIFFERENCES: Final = "DELTA_BINARY_PACKED"
 REMEDY: Final = "delete it and the seal beside it, and it is made anew of the segments"
 
-SMALL_ROWS: Final = 300_000
-"""Rows that a worker has room for besides."""
+SMALL_BYTES: Final = 8 << 20
+"""Of all row groups together, as they are stored; in memory they are some ten times as much."""
 
 
 class _Kept:
@@ -69,12 +69,13 @@ class _Kept:
         if self._to_read and self.file is not None:
             self._to_read = False
             footer = self.file.metadata
-            groups = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-            if sum(groups) <= SMALL_ROWS:
+            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+            rows_of_each = [one.num_rows for one in groups]
+            if sum(one.total_byte_size for one in groups) <= SMALL_BYTES:
                 with suppress(pa.ArrowException, OSError, ValueError):
                     rows = self.file.read(use_threads=False)
-                    if rows.num_rows == sum(groups):
-                        self._rows, self._starts = rows, list(accumulate(groups, initial=0))
+                    if rows.num_rows == sum(rows_of_each):
+                        self._rows, self._starts = rows, list(accumulate(rows_of_each, initial=0))
         return self._rows is not None
 
 
