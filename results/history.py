@@ -176,7 +176,7 @@ def _is_stale(table: Path, recorded: Path) -> bool:
     """Whether a table has to be made, or made anew, of what was recorded."""
     try:
         made = table.stat().st_mtime_ns
-        return recorded.stat().st_mtime_ns > made
+        return recorded.stat().st_mtime_ns >= made
     except FileNotFoundError:
         return not table.exists()
 

@@ -188,14 +188,17 @@ class SparkEngine:
         self.on_progress(1.0)
 
     def _watch(self, group: str, ended: threading.Event, on_progress: Progress) -> None:
+        from py4j.protocol import Py4JError
+
         tracker = self._session.sparkContext.statusTracker()
-        while not ended.wait(LOOK_SECONDS):
-            jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
-            stages = [tracker.getStageInfo(one) for job in jobs if job is not None for one in job.stageIds]
-            known = [one for one in stages if one is not None]
-            total = sum(one.numTasks for one in known)
-            if total:
-                on_progress(sum(one.numCompletedTasks for one in known) / total)
+        with contextlib.suppress(Py4JError, OSError):  # whoever waits for the job hears of it
+            while not ended.wait(LOOK_SECONDS):
+                jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
+                stages = [tracker.getStageInfo(one) for job in jobs if job is not None for one in job.stageIds]
+                known = [one for one in stages if one is not None]
+                total = sum(one.numTasks for one in known)
+                if total:
+                    on_progress(sum(one.numCompletedTasks for one in known) / total)
 
     def close(self) -> None:
         """Stop Spark and its JVM, and keep its archive of classes if this session made one."""

@@ -43,6 +43,7 @@ def ports_of(file: Path) -> Iterator[tuple[int, int]]:
             yield struct.unpack_from(">HH", packet, ETHERNET + 4 * (packet[14] & 15))
 
 
+@pytest.mark.full
 def test_what_passed_between_the_hosts_is_there_afterwards(squall: CommandLine) -> None:
     need_lab()
     (squall.directory / "quiet.yaml").write_text(QUIET)

@@ -187,6 +187,7 @@ class TestOnAClientHost:
         header, rows, torn = read_segment(squall.directory / "segment.jsonl")
         assert header.clock_id == 1 and torn == 0 and len(list(rows)) > 100
 
+    @pytest.mark.full
     def test_the_death_of_a_worker_ends_the_run_and_its_rows_are_fetched(
         self, lab: Lab, load1: Remote, squall: Any
     ) -> None:
