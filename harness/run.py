@@ -65,6 +65,8 @@ from squall.workloads.clients.client import Topic
 READY_SECONDS = 30.0
 READY_SECONDS_PER_REPLICA = 0.003
 """What making one log may take besides: ten thousand topic-partitions on a cold disk need more than half a minute."""
+LOOKS_UNTIL_READY = 300
+"""At most: to look at thousands of topic-partitions weighs on brokers that are making them."""
 NEMESIS_GRACE_SECONDS = 40.0
 LOOK_SECONDS = 0.25
 SCHEDULE_FILE = "schedule.json"
@@ -194,7 +196,11 @@ class ScenarioRun:
         try:
             await create_topics(self.testbed.admin, topics, seconds)
             state = await await_whole(
-                self.testbed.admin, len(self.testbed.bootstrap()), self.scenario.topics, seconds, between=seconds / 300
+                self.testbed.admin,
+                len(self.testbed.bootstrap()),
+                self.scenario.topics,
+                seconds,
+                between=seconds / LOOKS_UNTIL_READY,
             )
         except ClusterNotReady as trouble:
             statuses = await self.testbed.statuses()

@@ -26,7 +26,8 @@ SMALLEST_NS: Final = 1_000
 SHORTEST_OUTAGE_NS: Final = 500_000_000
 SMALL_TABLE: Final = 4096
 BITS_OF_A_CODE: Final = 8
-"""`f` and `type` are less than 128."""
+A_CODE: Final = (1 << BITS_OF_A_CODE) - 1
+"""The byte that an `f` or a `type` is."""
 BITS_OF_A_CLASS: Final = 32
 
 
@@ -74,7 +75,7 @@ def throughput(operations: Operations, frame: Frame) -> Tally:
     first, last = loops.extent(operations.completed, NEVER)
     if first > last:
         return Tally()
-    kinds = np.array(sorted(f << BITS_OF_A_CODE | kind for f, kind in operations.tally))
+    kinds = np.array(sorted((f & A_CODE) << BITS_OF_A_CODE | kind & A_CODE for f, kind in operations.tally))
     column = np.zeros(1 << 2 * BITS_OF_A_CODE, np.int32)
     column[kinds] = np.arange(len(kinds))
     first, last = frame.bucket_of(first), frame.bucket_of(last)
@@ -90,15 +91,15 @@ def throughput(operations: Operations, frame: Frame) -> Tally:
 
 def _throughput_by_sorting(operations: Operations, frame: Frame) -> Tally:
     ended = np.flatnonzero(operations.completed != NEVER)
-    kinds = operations.f[ended].astype(np.int64) << BITS_OF_A_CODE | operations.type[ended]
+    f, kind = (one[ended].astype(np.int64) & A_CODE for one in (operations.f, operations.type))
+    kinds = f << BITS_OF_A_CODE | kind
     bucket = frame.bucket(operations.completed[ended])
     return Tally.of(*np.unique(bucket << 2 * BITS_OF_A_CODE | kinds, return_counts=True))
 
 
 def ended_as(keys: Ints) -> tuple[Ints, Ints, Ints]:
     """Bucket, `f` and `type` that a number of `throughput` stands for."""
-    code = (1 << BITS_OF_A_CODE) - 1
-    return keys >> 2 * BITS_OF_A_CODE, keys >> BITS_OF_A_CODE & code, keys & code
+    return keys >> 2 * BITS_OF_A_CODE, keys >> BITS_OF_A_CODE & A_CODE, keys & A_CODE
 
 
 def latencies(operations: Operations, frame: Frame) -> Tally:
