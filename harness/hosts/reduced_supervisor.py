@@ -96,7 +96,8 @@ def run_holder(plan: dict[str, Any], pipe: Pipe, supervisor: int) -> NoReturn:
     wake = wakened_by(signal.SIGCHLD)
     try:
         allow_many_files()
-        started = {start_sshd(plan["sshd"], host): host for host in plan["hosts"]}
+        sshds = [start_sshd(plan["sshd"], host) for host in plan["hosts"]]
+        started = {sshd.pid: host for sshd, host in zip(sshds, plan["hosts"], strict=True)}
         for host in plan["hosts"]:
             await_sshd(host["address"], host["name"], port=host["port"], check=lambda: refuse_dead(started))
         refuse_dead(started)  # who greeted may have been somebody else's
@@ -117,13 +118,14 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def start_sshd(program: str, host: dict[str, Any]) -> int:
+def start_sshd(program: str, host: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """To be kept as long as its end matters (see `bury`)."""
     directory = Path(host["directory"])
     argv: Sequence[str] = [program, "-D", "-e", "-f", str(directory / "sshd_config")]
     with (directory / "sshd.log").open("ab") as log:
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=KERNEL.die_with_parent
-        ).pid
+        )
 
 
 def refuse_dead(started: Mapping[int, dict[str, Any]]) -> None:

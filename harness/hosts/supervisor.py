@@ -248,13 +248,14 @@ def run_host_init(plan: dict[str, Any], host: dict[str, Any], plugged: Pipe, up:
     sshd = start_sshd()
     up.say("up")
     os.closerange(3, OPEN_FILES)
-    reap_for_ever({sshd})
+    reap_for_ever({sshd.pid})
 
 
-def start_sshd() -> int:
+def start_sshd() -> subprocess.Popen[bytes]:
+    """To be kept as long as its end matters (see `bury`)."""
     log = os.open("/var/log/sshd.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     argv = ["/usr/sbin/sshd", "-D", "-e", "-f", "/etc/ssh/sshd_config"]
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log).pid
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def limit_what_programs_may_do() -> None:

@@ -45,7 +45,11 @@ def end_all(found: Callable[[], Iterable[int]], afterwards: Callable[[], object]
 
 
 def bury() -> set[int]:
-    """Our children that have ended."""
+    """Our children that have ended.
+
+    The `Popen` of a child that one waits for is to be kept: one that is thrown away after its process has ended buries
+    that by itself, and nobody is told.
+    """
     gone = set()
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:

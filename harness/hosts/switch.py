@@ -66,15 +66,19 @@ class RackLinks:
     """The emulator of what lies between racks, where anything does; a child of the lab's init."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
-        self.pid: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._ready = -1
         if not plan["links"]:
             return
         self._ready, tell_ready = os.pipe()
         links = json.dumps(plan["links"])
         command = [sys.executable, "-u", plan["link_program"], "--links", links, "--ready", str(tell_ready)]
-        self.pid = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(tell_ready,)).pid
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(tell_ready,))
         os.close(tell_ready)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
 
     def await_ready(self) -> None:
         """Return once it is at work. Raises RuntimeError with what it says if it cannot be."""

@@ -168,6 +168,28 @@ def test_an_sshd_that_ends_at_once_is_not_waited_for_and_its_last_word_is_told(t
     assert one.process.wait(SECONDS) == 0
 
 
+# In a process of its own, since `bury` is for who has no other children.
+MANY_REFUSERS = """
+import os, sys
+from squall.harness.hosts.reduced_supervisor import start_sshd
+from squall.harness.hosts.sweep import bury
+sshds = [start_sshd(sys.argv[1], {"directory": sys.argv[2]}) for _ in range(100)]
+for sshd in sshds:
+    os.waitid(os.P_PID, sshd.pid, os.WEXITED | os.WNOWAIT)
+assert bury() == {sshd.pid for sshd in sshds}
+os._exit(0)
+"""
+
+
+def test_every_sshd_that_ends_at_once_is_noticed_however_quick_it_is(tmp_path: Path) -> None:
+    program = tmp_path / "refuser"
+    program.write_text("#!/bin/sh\nexit 255\n")
+    program.chmod(0o755)
+    command = [sys.executable, "-c", MANY_REFUSERS, str(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+
+
 def command_line(pid: int) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
