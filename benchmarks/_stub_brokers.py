@@ -216,8 +216,7 @@ class Stub:
             last_offset, _, batch = self._waiting.pop(0)
             for header, one in iterate_batches(batch):
                 if not header.is_control:
-                    for offset, value in enumerate(parse_values(one), header.base_offset):
-                        image.replay_value(value, offset, header.leader_epoch)
+                    image.replay_values(parse_values(one), header.base_offset, header.leader_epoch)
                 applied += header.count
             image.passed(last_offset)
             if applied >= APPLIED_AT_ONCE:

@@ -79,8 +79,7 @@ class MetadataObserver:
         for batch in self._log.committed(self.next_offset):
             delta = MetadataDelta() if gathered is None else gathered
             if not batch.is_control:
-                for offset, value in enumerate(batch.values, start=batch.base_offset):
-                    self._image.replay_value(value, offset, batch.epoch, delta)
+                self._image.replay_values(batch.values, batch.base_offset, batch.epoch, delta)
             self._image.passed(batch.last_offset, batch.epoch)
             self.next_offset = batch.next_offset
             self.replayed_bytes += batch.size

@@ -312,8 +312,7 @@ class QuorumController:
         begin = self._raft.end_offset
         self._raft.append(now, [values[at : at + size] for at in range(0, len(values), size)])
         image, epoch = self._deciding, self._raft.epoch
-        for offset, value in enumerate(values, begin):
-            image.replay_value(value, offset, epoch)
+        image.replay_values(values, begin, epoch)
         self._written_at = now
 
     # -- replay and leadership --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from hashlib import blake2b
 
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.hot_records import CHANGE_HEAD, PARTITION_HEAD, PLACED, TOPIC_ID
-from squall.nodes.metadata.partition_values import IsrChange, PartitionTables
+from squall.nodes.metadata.partition_values import PartitionTables
 from squall.nodes.metadata.records import (
     BROKER_RESOURCE,
     CLUSTER_DEFAULT,
@@ -202,23 +202,56 @@ class MetadataImage:
 
     # -- replay -----------------------------------------------------------------------------------------------
 
+    def replay_values(
+        self, values: Sequence[bytes], offset: int, epoch: int = -1, delta: MetadataDelta | None = None
+    ) -> None:
+        """Apply records as they are in the log, the first of which has this offset.
+
+        Raises MetadataError, and ProtocolError if one cannot be decoded; the image is of no use any more then.
+        """
+        done = 0
+        while done < len(values):
+            replayed = self._replay_alike(values, done, offset + done, delta)
+            if replayed:
+                done += replayed
+                self._replayed(offset + done - 1, epoch)
+            else:
+                self.replay(decode_record(values[done]), offset + done, epoch, delta)
+                done += 1
+
     def replay_value(self, value: bytes, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
-        """Apply one record as it is in the log. Raises MetadataError, and ProtocolError if it cannot be decoded."""
-        if value.startswith(CHANGE_HEAD):
-            change = self._tables.read_change(value)
-            if change is not None:
+        """The same for one record."""
+        self.replay_values((value,), offset, epoch, delta)
+
+    def _replay_alike(self, values: Sequence[bytes], at: int, offset: int, delta: MetadataDelta | None) -> int:
+        """Apply values of partition or change records of one topic, from `at` on: how many could be, without decoding
+        them. The first has this offset."""
+        first = values[at]
+        if first.startswith(CHANGE_HEAD):
+            topic_id, changes = self._tables.changes(values, at)
+            if changes:
                 self._follows(offset)
-                self._change_isr(*change, offset, delta)
-                self._replayed(offset, epoch)
-                return
-        elif value.startswith(PARTITION_HEAD):
-            partition = self._tables.read_partition(value)
-            if partition is not None:
+                topic = self._own_topic(topic_id, offset + len(changes) - 1)
+                try:
+                    topic.change_all(changes)
+                except KeyError as missing:
+                    raise MetadataError(f"{topic.name}-{missing.args[0]} is not there") from None
+            return self._touched(topic_id, changes, delta)
+        if first.startswith(PARTITION_HEAD):
+            topic_id, registrations = self._tables.partitions(values, at)
+            if registrations:
                 self._follows(offset)
-                self._put_partition(*partition, offset, delta)
-                self._replayed(offset, epoch)
-                return
-        self.replay(decode_record(value), offset, epoch, delta)
+                self._own_topic(topic_id, offset + len(registrations) - 1).put_all(registrations)
+            return self._touched(topic_id, registrations, delta)
+        return 0
+
+    @staticmethod
+    def _touched(topic_id: bytes, partitions: Sequence[tuple[int, object]], delta: MetadataDelta | None) -> int:
+        """How many partitions these are; the delta is told of them."""
+        if delta is not None:
+            for number, _ in partitions:
+                delta.partitions[(topic_id, number)] = None
+        return len(partitions)
 
     def replay_after(self, ahead: MetadataImage | None, values: Sequence[bytes], offset: int, epoch: int) -> None:
         """Apply the records of one batch, the first of which has this offset.
@@ -368,18 +401,8 @@ class MetadataImage:
         registration = PartitionRegistration(
             replicas, isr, record.leader, record.leader_epoch, record.partition_epoch, seldom
         )
-        self._put_partition(record.topic_id, record.partition_id, registration, offset, delta)
-
-    def _put_partition(
-        self,
-        topic_id: bytes,
-        partition: int,
-        registration: PartitionRegistration,
-        offset: int,
-        delta: MetadataDelta | None,
-    ) -> None:
-        topic = self._own_topic(topic_id, offset)
-        number = self._tables.number(partition)
+        topic = self._own_topic(record.topic_id, offset)
+        number = self._tables.number(record.partition_id)
         topic.put(number, registration)
         if delta is not None:
             delta.partitions[(topic.id, number)] = None
@@ -401,27 +424,6 @@ class MetadataImage:
         )
         if delta is not None:
             delta.partitions[(topic.id, self._tables.number(record.partition_id))] = None
-
-    def _change_isr(
-        self, topic_id: bytes, partition: int, change: IsrChange, offset: int, delta: MetadataDelta | None
-    ) -> None:
-        """The same for a change that concerns ISR and leader only."""
-        topic = self._own_topic(topic_id, offset)
-        old = _registered(topic, partition)
-        isr, leader = change
-        topic.put(
-            partition,
-            PartitionRegistration(
-                old.replicas,
-                old.isr if isr is None else isr,
-                old.leader if leader == NO_LEADER_CHANGE else leader,
-                old.leader_epoch if leader == NO_LEADER_CHANGE else old.leader_epoch + 1,
-                old.partition_epoch + 1,
-                old.seldom,
-            ),
-        )
-        if delta is not None:
-            delta.partitions[(topic.id, self._tables.number(partition))] = None
 
     def _changed_seldom(self, old: Seldom, record: PartitionChangeRecord) -> Seldom:
         removing, adding = record.removing_replicas, record.adding_replicas

@@ -16,17 +16,19 @@ decided by the codecs: bytes that were never decoded before are handed to them, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple, NewType, cast
 
-from squall.nodes.metadata.hot_records import CHANGE_HEAD, LONGEST, PARTITION_HEAD
+from squall.nodes.metadata.hot_records import CHANGE_HEAD, LONGEST, PARTITION_HEAD, TOPIC_ID
 from squall.nodes.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     decode_record,
     encode_record,
 )
-from squall.nodes.metadata.topic import PartitionRegistration, Seldom
+from squall.nodes.metadata.topic import IsrChange, PartitionRegistration, Seldom
 from squall.nodes.protocol.compiler import uvarint
 
 LISTS_AT = 23
@@ -34,7 +36,7 @@ NUMBERS_SIZE = 12
 KNOWN_AT_MOST = 200_000
 """Ways to lie on brokers that are remembered; then all are forgotten, and learned again."""
 _HEAD = Struct(">3si16s")
-_PLACE = Struct(">i16s")
+_INT32 = Struct(">i")
 _NUMBERS = Struct(">iii")
 
 
@@ -44,13 +46,6 @@ class Lists(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     seldom: Seldom
-
-
-class IsrChange(NamedTuple):
-    """What a usual PartitionChangeRecord says beside its place. None, NO_LEADER_CHANGE: that stays as it is."""
-
-    isr: tuple[int, ...] | None
-    leader: int
 
 
 class PartitionEncoder:
@@ -118,7 +113,7 @@ class PartitionTables:
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {(): ()}
         self._seldom: dict[Seldom, Seldom] = {}
         self._numbers: dict[int, int] = {}
-        self._lists: dict[bytes, Lists] = {}
+        self._lists: dict[bytes, _KnownLists] = {}
         self._changes: dict[bytes, IsrChange] = {}
 
     def interned(self, numbers: list[int]) -> tuple[int, ...]:
@@ -143,46 +138,98 @@ class PartitionTables:
         )
         return Lists(self.interned(record.replicas), self.interned(record.isr), self.seldom(seldom))
 
-    def read_partition(self, value: bytes) -> tuple[bytes, int, PartitionRegistration] | None:
-        """Topic id, partition and registration of a PartitionRecord's value; None if it must be decoded.
+    def partitions(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, PartitionRegistration]]]:
+        """Topic id, and partition and registration of each PartitionRecord's value from `at` on, as long as they are
+        of one topic and not of a new form, which only the first may have. Empty if the first must be decoded.
 
         Raises ProtocolError if that cannot be.
         """
-        try:
-            at = LISTS_AT
-            for _ in range(4):
-                size = value[at]
-                if not 0 < size <= LONGEST + 1:
-                    return None
-                at += 4 * size - 3
-        except IndexError:
-            return None
-        around = value[LISTS_AT:at] + value[at + NUMBERS_SIZE :]  # the four lists tell where they end
+        found: list[tuple[int, PartitionRegistration]] = []
+        topic_id, known, numbers, end = values[at][TOPIC_ID], self._lists, self._numbers, LISTS_AT
+        for value in islice(values, at, None):
+            if value[TOPIC_ID] != topic_id or not value.startswith(PARTITION_HEAD):
+                break
+            # Most end their lists where the one before did. Lists tell their own lengths: if these are known to end
+            # there, they do.
+            lists = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :])
+            if lists is None or lists.end != end:
+                if found:
+                    break
+                end = _end_of_lists(value)
+                if not end:
+                    break
+                lists = self._lists_of(value, end)
+            number = _INT32.unpack_from(value, 3)[0]
+            leader, leader_epoch, partition_epoch = _NUMBERS.unpack_from(value, end)
+            registration = PartitionRegistration(
+                lists.replicas, lists.isr, leader, leader_epoch, partition_epoch, lists.seldom
+            )
+            found.append((numbers.setdefault(number, number), registration))
+        return topic_id, found
+
+    def _lists_of(self, value: bytes, end: int) -> _KnownLists:
+        """What the value says around the numbers at `end`; it is known from then on. Raises ProtocolError."""
+        around = value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]
         found = self._lists.get(around)
         if found is None:
             if len(self._lists) >= KNOWN_AT_MOST:
                 self._lists.clear()
-            found = self._lists[around] = self.lists(cast(PartitionRecord, decode_record(value)))
-        number, topic_id = _PLACE.unpack_from(value, 3)
-        replicas, isr, seldom = found
-        leader, leader_epoch, partition_epoch = _NUMBERS.unpack_from(value, at)
-        return topic_id, number, PartitionRegistration(replicas, isr, leader, leader_epoch, partition_epoch, seldom)
+            lists = self.lists(cast(PartitionRecord, decode_record(value)))
+            found = self._lists[around] = _KnownLists(*lists, end)
+        return found
 
-    def read_change(self, value: bytes) -> tuple[bytes, int, IsrChange] | None:
-        """Topic id, partition and change of a PartitionChangeRecord's value that changes ISR and leader at most."""
-        tags = value[LISTS_AT:]
-        found = self._changes.get(tags)
-        if found is None:
-            record = cast(PartitionChangeRecord, decode_record(value))
-            isr = None if record.isr is None else self.interned(record.isr)
-            found = IsrChange(isr, record.leader)
-            if not _is_usual(record):
-                return None
-            if len(self._changes) >= KNOWN_AT_MOST:
-                self._changes.clear()
-            self._changes[tags] = found
-        number, topic_id = _PLACE.unpack_from(value, 3)
-        return topic_id, number, found
+    def changes(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, IsrChange]]]:
+        """The same for values of PartitionChangeRecords that change ISR and leader at most."""
+        found: list[tuple[int, IsrChange]] = []
+        topic_id, known, numbers = values[at][TOPIC_ID], self._changes, self._numbers
+        for value in islice(values, at, None):
+            if value[TOPIC_ID] != topic_id or not value.startswith(CHANGE_HEAD):
+                break
+            change = known.get(value[LISTS_AT:])
+            if change is None:
+                change = None if found else self._change_of(value)
+                if change is None:
+                    break
+            number = _INT32.unpack_from(value, 3)[0]
+            found.append((numbers.setdefault(number, number), change))
+        return topic_id, found
+
+    def _change_of(self, value: bytes) -> IsrChange | None:
+        """What the value changes, which is known from then on; None if that is not ISR and leader only.
+
+        Raises ProtocolError.
+        """
+        record = cast(PartitionChangeRecord, decode_record(value))
+        if not _is_usual(record):
+            return None
+        if len(self._changes) >= KNOWN_AT_MOST:
+            self._changes.clear()
+        found = IsrChange(None if record.isr is None else self.interned(record.isr), record.leader)
+        self._changes[value[LISTS_AT:]] = found
+        return found
+
+
+class _KnownLists(NamedTuple):
+    """The `Lists` of values whose lists end at `end`."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    seldom: Seldom
+    end: int
+
+
+def _end_of_lists(value: bytes) -> int:
+    """Where the four lists end that tell their own lengths; 0 if that is not to be seen at once."""
+    try:
+        at = LISTS_AT
+        for _ in range(4):
+            size = value[at]
+            if not 0 < size <= LONGEST + 1:
+                return 0
+            at += 4 * size - 3
+    except IndexError:
+        return 0
+    return at
 
 
 def _is_usual(record: PartitionChangeRecord) -> bool:

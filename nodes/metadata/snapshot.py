@@ -90,12 +90,10 @@ class SnapshotLoader:
 
     def advance(self, at_once: int = LOAD_RECORDS) -> bool:
         """Replay some more; whether that was all, so that `image` is the whole. Raises CorruptFile."""
-        image, offset = self.image, self.image.last_offset
-        before = offset
-        for value in islice(self._values, at_once):
-            offset += 1
-            image.replay_value(value, offset)
-        if offset - before == at_once:
+        image = self.image
+        values = list(islice(self._values, at_once))
+        image.replay_values(values, image.last_offset + 1)
+        if len(values) == at_once:
             return False
         # The offsets within a snapshot are its own; what it stands for ends where its name says.
         image.last_offset, image.last_epoch = self.id.end_offset - 1, self.id.epoch

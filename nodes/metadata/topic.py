@@ -16,11 +16,12 @@ costs a dict of references; the index is shared further, until replicas themselv
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
-from squall.nodes.metadata.records import NO_LEADER
+from squall.nodes.metadata.records import NO_LEADER, NO_LEADER_CHANGE
 from squall.nodes.protocol.topic_partition import format_id
 
 
@@ -76,6 +77,13 @@ class PartitionRegistration:
         return self.seldom.last_known_elr
 
 
+class IsrChange(NamedTuple):
+    """What a usual PartitionChangeRecord says beside its place. None, NO_LEADER_CHANGE: that stays as it is."""
+
+    isr: tuple[int, ...] | None
+    leader: int
+
+
 @dataclass(slots=True)
 class Topic:
     """A topic and its partitions by number; `partitions` is to be read, `put` is how it is written."""
@@ -90,16 +98,42 @@ class Topic:
 
     def put(self, number: int, registration: PartitionRegistration) -> None:
         """Set a partition, a new one or one that is there."""
-        old = self.partitions.get(number)
-        self.partitions[number] = registration
+        self.put_all(((number, registration),))
+
+    def put_all(self, registrations: Iterable[tuple[int, PartitionRegistration]]) -> None:
+        """`put` each of them."""
+        partitions, leaderless = self.partitions, self._leaderless
         self._digest = None
-        before = () if old is None else old.replicas
-        if before is not registration.replicas and before != registration.replicas:
-            self._move(number, before, registration.replicas)
-        if registration.leader == NO_LEADER:
-            self._leaderless[number] = None
-        elif self._leaderless:
-            self._leaderless.pop(number, None)
+        for number, registration in registrations:
+            old = partitions.get(number)
+            partitions[number] = registration
+            before = () if old is None else old.replicas
+            if before is not registration.replicas:
+                self._move(number, before, registration.replicas)
+            if registration.leader == NO_LEADER:
+                leaderless[number] = None
+            elif leaderless:
+                leaderless.pop(number, None)
+
+    def change_all(self, changes: Iterable[tuple[int, IsrChange]]) -> None:
+        """Apply each of these changes (rule 23). Raises KeyError with the first partition that is not there."""
+        partitions, leaderless = self.partitions, self._leaderless
+        self._digest = None
+        for number, (isr, leader) in changes:
+            old = partitions[number]
+            if isr is None:
+                isr = old.isr
+            if leader == NO_LEADER_CHANGE:
+                leader, leader_epoch = old.leader, old.leader_epoch
+            else:
+                leader_epoch = old.leader_epoch + 1
+            partitions[number] = PartitionRegistration(
+                old.replicas, isr, leader, leader_epoch, old.partition_epoch + 1, old.seldom
+            )
+            if leader == NO_LEADER:
+                leaderless[number] = None
+            elif leaderless:
+                leaderless.pop(number, None)
 
     def of_broker(self, broker: int) -> tuple[int, ...]:
         """The partitions that have a replica on this broker."""

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from squall.nodes.metadata.image import MetadataError, MetadataImage
+from squall.nodes.metadata.image import MetadataDelta, MetadataError, MetadataImage
 from squall.nodes.metadata.partition_values import (
     PartitionEncoder,
     PartitionTables,
@@ -26,7 +26,7 @@ from squall.nodes.metadata.records import (
 from squall.nodes.metadata.topic import PartitionRegistration, Seldom
 from squall.nodes.protocol.errors import ProtocolError
 
-TOPIC = bytes(range(16))
+TOPIC, OTHER = bytes(range(16)), bytes(range(16, 32))
 
 
 def some(rng: Random, at_most: int = 4) -> tuple[int, ...]:
@@ -64,18 +64,22 @@ def test_what_is_read_is_what_was_written_and_held_once(seed: int) -> None:
     for _ in range(300):
         one = registration(rng)
         value = encode_record(partition_record(TOPIC, 7, one))
-        found = tables.read_partition(value)
-        assert found == (TOPIC, 7, one), f"seed {seed}"
-        assert seen.setdefault(one.replicas, id(found[2].replicas)) == id(found[2].replicas)
+        topic_id, read = tables.partitions([value], 0)
+        assert (topic_id, read) == (TOPIC, [(7, one)]), f"seed {seed}"
+        assert seen.setdefault(one.replicas, id(read[0][1].replicas)) == id(read[0][1].replicas)
 
 
 def values(rng: Random) -> list[bytes]:
-    """A topic, its partitions, and changes of all kinds to them."""
+    """Two topics, their partitions, and changes of all kinds to them, mostly a few of one topic in a row."""
     broker = RegisterBrokerRecord(broker_id=1, end_points=[BrokerEndpoint(name="P", host="h", port=1)])
     records: list[object] = [broker, TopicRecord(name="t", topic_id=TOPIC)]
     records += [partition_record(TOPIC, number, registration(rng)) for number in range(20)]
+    records += [TopicRecord(name="u", topic_id=OTHER)]
+    records += [partition_record(OTHER, number, registration(rng)) for number in range(20)]
+    topic = TOPIC
     for _ in range(100):
-        change = PartitionChangeRecord(partition_id=rng.randrange(20), topic_id=TOPIC)
+        topic = rng.choice([TOPIC, OTHER]) if rng.random() < 0.2 else topic
+        change = PartitionChangeRecord(partition_id=rng.randrange(20), topic_id=topic)
         if rng.random() < 0.8:
             change.isr = list(some(rng))
         if rng.random() < 0.5:
@@ -109,6 +113,43 @@ def test_replaying_values_makes_the_image_that_replaying_their_records_makes(see
         by_record.replay(decode_record(value), offset, 4)
         assert by_value.fingerprint() == by_record.fingerprint(), f"seed {seed}, offset {offset}"
     assert (by_value.last_offset, by_value.last_epoch) == (by_record.last_offset, by_record.last_epoch)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_values_at_once_make_the_image_and_the_delta_that_their_records_make(seed: int) -> None:
+    by_values, by_record, deltas = MetadataImage(), MetadataImage(), (MetadataDelta(), MetadataDelta())
+    rng = Random(seed)
+    every, offset = values(rng), 0
+    while offset < len(every):
+        some_of_them = every[offset : offset + rng.randint(1, 40)]
+        by_values.replay_values(some_of_them, offset, 4, deltas[0])
+        for value in some_of_them:
+            by_record.replay(decode_record(value), offset, 4, deltas[1])
+            offset += 1
+        assert by_values.fingerprint() == by_record.fingerprint(), f"seed {seed}, before offset {offset}"
+        assert list(by_values.topics.values()) == list(by_record.topics.values())
+        for broker in range(60):
+            hosted = [[one.of_broker(broker) for one in image.topics.values()] for image in (by_values, by_record)]
+            assert hosted[0] == hosted[1]
+        leaderless = [[one.leaderless() for one in image.topics.values()] for image in (by_values, by_record)]
+        assert leaderless[0] == leaderless[1]
+    assert deltas[0] == deltas[1]
+    assert (by_values.last_offset, by_values.last_epoch) == (by_record.last_offset, by_record.last_epoch)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_value_among_many_is_refused_as_its_record_is(seed: int) -> None:
+    rng = Random(seed)
+    every = values(rng)
+    at = rng.randrange(2, len(every))
+    every[at] = every[at][: rng.randrange(len(every[at]))]
+    image = MetadataImage()
+    with pytest.raises((ProtocolError, MetadataError)) as alone:
+        for offset, value in enumerate(every):
+            image.replay(decode_record(value), offset)
+    with pytest.raises((ProtocolError, MetadataError)) as together:
+        MetadataImage().replay_values(every, 0)
+    assert str(together.value) == str(alone.value), f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -148,5 +189,21 @@ def test_a_value_that_says_otherwise_where_nobody_looked_before_is_not_taken_for
     tables = PartitionTables()
     first = PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=[1, 2], isr=[1], leader=1)
     second = PartitionRecord(partition_id=1, topic_id=TOPIC, replicas=[1], isr=[2, 1], leader=1)
-    found = [tables.read_partition(encode_record(one)) for one in (first, second)]
-    assert [one[2].isr for one in found if one is not None] == [(1,), (2, 1)]
+    found = [one for value in map(encode_record, (first, second)) for one in tables.partitions([value], 0)[1]]
+    assert [one.isr for _, one in found] == [(1,), (2, 1)]
+
+
+def test_lists_that_end_elsewhere_than_in_the_value_before_are_read_where_they_end() -> None:
+    """The shorter ones are known already when they come behind the longer, and the other way round."""
+    records = [
+        PartitionRecord(partition_id=number, topic_id=TOPIC, replicas=replicas, isr=replicas[:1], leader=number)
+        for number, replicas in enumerate([[1, 2, 3], [1], [1, 2, 3], [1], [1, 2]])
+    ]
+    values, tables = [encode_record(one) for one in records], PartitionTables()
+    for _ in range(2):
+        at, found = 0, list[tuple[int, PartitionRegistration]]()
+        while at < len(values):
+            found += tables.partitions(values, at)[1]
+            at = len(found)
+        assert [one.replicas for _, one in found] == [tuple(one.replicas) for one in records]
+        assert [one.leader for _, one in found] == [number for number, _ in found] == [0, 1, 2, 3, 4]
