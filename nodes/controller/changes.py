@@ -199,7 +199,8 @@ class _Alike:
         self._changes = changes
         self._active = dict.fromkeys(active, True).__contains__
         self._lost = lost
-        self._known: dict[Rules, dict[tuple[object, ...], _Fate]] = {}
+        self._known: dict[Rules, dict[tuple[int, int, int, int], _Fate]] = {}
+        """By the tuples' identities, since they are interned and take long to hash; each fate keeps its own alive."""
 
     def begin(self, topic: Topic, rules: Rules) -> None:
         """What is asked for next is of this topic."""
@@ -208,18 +209,21 @@ class _Alike:
 
     def form(self, number: int, old: PartitionRegistration, *, without: int = NO_LEADER) -> ChangeForm | None:
         """Of the change record; None if nothing is to change."""
-        key = (old.replicas, old.isr, old.leader, old.seldom)
+        key = (id(old.replicas), id(old.isr), old.leader, id(old.seldom))
         fate = self._of_rules.get(key)
         if fate is None:
             isr = tuple(member for member in old.isr if member != without)
             fate = self._of_rules[key] = self._decide(number, old, isr)
-        self._changes.count(fate.kind)
+        if fate.is_counted:
+            self._changes.count(fate.kind)
         return fate.form
 
     def _decide(self, number: int, old: PartitionRegistration, isr: Replicas) -> _Fate:
         decision = decide(old, isr, self._active, self._rules, lost=self._lost)
         record = change_or_completion(self._topic, number, decision, self._active, self._rules)
-        return _Fate(kind_of(old, decision), None if record is None else change_form(record))
+        kind = kind_of(old, decision)
+        counted = kind in (ElectionKind.ELIGIBLE, ElectionKind.UNCLEAN)
+        return _Fate(kind, counted, None if record is None else change_form(record), old)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +231,7 @@ class _Fate:
     """What becomes of all topic-partitions that are alike."""
 
     kind: ElectionKind
+    is_counted: bool
     form: ChangeForm | None
+    first: PartitionRegistration
+    """The one that it was worked out for."""

@@ -233,7 +233,7 @@ class MetadataImage:
                 self._follows(offset)
                 topic = self._own_topic(topic_id, offset + len(changes) - 1)
                 try:
-                    topic.change_all(changes)
+                    topic.change_all(changes, self._tables.seldom)
                 except KeyError as missing:
                     raise MetadataError(f"{topic.name}-{missing.args[0]} is not there") from None
             return self._touched(topic_id, changes, delta)
@@ -264,10 +264,11 @@ class MetadataImage:
         for number, value in enumerate(values, offset):
             if ahead is not None and value.startswith(PLACED):
                 topic_id = value[TOPIC_ID]
-                if topic_id not in taken and ahead._private.get(topic_id, last + 1) <= last:
+                if topic_id in taken:
+                    continue
+                if ahead._private.get(topic_id, last + 1) <= last:
                     self._take(topic_id, ahead)
                     taken.add(topic_id)
-                if topic_id in taken:
                     continue
             self.replay_value(value, number, epoch)
         self.passed(last, epoch)

@@ -17,7 +17,6 @@ decided by the codecs: bytes that were never decoded before are handed to them, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from struct import Struct
 from typing import NamedTuple, NewType, cast
 
@@ -146,7 +145,8 @@ class PartitionTables:
         """
         found: list[tuple[int, PartitionRegistration]] = []
         topic_id, known, numbers, end = values[at][TOPIC_ID], self._lists, self._numbers, LISTS_AT
-        for value in islice(values, at, None):
+        for position in range(at, len(values)):
+            value = values[position]
             if value[TOPIC_ID] != topic_id or not value.startswith(PARTITION_HEAD):
                 break
             # Most end their lists where the one before did. Lists tell their own lengths: if these are known to end
@@ -179,10 +179,11 @@ class PartitionTables:
         return found
 
     def changes(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, IsrChange]]]:
-        """The same for values of PartitionChangeRecords that change ISR and leader at most."""
+        """The same for values of PartitionChangeRecords that change what an `IsrChange` tells, and no more."""
         found: list[tuple[int, IsrChange]] = []
         topic_id, known, numbers = values[at][TOPIC_ID], self._changes, self._numbers
-        for value in islice(values, at, None):
+        for position in range(at, len(values)):
+            value = values[position]
             if value[TOPIC_ID] != topic_id or not value.startswith(CHANGE_HEAD):
                 break
             change = known.get(value[LISTS_AT:])
@@ -195,7 +196,7 @@ class PartitionTables:
         return topic_id, found
 
     def _change_of(self, value: bytes) -> IsrChange | None:
-        """What the value changes, which is known from then on; None if that is not ISR and leader only.
+        """What the value changes, which is known from then on; None if that is more than an `IsrChange` tells.
 
         Raises ProtocolError.
         """
@@ -204,7 +205,13 @@ class PartitionTables:
             return None
         if len(self._changes) >= KNOWN_AT_MOST:
             self._changes.clear()
-        found = IsrChange(None if record.isr is None else self.interned(record.isr), record.leader)
+        elr, last_known_elr = record.eligible_leader_replicas, record.last_known_elr
+        found = IsrChange(
+            None if record.isr is None else self.interned(record.isr),
+            record.leader,
+            None if elr is None else tuple(elr),
+            None if last_known_elr is None else tuple(last_known_elr),
+        )
         self._changes[value[LISTS_AT:]] = found
         return found
 
@@ -233,6 +240,6 @@ def _end_of_lists(value: bytes) -> int:
 
 
 def _is_usual(record: PartitionChangeRecord) -> bool:
-    """Whether it says nothing but ISR and leader."""
-    place = (record.partition_id, record.topic_id)
-    return record == PartitionChangeRecord(*place, isr=record.isr, leader=record.leader)
+    """Whether it says no more than an `IsrChange` tells."""
+    others = (record.replicas, record.removing_replicas, record.adding_replicas, record.directories)
+    return record.leader_recovery_state < 0 and all(one is None for one in others)

@@ -16,7 +16,7 @@ costs a dict of references; the index is shared further, until replicas themselv
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -82,6 +82,8 @@ class IsrChange(NamedTuple):
 
     isr: tuple[int, ...] | None
     leader: int
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -115,12 +117,17 @@ class Topic:
             elif leaderless:
                 leaderless.pop(number, None)
 
-    def change_all(self, changes: Iterable[tuple[int, IsrChange]]) -> None:
+    def change_all(self, changes: Iterable[tuple[int, IsrChange]], interned: Callable[[Seldom], Seldom]) -> None:
         """Apply each of these changes (rule 23). Raises KeyError with the first partition that is not there."""
         partitions, leaderless = self.partitions, self._leaderless
         self._digest = None
-        for number, (isr, leader) in changes:
+        for number, (isr, leader, elr, last_known_elr) in changes:
             old = partitions[number]
+            seldom = old.seldom
+            if elr is not None:
+                seldom = interned(seldom._replace(elr=elr))
+            if last_known_elr is not None:
+                seldom = interned(seldom._replace(last_known_elr=last_known_elr))
             if isr is None:
                 isr = old.isr
             if leader == NO_LEADER_CHANGE:
@@ -128,7 +135,7 @@ class Topic:
             else:
                 leader_epoch = old.leader_epoch + 1
             partitions[number] = PartitionRegistration(
-                old.replicas, isr, leader, leader_epoch, old.partition_epoch + 1, old.seldom
+                old.replicas, isr, leader, leader_epoch, old.partition_epoch + 1, seldom
             )
             if leader == NO_LEADER:
                 leaderless[number] = None

@@ -32,6 +32,8 @@ from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.errors import CorruptFile
 from squall.nodes.storage.log import Appended, Log
 
+UNREAD_BATCHES = 64
+"""So many batches written here may wait to be read back, as they are once committed, without being taken apart."""
 LEADER_CHANGE = 2
 """The kind of control record that says who leads from here on."""
 
@@ -82,6 +84,8 @@ class MetadataLog:
         self._config = config
         self._trace = trace
         self._claims_durability = mutants.has("metadata-not-fsynced")
+        self._unread: dict[tuple[int, int], tuple[bytes, ...]] = {}
+        """Values written here as the leader and not read back yet, by epoch and offset, which are of one batch ever."""
         self.written_records = self.fetched_records = 0
         """Records that came since the start, from this node as the leader and from other leaders; for metrics."""
         self.snapshots = Snapshots(disk, config.directory, node_id=config.node_id, trace=trace)
@@ -139,6 +143,9 @@ class MetadataLog:
     def append(self, values: Sequence[bytes], epoch: int, now_ms: int) -> int:
         """Append one batch as the leader; returns the offset of its last record."""
         batch = build_value_batch(values, now_ms)
+        if len(self._unread) >= UNREAD_BATCHES:
+            self._unread.clear()
+        self._unread[epoch, self.end_offset] = tuple(values)
         return self._append(batch, epoch, now_ms)
 
     def append_leader_change(self, voters: tuple[int, ...], granted: tuple[int, ...], epoch: int, now_ms: int) -> int:
@@ -169,6 +176,7 @@ class MetadataLog:
 
     def append_fetched(self, content: memoryview) -> None:
         """Append whole batches as the leader sent them; they must continue this log."""
+        self._unread.clear()
         base = BatchHeader.read(content).base_offset
         if base != self.end_offset:
             raise InvariantViolation(f"node {self._node}: fetched a batch at {base}, the log ends at {self.end_offset}")
@@ -289,11 +297,12 @@ class MetadataLog:
             )
         for batch in self._log.batches(from_offset, upper):
             header = BatchHeader.read(batch)
+            values = self._unread.pop((header.leader_epoch, header.base_offset), None)
             yield CommittedBatch(
                 base_offset=header.base_offset,
                 epoch=header.leader_epoch,
                 timestamp_ms=header.max_timestamp,
-                values=parse_values(batch),
+                values=parse_values(batch) if values is None else values,
                 is_control=header.is_control,
                 size=header.size,
             )
