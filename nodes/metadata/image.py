@@ -233,7 +233,7 @@ class MetadataImage:
                 self._follows(offset)
                 topic = self._own_topic(topic_id, offset + len(changes) - 1)
                 try:
-                    topic.change_all(changes, self._tables.seldom)
+                    topic.change_all(changes, self._tables.changed)
                 except KeyError as missing:
                     raise MetadataError(f"{topic.name}-{missing.args[0]} is not there") from None
             return self._touched(topic_id, changes, delta)
@@ -259,10 +259,13 @@ class MetadataImage:
         `ahead`, if there is one, began as a clone of this image and has replayed the batch already, and perhaps more: a
         topic that it has not changed since is taken from it.
         """
+        if ahead is None:
+            self.replay_values(values, offset, epoch)
+            return
         last = offset + len(values) - 1
         taken: set[bytes] = set()
         for number, value in enumerate(values, offset):
-            if ahead is not None and value.startswith(PLACED):
+            if value.startswith(PLACED):
                 topic_id = value[TOPIC_ID]
                 if topic_id in taken:
                     continue

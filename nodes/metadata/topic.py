@@ -39,6 +39,9 @@ class Seldom(NamedTuple):
 
 
 USUAL = Seldom()
+Members = tuple[int, ...] | None
+ChangedSeldom = Callable[[Seldom, Members, Members], Seldom]
+"""The same with another ELR, other last known members, or both."""
 
 
 @dataclass(slots=True)
@@ -117,17 +120,18 @@ class Topic:
             elif leaderless:
                 leaderless.pop(number, None)
 
-    def change_all(self, changes: Iterable[tuple[int, IsrChange]], interned: Callable[[Seldom], Seldom]) -> None:
-        """Apply each of these changes (rule 23). Raises KeyError with the first partition that is not there."""
+    def change_all(self, changes: Iterable[tuple[int, IsrChange]], changed: ChangedSeldom) -> None:
+        """Apply each of these changes (rule 23); `changed` gives what a `Seldom` is with another ELR.
+
+        Raises KeyError with the first partition that is not there.
+        """
         partitions, leaderless = self.partitions, self._leaderless
         self._digest = None
         for number, (isr, leader, elr, last_known_elr) in changes:
             old = partitions[number]
             seldom = old.seldom
-            if elr is not None:
-                seldom = interned(seldom._replace(elr=elr))
-            if last_known_elr is not None:
-                seldom = interned(seldom._replace(last_known_elr=last_known_elr))
+            if elr is not None or last_known_elr is not None:
+                seldom = changed(seldom, elr, last_known_elr)
             if isr is None:
                 isr = old.isr
             if leader == NO_LEADER_CHANGE:
