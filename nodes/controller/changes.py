@@ -106,12 +106,13 @@ class PartitionChanges:
             if not numbers:
                 continue
             alike.begin(topic, self.rules(image, topic))
+            partitions, topic_id = topic.partitions, topic.id
             for number in numbers:
-                old = topic.partitions[number]
+                old = partitions[number]
                 if broker in old.isr or old.leader == broker or (lost and broker in old.elr):
                     form = alike.form(number, old, without=broker)
                     if form is not None:
-                        yield change_value(form, topic.id, number)
+                        yield change_value(form, topic_id, number)
 
     def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[bytes]:
         """A leader for every topic-partition that has none, and that this broker may lead. Yields values of change

@@ -28,6 +28,8 @@ LONGEST_VALUE = 8000
 MOST_RECORDS = 1 << 20
 _KNOWN = tuple(bytes((n << 1,)) if n < 64 else bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(8192))
 """Varints of lengths, and of most offset deltas."""
+PLACES = 10_000
+"""As many records as a batch of the metadata log has at most, unless it is told otherwise."""
 
 
 def build_value_batch(values: Sequence[bytes], timestamp: int) -> bytearray:
@@ -40,14 +42,18 @@ def build_value_batch(values: Sequence[bytes], timestamp: int) -> bytearray:
 def _content(values: Sequence[bytes]) -> bytes:
     pieces: list[bytes] = []
     for delta, value in enumerate(values):
-        place = _KNOWN[delta] if delta < 8192 else _three_bytes(delta)
-        length = _KNOWN[len(value)]
-        pieces += (_KNOWN[4 + len(place) + len(length) + len(value)], b"\0\0", place, b"\1", length, value, b"\0")
+        place = _PLACES[delta] if delta < PLACES else b"\0\0" + _three_bytes(delta) + b"\1"
+        size, length = len(value), _KNOWN[len(value)]
+        pieces += (_KNOWN[1 + len(place) + len(length) + size], place, length, value, b"\0")
     return b"".join(pieces)
 
 
 def _three_bytes(number: int) -> bytes:
     return bytes((number << 1 & 0x7F | 0x80, number >> 6 & 0x7F | 0x80, number >> 13))
+
+
+_PLACES = tuple(b"\0\0" + (_KNOWN[n] if n < 8192 else _three_bytes(n)) + b"\1" for n in range(PLACES))
+"""By offset delta: attributes and time delta before it, no key behind it."""
 
 
 def parse_values(batch: Buffer) -> tuple[bytes, ...]:
