@@ -17,9 +17,10 @@ log goes on, take only the memory of what differs. What ran ahead and is committ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from operator import itemgetter
 
 from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.hot_records import CHANGE_HEAD, PARTITION_HEAD, PLACED, TOPIC_ID
@@ -57,6 +58,11 @@ __all__ = [
     "PartitionRegistration",
     "Topic",
 ]
+
+
+_HEAD_OF = itemgetter(slice(3))
+_TOPIC_OF = itemgetter(TOPIC_ID)
+_ALL_PLACED = frozenset(PLACED)
 
 
 class MetadataError(Exception):
@@ -263,18 +269,19 @@ class MetadataImage:
             self.replay_values(values, offset, epoch)
             return
         last = offset + len(values) - 1
-        taken: set[bytes] = set()
-        for number, value in enumerate(values, offset):
-            if value.startswith(PLACED):
-                topic_id = value[TOPIC_ID]
-                if topic_id in taken:
-                    continue
-                if ahead._private.get(topic_id, last + 1) <= last:
-                    self._take(topic_id, ahead)
-                    taken.add(topic_id)
-                    continue
-            self.replay_value(value, number, epoch)
+        topics = set(map(_TOPIC_OF, values))
+        taken = {one for one in topics if ahead._private.get(one, last + 1) <= last}
+        if taken != topics or not _ALL_PLACED.issuperset(map(_HEAD_OF, values)):
+            self._replay_others(taken, values, offset, epoch)
+        for topic_id in taken:
+            self._take(topic_id, ahead)
         self.passed(last, epoch)
+
+    def _replay_others(self, taken: Set[bytes], values: Sequence[bytes], offset: int, epoch: int) -> None:
+        """Apply the records of one batch that do not only change what is of these topics."""
+        for number, value in enumerate(values, offset):
+            if not (value.startswith(PLACED) and value[TOPIC_ID] in taken):
+                self.replay_value(value, number, epoch)
 
     def _take(self, topic_id: bytes, ahead: MetadataImage) -> None:
         """Hold the topic as another image holds it; whoever is to change it next takes a copy."""
