@@ -17,6 +17,7 @@ decided by the codecs: bytes that were never decoded before are handed to them, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from struct import Struct
 from typing import NamedTuple, NewType, cast
 
@@ -160,7 +161,8 @@ class PartitionTables:
         Raises ProtocolError if that cannot be.
         """
         found: list[tuple[int, PartitionRegistration]] = []
-        topic_id, known, numbers, end = values[at][TOPIC_ID], self._lists, self._numbers, LISTS_AT
+        topic_id, known, numbers = values[at][TOPIC_ID], self._lists, self._numbers
+        end, read = LISTS_AT, _place_and_numbers(LISTS_AT).unpack_from
         for position in range(at, len(values)):
             value = values[position]
             if value[TOPIC_ID] != topic_id or not value.startswith(PARTITION_HEAD):
@@ -168,18 +170,17 @@ class PartitionTables:
             # Most end their lists where the one before did. Lists tell their own lengths: if these are known to end
             # there, they do.
             lists = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :])
-            if lists is None or lists.end != end:
+            if lists is None or lists[3] != end:
                 if found:
                     break
                 end = _end_of_lists(value)
                 if not end:
                     break
                 lists = self._lists_of(value, end)
-            number = _INT32.unpack_from(value, 3)[0]
-            leader, leader_epoch, partition_epoch = _NUMBERS.unpack_from(value, end)
-            registration = PartitionRegistration(
-                lists.replicas, lists.isr, leader, leader_epoch, partition_epoch, lists.seldom
-            )
+                read = _place_and_numbers(end).unpack_from
+            number, leader, leader_epoch, partition_epoch = read(value)
+            replicas, isr, seldom, _ = lists
+            registration = PartitionRegistration(replicas, isr, leader, leader_epoch, partition_epoch, seldom)
             found.append((numbers.setdefault(number, number), registration))
         return topic_id, found
 
@@ -239,6 +240,12 @@ class _KnownLists(NamedTuple):
     isr: tuple[int, ...]
     seldom: Seldom
     end: int
+
+
+@cache
+def _place_and_numbers(end: int) -> Struct:
+    """Partition, leader and the two epochs, of a value whose lists end there; nothing else is looked at."""
+    return Struct(f">3xi{end - 7}xiii")
 
 
 def _end_of_lists(value: bytes) -> int:

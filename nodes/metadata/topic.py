@@ -112,9 +112,8 @@ class Topic:
         for number, registration in registrations:
             old = partitions.get(number)
             partitions[number] = registration
-            before = () if old is None else old.replicas
-            if before is not registration.replicas:
-                self._move(number, before, registration.replicas)
+            if old is None or old.replicas is not registration.replicas:
+                self._move(number, () if old is None else old.replicas, registration.replicas)
             if registration.leader == NO_LEADER:
                 leaderless[number] = None
             elif leaderless:
@@ -180,7 +179,7 @@ class Topic:
                 hosted[broker].remove(number)
         for broker in after:
             if broker not in before:
-                numbers = hosted.get(broker)
-                if numbers is None:
-                    numbers = hosted[broker] = array("i")
-                numbers.append(number)
+                try:
+                    hosted[broker].append(number)
+                except KeyError:
+                    hosted[broker] = array("i", (number,))

@@ -64,26 +64,23 @@ def parse_values(batch: Buffer) -> tuple[bytes, ...]:
 
 def _usual_values(batch: Buffer) -> tuple[bytes, ...] | None:
     header = BatchHeader.read(batch)
-    if header.size != len(batch) or header.compression != Compression.NONE or header.count <= 0:
+    if header.size != len(batch) or header.compression != Compression.NONE or not 0 < header.count <= PLACES:
         return None
     content = bytes(memoryview(batch)[HEADER_SIZE:])
     values: list[bytes] = []
     position = 0
     try:
-        for _ in range(header.count):
+        for place in _PLACES[: header.count]:
             length = content[position]
             position += 1
             if length > 0x7F:
                 length = length & 0x7F | content[position] << 7
                 position += 1
             stop = position + (length >> 1)
-            if length & 1 or length > 0x3FFF or content[position] or content[position + 1]:
+            if length & 1 or length > 0x3FFF or not content.startswith(place, position):
                 return None
-            position += 3 if content[position + 2] < 0x80 else 4 if content[position + 3] < 0x80 else 5
-            if content[position - 1] > 0x7F or content[position] != 1:
-                return None
-            length = content[position + 1]
-            position += 2
+            position += len(place) + 1
+            length = content[position - 1]
             if length > 0x7F:
                 length = length & 0x7F | content[position] << 7
                 position += 1
