@@ -86,15 +86,19 @@ class SnapshotLoader:
     def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
         self.id = snapshot_id
         self.image = MetadataImage()
-        self._values = (value for batch in snapshots.batches(snapshot_id) for value in batch.values)
+        self._batches = snapshots.batches(snapshot_id)
 
     def advance(self, at_once: int = LOAD_RECORDS) -> bool:
-        """Replay some more; whether that was all, so that `image` is the whole. Raises CorruptFile."""
-        image = self.image
-        values = list(islice(self._values, at_once))
-        image.replay_values(values, image.last_offset + 1)
-        if len(values) == at_once:
-            return False
+        """Replay so many records or a few more; whether that was all, so that `image` is the whole.
+
+        Raises CorruptFile.
+        """
+        image, left = self.image, at_once
+        for batch in self._batches:
+            image.replay_values(batch.values, image.last_offset + 1)
+            left -= len(batch.values)
+            if left <= 0:
+                return False
         # The offsets within a snapshot are its own; what it stands for ends where its name says.
         image.last_offset, image.last_epoch = self.id.end_offset - 1, self.id.epoch
         return True
