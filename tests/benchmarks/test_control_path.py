@@ -33,6 +33,7 @@ def test_each_of_the_bars_is_held_against_its_figure() -> None:
     }
 
 
+@pytest.mark.full
 def test_control_requests_get_through_a_flood_of_produce_requests() -> None:
     """Show 8 of issue 4, with a bar that a busy machine meets: far below a session, and nobody is fenced."""
     felt = measured(1000, duration_s=6)

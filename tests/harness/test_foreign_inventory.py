@@ -130,6 +130,7 @@ def inventory(lab: Lab, tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.full
 def test_a_partition_and_a_kill_on_somebody_elses_hosts_end_in_a_verdict(
     lab: Lab, inventory: Path, squall: Any
 ) -> None:

@@ -49,8 +49,9 @@ def test_two_hundred_seeds_of_a_swarm_are_valid() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.full
 def test_a_seed_replays_bit_for_bit_under_another_hash_seed() -> None:
-    """Hash randomisation is the detector of hidden order (docs/simulation.md)."""
+    """Hash randomisation is the detector of hidden order (docs/simulation.md). The README's tour shows it in CI."""
     digests = []
     for hash_seed in ("0", "12345"):
         answer = subprocess.run(

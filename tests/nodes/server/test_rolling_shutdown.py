@@ -122,7 +122,10 @@ def descriptors() -> Iterator[None]:
 @pytest.mark.usefixtures("descriptors")
 @pytest.mark.parametrize(
     "partitions",
-    [300, pytest.param(10_000, marks=[pytest.mark.full, pytest.mark.timeout(1800)])],
+    [
+        pytest.param(300, marks=pytest.mark.full),
+        pytest.param(10_000, marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_nobody_is_without_a_leader_for_a_second_while_all_brokers_are_restarted(partitions: int) -> None:
     patience = 30 + partitions / 20
