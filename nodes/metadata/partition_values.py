@@ -9,8 +9,8 @@ PartitionChangeRecord in nothing but partition and topic id. What is around thos
     PartitionChangeRecord   head | partition | topic id | TAGS
 
 `PartitionEncoder` writes registrations that way, for a snapshot, and `change_value` what a controller decides for many
-topic-partitions that lie alike. `PartitionTables` reads values that way, when a
-snapshot is loaded or the log is replayed; it is also where an image's tuples are interned. Where a value ends is
+topic-partitions that lie alike. `PartitionTables` reads values that way, as many of one topic in a row as there are,
+when a snapshot is loaded or the log is replayed; it is also where an image's tuples are interned. Where a value ends is
 decided by the codecs: bytes that were never decoded before are handed to them, so nothing malformed is accepted here.
 """
 
@@ -167,16 +167,16 @@ class PartitionTables:
             value = values[position]
             if value[TOPIC_ID] != topic_id or not value.startswith(PARTITION_HEAD):
                 break
-            # Most end their lists where the one before did. Lists tell their own lengths: if these are known to end
+            # Many end their lists where the one before did. Lists tell their own lengths: if these are known to end
             # there, they do.
             lists = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :])
             if lists is None or lists[3] != end:
-                if found:
-                    break
                 end = _end_of_lists(value)
-                if not end:
-                    break
-                lists = self._lists_of(value, end)
+                lists = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]) if end else None
+                if lists is None:
+                    if found or not end:
+                        break
+                    lists = self._learnt(value, end)
                 read = _place_and_numbers(end).unpack_from
             number, leader, leader_epoch, partition_epoch = read(value)
             replicas, isr, seldom, _ = lists
@@ -184,15 +184,12 @@ class PartitionTables:
             found.append((numbers.setdefault(number, number), registration))
         return topic_id, found
 
-    def _lists_of(self, value: bytes, end: int) -> _KnownLists:
+    def _learnt(self, value: bytes, end: int) -> _KnownLists:
         """What the value says around the numbers at `end`; it is known from then on. Raises ProtocolError."""
-        around = value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]
-        found = self._lists.get(around)
-        if found is None:
-            if len(self._lists) >= KNOWN_AT_MOST:
-                self._lists.clear()
-            lists = self.lists(cast(PartitionRecord, decode_record(value)))
-            found = self._lists[around] = _KnownLists(*lists, end)
+        lists = self.lists(cast(PartitionRecord, decode_record(value)))
+        if len(self._lists) >= KNOWN_AT_MOST:
+            self._lists.clear()
+        found = self._lists[value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]] = _KnownLists(*lists, end)
         return found
 
     def changes(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, IsrChange]]]:
