@@ -200,8 +200,7 @@ class _Alike:
         self._changes = changes
         self._active = dict.fromkeys(active, True).__contains__
         self._lost = lost
-        self._known: dict[Rules, dict[tuple[int, int, int, int], _Fate]] = {}
-        """By the tuples' identities, since they are interned and take long to hash; each fate keeps its own alive."""
+        self._known: dict[Rules, dict[tuple[object, ...], _Fate]] = {}
 
     def begin(self, topic: Topic, rules: Rules) -> None:
         """What is asked for next is of this topic."""
@@ -210,7 +209,7 @@ class _Alike:
 
     def form(self, number: int, old: PartitionRegistration, *, without: int = NO_LEADER) -> ChangeForm | None:
         """Of the change record; None if nothing is to change."""
-        key = (id(old.replicas), id(old.isr), old.leader, id(old.seldom))
+        key = (old.replicas, old.isr, old.leader, old.seldom)
         fate = self._of_rules.get(key)
         if fate is None:
             isr = tuple(member for member in old.isr if member != without)
@@ -224,7 +223,7 @@ class _Alike:
         record = change_or_completion(self._topic, number, decision, self._active, self._rules)
         kind = kind_of(old, decision)
         counted = kind in (ElectionKind.ELIGIBLE, ElectionKind.UNCLEAN)
-        return _Fate(kind, counted, None if record is None else change_form(record), old)
+        return _Fate(kind, counted, None if record is None else change_form(record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,5 +233,3 @@ class _Fate:
     kind: ElectionKind
     is_counted: bool
     form: ChangeForm | None
-    first: PartitionRegistration
-    """The one that it was worked out for."""

@@ -112,8 +112,7 @@ class PartitionTables:
     def __init__(self) -> None:
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {(): ()}
         self._seldom: dict[Seldom, Seldom] = {}
-        self._changed: dict[tuple[object, ...], tuple[Seldom, Seldom]] = {}
-        """Before and after a change, by the identity of the former, which takes long to hash, and the change."""
+        self._changed: dict[tuple[object, ...], Seldom] = {}
         self._numbers: dict[int, int] = {}
         self._lists: dict[bytes, _KnownLists] = {}
         self._changes: dict[bytes, IsrChange] = {}
@@ -127,17 +126,17 @@ class PartitionTables:
 
     def changed(self, seldom: Seldom, elr: tuple[int, ...] | None, last_known_elr: tuple[int, ...] | None) -> Seldom:
         """The same with another ELR, other last known members, or both; None is no other."""
-        key = (id(seldom), elr, last_known_elr)
-        known = self._changed.get(key)
-        if known is None:
+        key = (seldom, elr, last_known_elr)
+        after = self._changed.get(key)
+        if after is None:
             if len(self._changed) >= KNOWN_AT_MOST:
                 self._changed.clear()
             after = seldom._replace(
                 elr=seldom.elr if elr is None else elr,
                 last_known_elr=seldom.last_known_elr if last_known_elr is None else last_known_elr,
             )
-            known = self._changed[key] = (seldom, self.seldom(after))
-        return known[1]
+            self._changed[key] = after = self.seldom(after)
+        return after
 
     def number(self, number: int) -> int:
         """A partition's number as one object, of which millions of topic-partitions need a few."""
