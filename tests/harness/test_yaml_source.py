@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
+import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import YamlSource, load_yaml, parse_yaml
+
+SUITES = Path(__file__).resolve().parents[2] / "suites"
 
 
 class Kill(BaseModel):
@@ -100,3 +103,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_source_is_a_plain_value() -> None:
     assert YamlSource("f.yaml", {}, {(): 1}).line(("any", "path")) == 1
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_file_reads_the_same_with_and_without_libyaml(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = load_yaml(path)
+    monkeypatch.setattr("squall.harness.yaml_source.QUICK_LOADER", yaml.SafeLoader)
+    assert load_yaml(path) == quick
