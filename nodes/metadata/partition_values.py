@@ -114,7 +114,8 @@ class PartitionTables:
         self._seldom: dict[Seldom, Seldom] = {}
         self._changed: dict[tuple[object, ...], Seldom] = {}
         self._numbers: dict[int, int] = {}
-        self._lists: dict[bytes, _KnownLists] = {}
+        self._lists: dict[bytes, tuple[Lists, int]] = {}
+        """By what stands around the three numbers: what it says, and where its four lists end."""
         self._changes: dict[bytes, IsrChange] = {}
 
     def interned(self, numbers: list[int]) -> tuple[int, ...]:
@@ -168,27 +169,27 @@ class PartitionTables:
                 break
             # Many end their lists where the one before did. Lists tell their own lengths: if these are known to end
             # there, they do.
-            lists = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :])
-            if lists is None or lists[3] != end:
+            lists_to = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :])
+            if lists_to is None or lists_to[1] != end:
                 end = _end_of_lists(value)
-                lists = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]) if end else None
-                if lists is None:
+                lists_to = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]) if end else None
+                if lists_to is None:
                     if found or not end:
                         break
-                    lists = self._learnt(value, end)
+                    lists_to = self._learnt(value, end)
                 read = _place_and_numbers(end).unpack_from
             number, leader, leader_epoch, partition_epoch = read(value)
-            replicas, isr, seldom, _ = lists
+            replicas, isr, seldom = lists_to[0]
             registration = PartitionRegistration(replicas, isr, leader, leader_epoch, partition_epoch, seldom)
             found.append((numbers.setdefault(number, number), registration))
         return topic_id, found
 
-    def _learnt(self, value: bytes, end: int) -> _KnownLists:
+    def _learnt(self, value: bytes, end: int) -> tuple[Lists, int]:
         """What the value says around the numbers at `end`; it is known from then on. Raises ProtocolError."""
         lists = self.lists(cast(PartitionRecord, decode_record(value)))
         if len(self._lists) >= KNOWN_AT_MOST:
             self._lists.clear()
-        found = self._lists[value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]] = _KnownLists(*lists, end)
+        found = self._lists[value[LISTS_AT:end] + value[end + NUMBERS_SIZE :]] = lists, end
         return found
 
     def changes(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, IsrChange]]]:
@@ -227,15 +228,6 @@ class PartitionTables:
         )
         self._changes[value[LISTS_AT:]] = found
         return found
-
-
-class _KnownLists(NamedTuple):
-    """The `Lists` of values whose lists end at `end`."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    seldom: Seldom
-    end: int
 
 
 @cache

@@ -7,7 +7,7 @@ times as long to make, and a leaving broker makes hundreds of thousands.)
 
 Beside the registrations a topic keeps an index of what concerns one broker, so that a broker's coming or going costs
 what it has, not what the cluster has: `of_broker` gives the partitions with a replica there, `leaderless` those that
-wait for a leader. Everything goes through `put`, which keeps the index right.
+wait for a leader. `put`, `put_all` and `change_all` keep the index right, and everything goes through them.
 
 Two images may hold the same topic (see `MetadataImage.clone`). Whoever is to change it takes a `copy` first, which
 costs a dict of references; the index is shared further, until replicas themselves change.
@@ -91,7 +91,7 @@ class IsrChange(NamedTuple):
 
 @dataclass(slots=True)
 class Topic:
-    """A topic and its partitions by number; `partitions` is to be read, `put` is how it is written."""
+    """A topic and its partitions by number; `partitions` is to be read; it is written by `put` and its like."""
 
     name: str
     id: bytes
