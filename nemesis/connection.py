@@ -5,12 +5,17 @@ Evidence are the established connections of the target at the nodes' ports, from
 before is gone, and over if connections last through a look again. A storm is proven if the target has most of the
 connections that were to come, from there where they were to come from, and over if they are gone.
 
+A connection that waits for the node to accept it has no inode yet (the tables say 0 for each of them). Such ones count
+in a storm, which may well be why the node does not get to accept them; of a reset they say nothing, since nobody could
+tell one of them from the next.
+
 The processes that carry both out keep count too; that they died before the end is told by them (`probe.errand`), and a
 fault that was cut short is not seen to end as it should.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from squall.nemesis.aimed import AimedFault
@@ -27,14 +32,21 @@ LOOK_MARGIN_SECONDS = 0.2
 SHARE_THAT_SHOWS = 0.9
 SHARE_THAT_MAY_STAY = 0.1
 
-Connections = dict[str, str]
-"""Where each comes from or goes to, by its inode."""
+NOT_ACCEPTED_YET = 0
 
 
-async def connections_of(host: Host, ports: list[int]) -> Connections:
-    """The established ones of a host at these ports. Inodes are texts, as they are once a look has become JSON."""
+@dataclass(frozen=True)
+class Connection:
+    """One of a target: where it comes from or goes to, and its inode."""
+
+    peer: str
+    inode: int
+
+
+async def connections_of(host: Host, ports: list[int]) -> list[Connection]:
+    """The established ones of a host at these ports."""
     answer: dict[str, Any] = await host.call("probe.connections", ports=ports)
-    return {str(one["inode"]): str(one["peer"]) for one in answer["connections"]}
+    return [Connection(str(one["peer"]), int(one["inode"])) for one in answer["connections"]]
 
 
 async def was_cut_short(context: FaultContext, names: tuple[str, ...]) -> list[str]:
@@ -64,11 +76,14 @@ class ResetConnections(AimedFault):
         return Target(target.hosts, f"{target.role} to {peers.role}")
 
     async def observe(self) -> Facts:
-        """Which connections are there now, and which of them last until all would have been reset once more."""
+        """Which connections are there now, and which of them last until all would have been reset once more.
+
+        By their inodes, as texts, since a look becomes JSON.
+        """
         first = await self._look()
         await self._context.sleep(min(self._options.every, LONGEST_LOOK_SECONDS) + LOOK_MARGIN_SECONDS)
         second = await self._look()
-        lasting = {name: sorted(set(first[name]) & set(second[name])) for name in self._targets}
+        lasting = {name: sorted(first[name] & second[name]) for name in self._targets}
         return {
             "connections": {name: sorted(found) for name, found in second.items()},
             "lasting": lasting,
@@ -76,12 +91,13 @@ class ResetConnections(AimedFault):
             "said": f"{sum(map(len, lasting.values()))} connections last, {sum(map(len, second.values()))} are there",
         }
 
-    async def _look(self) -> dict[str, Connections]:
+    async def _look(self) -> dict[str, set[str]]:
         found = await all_of(connections_of(self._context.hosts[name], self._ports) for name in self._targets)
         return {name: self._meant(one) for name, one in zip(self._targets, found, strict=True)}
 
-    def _meant(self, found: Connections) -> Connections:
-        return {inode: peer for inode, peer in found.items() if self._peers == [EVERYONE] or peer in self._peers}
+    def _meant(self, found: list[Connection]) -> set[str]:
+        accepted = (one for one in found if one.inode != NOT_ACCEPTED_YET)
+        return {str(one.inode) for one in accepted if self._peers == [EVERYONE] or one.peer in self._peers}
 
     async def inject(self, ttl: float) -> None:
         context = self._context
@@ -200,8 +216,8 @@ class StormOfConnections:
         return {}
 
 
-def _count(found: Connections, address: str) -> int:
-    return sum(peer == address for peer in found.values())
+def _count(found: list[Connection], address: str) -> int:
+    return sum(one.peer == address for one in found)
 
 
 CONNECTIONS = (

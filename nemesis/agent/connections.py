@@ -1,8 +1,8 @@
 """`probe.connections`: the established TCP connections of this host at some ports, as /proc/net tells them.
 
 Each is told by its ends and its inode, which no later connection has: what was there before and is not there now is
-gone, also if its ports are in use again. That is another way than the kernel's socket monitor, by which connections are
-ended (`rpc_sockets.py`).
+gone, also if its ports are in use again. One that the node has not accepted yet has none: its inode is 0. That is
+another way than the kernel's socket monitor, by which connections are ended (`rpc_sockets.py`).
 """
 
 from __future__ import annotations

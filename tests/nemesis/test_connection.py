@@ -42,6 +42,35 @@ def storm(world: FakeWorld) -> StormOfConnections:
     return fault
 
 
+def tables(monkeypatch: pytest.MonkeyPatch, world: FakeWorld, *looks: list[tuple[str, int]]) -> None:
+    """b1's connections, by the host at the other end and the inode, at one look after the other."""
+    told = iter(looks)
+
+    async def answer(verb: str, **_: Any) -> dict[str, Any]:
+        if verb == "probe.errand":
+            return {"open": True, "cut_short": False, "effect": {}}
+        return {"connections": [{"peer": world.hosts[name].address, "inode": inode} for name, inode in next(told)]}
+
+    for name in ("b1", "b2", "b3"):
+        monkeypatch.setattr(world.hosts[name], "call", answer)
+
+
+def test_connections_that_wait_to_be_accepted_cannot_be_told_apart_and_so_do_not_last(
+    world: FakeWorld, reset: ResetConnections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables(monkeypatch, world, [("b2", 7), ("b2", 0), ("b3", 0)], [("b2", 7), ("b3", 0), ("b3", 8)])
+    seen = asyncio.run(world.time.drive(reset.observe()))
+    assert seen["lasting"] == {"b1": ["7"]} and seen["connections"] == {"b1": ["7", "8"]}
+
+
+def test_connections_that_wait_to_be_accepted_count_in_a_storm(
+    world: FakeWorld, storm: StormOfConnections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables(monkeypatch, world, [("b2", 7)] + [("b2", 0)] * 49 + [("b3", 0)] * 50)
+    seen = asyncio.run(world.time.drive(storm.observe()))
+    assert seen["from"] == {"b2": 50, "b3": 50}
+
+
 def look(there: list[str], lasting: list[str], cut_short: tuple[str, ...] = ()) -> dict[str, Any]:
     return {"connections": {"b1": there}, "lasting": {"b1": lasting}, "cut_short": list(cut_short), "said": ""}
 

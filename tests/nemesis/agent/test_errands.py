@@ -25,12 +25,12 @@ from connections import address_in, established
 
 SERVE = """
 import socket, threading
-def keep(port):
-    listener, kept = socket.create_server(("", port), backlog=1024), []
+def keep(listener):
+    kept = []
     while True:
         kept.append(listener.accept()[0])
-for port in (22, 9092):
-    threading.Thread(target=keep, args=(port,)).start()
+for listener in [socket.create_server(("", port), backlog=1024) for port in (22, 9092)]:
+    threading.Thread(target=keep, args=(listener,)).start()
 print("ready", flush=True)
 """
 COME_AGAIN = """
@@ -79,9 +79,16 @@ class Cable:
     def storm(self, *, id: str = "f1", ttl: float = 60, connections: int = 300) -> None:
         self.h2.call("net.storm", id=id, ttl=ttl, address=ADDRESSES["h1"], port=9092, connections=connections)
 
-    def inodes(self) -> set[int]:
-        """Of the connections to the node's port, as the host itself lists them."""
-        return {one["inode"] for one in self.h1.call("probe.connections", ports=PORTS)["connections"]}
+    def _listed(self) -> list[int]:
+        """The inodes of the connections to the node's port, as the host itself lists them."""
+        return [one["inode"] for one in self.h1.call("probe.connections", ports=PORTS)["connections"]]
+
+    def connections(self) -> int:
+        return len(self._listed())
+
+    def accepted(self) -> set[int]:
+        """The inodes of those that the node has accepted: a client may be connected before that, and they have none."""
+        return set(self._listed()) - {0}
 
 
 @pytest.fixture
@@ -110,25 +117,26 @@ def test_connections_are_reset_and_those_that_come_again_are_too(
     cable: Cable, wait_until: Callable[..., float]
 ) -> None:
     client = cable.start("h2", COME_AGAIN, ADDRESSES["h1"])
-    before = cable.inodes()
-    assert len(before) == 1
+    wait_until(lambda: len(cable.accepted()) == 1, "the node has accepted it")
+    before = cable.accepted()
     cable.reset()
     assert client.stdout is not None
     assert int(client.stdout.readline()) == 1 and int(client.stdout.readline()) == 2, "the second one was reset too"
-    assert not before & cable.inodes()
+    assert not before & cable.accepted()
     wait_until(lambda: cable.h1.call("probe.errand", id="f1")["effect"].get("reset", 0) >= 2, "both are counted")
     cable.h1.call("heal", id="f1")
-    wait_until(lambda: len(cable.inodes()) == 1, "the client is connected again")
-    last = cable.inodes()
+    wait_until(lambda: len(cable.accepted()) == 1, "the client is connected again")
+    last = cable.accepted()
     again = cable.h1.call("probe.errand", id="f1")
-    assert not again["open"] and not again["cut_short"] and cable.inodes() == last
+    assert not again["open"] and not again["cut_short"] and cable.accepted() == last
 
 
 @pytest.mark.lab
 @needs_root
 def test_connections_of_other_peers_and_ports_stay(cable: Cable, wait_until: Callable[..., float]) -> None:
     cable.start("h2", COME_AGAIN, ADDRESSES["h1"])
-    before = cable.inodes()
+    wait_until(lambda: len(cable.accepted()) == 1, "the node has accepted it")
+    before = cable.accepted()
     cable.reset(peers=["10.1.2.3"])
     cable.reset(id="f2", ports=[9093])
 
@@ -136,16 +144,30 @@ def test_connections_of_other_peers_and_ports_stay(cable: Cable, wait_until: Cal
         return [cable.h1.call("probe.errand", id=id)["effect"] for id in ("f1", "f2")]
 
     wait_until(lambda: all("reset" in effect for effect in done()), "both have gone round once")
-    assert all(effect["reset"] == 0 for effect in done()) and cable.inodes() == before
+    assert all(effect["reset"] == 0 for effect in done()) and cable.accepted() == before
 
 
 @pytest.mark.lab
 @needs_root
 def test_a_storm_holds_its_connections_until_it_is_healed(cable: Cable, wait_until: Callable[..., float]) -> None:
     cable.storm()
-    wait_until(lambda: len(cable.inodes()) == 300, "300 connections")
+    wait_until(lambda: cable.connections() == 300, "300 connections")
     cable.h2.call("heal", id="f1")
-    wait_until(lambda: not cable.inodes(), "no connection is left")
+    wait_until(lambda: cable.connections() == 0, "no connection is left")
+
+
+@pytest.mark.lab
+@needs_root
+def test_connections_that_a_node_does_not_get_to_accept_are_there_and_have_no_inode(
+    cable: Cable, wait_until: Callable[..., float]
+) -> None:
+    (node,) = cable.started
+    node.send_signal(signal.SIGSTOP)
+    cable.storm(connections=50)
+    wait_until(lambda: cable.connections() == 50, "50 connections")
+    assert not cable.accepted()
+    node.send_signal(signal.SIGCONT)
+    wait_until(lambda: len(cable.accepted()) == 50, "each has an inode of its own")
 
 
 @pytest.mark.lab
@@ -153,9 +175,9 @@ def test_a_storm_holds_its_connections_until_it_is_healed(cable: Cable, wait_unt
 def test_two_storms_heal_one_by_one(cable: Cable, wait_until: Callable[..., float]) -> None:
     cable.storm(connections=100)
     cable.storm(id="f2", connections=50)
-    wait_until(lambda: len(cable.inodes()) == 150, "150 connections")
+    wait_until(lambda: cable.connections() == 150, "150 connections")
     cable.h2.call("heal", id="f1")
-    wait_until(lambda: len(cable.inodes()) == 50, "those of the other storm")
+    wait_until(lambda: cable.connections() == 50, "those of the other storm")
 
 
 @pytest.mark.lab
@@ -166,7 +188,7 @@ def test_an_errand_ends_by_its_time_to_live_with_nobody_there(cable: Cable, wait
     os.kill(cable.h2.keeper_pid(), signal.SIGKILL)
     cable.h2.kill()
     wait_until(lambda: is_gone(pid), "the errand is gone")
-    wait_until(lambda: not cable.inodes(), "and so are its connections")
+    wait_until(lambda: cable.connections() == 0, "and so are its connections")
 
 
 @pytest.mark.lab
