@@ -44,13 +44,18 @@ class Flood:
     """`with Flood(host, port, topic, outstanding=500):` while it lasts, so many requests wait at the broker."""
 
     def __init__(self, host: str, port: int, topic: str, *, outstanding: int, record_bytes: int) -> None:
-        self.answered = 0
         self.errors: list[str] = []
+        self._askers: list[_Asker] = []
         self._host, self._port = host, port
         self._frame = produce_frame(topic, 0, record_bytes)
         self._share = outstanding // CONNECTIONS
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def answered(self) -> int:
+        """So far; final once the flood has ended."""
+        return sum(one.answered for one in list(self._askers))
 
     def __enter__(self) -> Flood:
         self._thread.start()
@@ -76,10 +81,10 @@ class Flood:
             transport, asker = await loop.create_connection(self._asker, self._host, self._port)
             transport.write(self._frame * self._share)
             opened.append((transport, asker))
+            self._askers.append(asker)
         while not self._stopping.is_set():
             await asyncio.sleep(LOOK_EVERY_S)
         for transport, asker in opened:
-            self.answered += asker.answered
             self.errors += asker.errors
             transport.abort()
 

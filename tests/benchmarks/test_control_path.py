@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 
 from squall.benchmarks._saturation import ACKS_ALL, produce_frame
+from squall.benchmarks._sleeper import longest_stall_ms
 from squall.benchmarks.control_path import BAR_MS, Felt, figures, measured
 from squall.nodes.protocol.headers import decode_request_body, parse_request_header
 from squall.nodes.protocol.messages.produce import ProduceRequest
@@ -24,13 +28,32 @@ def test_a_request_of_the_flood_is_one_record_that_waits_for_all_replicas() -> N
 
 
 def test_each_of_the_bars_is_held_against_its_figure() -> None:
-    judged = {one.name.strip(): one.passed for one in figures("a load", FELT) if one.must is not None}
+    judged = {one.name.strip(): one.passed for one in figures("a load", [FELT]) if one.must is not None}
     assert judged == {
         "heartbeats, p99": True,
         "AlterPartition, p99": False,
         "brokers fenced": True,
         "elections": True,
     }
+
+
+def test_of_several_rounds_times_are_medians_and_what_must_not_happen_is_counted_in_all() -> None:
+    rounds = [
+        replace(FELT, alteration_p99=20.0),
+        replace(FELT, alteration_p99=49.0, alteration_longest=90.0),
+        replace(FELT, fences=1),
+    ]
+    found = {one.name.strip(): one for one in figures("a load", rounds)}
+    assert found["AlterPartition, p99"].measured == 49.0 and found["AlterPartition, p99"].passed
+    assert found["AlterPartition, p99"].samples == (20.0, 49.0, 51.0)
+    assert found["AlterPartition, the longest"].measured == 90.0
+    assert found["brokers fenced"].measured == 1 and not found["brokers fenced"].passed
+
+
+def test_a_sleeping_process_tells_how_long_it_was_kept_waiting() -> None:
+    began = time.monotonic()
+    stall = longest_stall_ms(0.2)
+    assert 0 <= stall < (time.monotonic() - began) * 1000 and time.monotonic() - began >= 0.2
 
 
 @pytest.mark.full
