@@ -3,7 +3,8 @@
 A node has one thread and owns its directory alone, so a file's size is kept here instead of asked for, and appends go
 to that position by one vectored call. Durability is fdatasync for content (it covers a changed size) and fsync of the
 directory for names. Paths are checked: nothing outside the root can be named. A disk that keeps a ledger also writes
-down what has become durable, for tests that take the rest away.
+down what has become durable, for tests that take the rest away. Removed files are gone at once; what they held is let
+go beside the node's thread (`letting_go.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 from pathlib import Path
 
 from squall.nodes.server.ledger import Ledger
+from squall.nodes.server.letting_go import LettingGo
 
 IOV_MAX = 1024
 """The most chunks one vectored write takes on Linux."""
@@ -92,6 +94,7 @@ class RealDisk:
         self._root = Path(root).resolve()
         self._root.mkdir(parents=True, exist_ok=True)
         self._ledger = None if ledger is None else Ledger(ledger, self._root)
+        self._letting_go = LettingGo()
 
     def _path(self, path: str) -> Path:
         """The real path. Raises ValueError for one that could lead out of the root."""
@@ -122,13 +125,23 @@ class RealDisk:
             self._ledger.moved(old, new)
 
     def remove(self, path: str) -> None:
-        self._path(path).unlink()
+        place = self._path(path)
+        held = self._letting_go.hold(place)
+        try:
+            place.unlink()
+        finally:
+            self._letting_go.let_go(held)
         if self._ledger is not None:
             self._ledger.removed(path)
 
     def remove_tree(self, path: str) -> None:
         if path and self._path(path).is_dir():
-            shutil.rmtree(self._path(path))
+            held = [self._letting_go.hold(one) for one in self._path(path).rglob("*")]
+            try:
+                shutil.rmtree(self._path(path))
+            finally:
+                for one in held:
+                    self._letting_go.let_go(one)
             if self._ledger is not None:
                 self._ledger.removed(path)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.server.disk import IOV_MAX, RealDisk
+from squall.nodes.server.letting_go import LARGE_BYTES, LettingGo
 from squall.nodes.storage.log import Log, LogConfig
 
 
@@ -102,3 +105,39 @@ def test_a_log_survives_on_it(disk: RealDisk, clean: bool) -> None:
     assert len([name for name in disk.list("t-0") if name.endswith(".log")]) > 1
     again.delete()
     assert disk.list("") == []
+
+
+def held_files() -> list[str]:
+    """What this process has open although its name is gone."""
+    found = []
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(str(one.readlink()))
+    return [one for one in found if one.endswith(" (deleted)")]
+
+
+def test_large_files_are_gone_by_name_at_once_and_soon_by_content(disk: RealDisk, tmp_path: Path) -> None:
+    for name in ("topic-0/1.log", "topic-0/2.log", "3.log"):
+        disk.make_directory("topic-0")
+        file = disk.open(name, create=True)
+        file.append(bytes(LARGE_BYTES))
+        file.close()
+    disk.remove("3.log")
+    disk.remove_tree("topic-0")
+    assert list((tmp_path / "data").rglob("*")) == []
+    deadline = time.monotonic() + 10
+    while any(str(tmp_path) in one for one in held_files()):
+        assert time.monotonic() < deadline, held_files()
+        time.sleep(0.001)
+
+
+def test_what_is_small_absent_or_more_than_may_be_held_is_not_held(tmp_path: Path) -> None:
+    large, small = tmp_path / "large", tmp_path / "small"
+    large.write_bytes(bytes(LARGE_BYTES))
+    small.write_bytes(b"small")
+    held = LettingGo().hold(large)
+    assert held is not None
+    os.close(held)
+    assert LettingGo().hold(small) is None
+    assert LettingGo().hold(tmp_path / "absent") is None
+    assert LettingGo(most=0).hold(large) is None
