@@ -4,18 +4,19 @@
 
 A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
 the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
-unknown, with file and row; it never takes the other runs with it. What a history holds beside operations on logs is
-one task more for each kind (`checks/further.py`). Whether it is well-formed is for further tasks of the same job
-(`checks/well_formed_task.py`); where it is not, or there was no time to find out, nothing that was found in it counts.
-Of a closed history the control process reads the footer alone, so that what it needs grows with tasks and not with
-operations; only lists (`lists.py`) are made into transactions here.
+unknown, with file and row; it never takes the other runs with it. A huge topic-partition is many tasks
+(`checks/slices.py`), and one more in a second job if these do not prove that it is free of anomalies. What a history
+holds beside operations on logs is one task more for each kind (`checks/further.py`). Whether it is well-formed is for
+further tasks of the same job (`checks/well_formed_task.py`); where it is not, or there was no time to find out, nothing
+that was found in it counts. Of a closed history the control process reads the footer alone, so that what it needs grows
+with tasks and not with operations; only lists (`lists.py`) are made into transactions here.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,15 +25,20 @@ from squall.results.checks.engines import (
     AnyTask,
     Checked,
     CheckedFurther,
+    CheckedSlice,
     Engine,
     LookedOver,
+    Measured,
     Outcome,
     TaskFailure,
 )
+from squall.results.checks.figures import settled
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.slices import SliceTask
+from squall.results.checks.slicing import HUGE_ROWS, Parts, sliced
 from squall.results.checks.tally import Together
 from squall.results.checks.well_formed import Breach
 from squall.results.checks.well_formed_task import (
@@ -74,6 +80,10 @@ FURTHER_COSTS: Final = 0.1
 """What another check costs per byte, as rows of a log."""
 
 
+Job = tuple[int, AnyTask, int]
+"""The number of a run, a task of it, and how much there is to do, in rows of a log."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A run that can be checked: what is known about it, and its tasks."""
@@ -86,6 +96,12 @@ class Prepared:
     torn: int
     tasks: tuple[AnyTask, ...]
     sizes: tuple[int, ...]
+    in_slices: Mapping[str, tuple[Task, int]] = field(default_factory=dict)
+    """By name the topic-partitions that are checked in slices: what would check each as a whole, and its rows."""
+
+    def jobs(self, number: int) -> list[Job]:
+        """Its tasks, as those of the run of this number."""
+        return [(number, task, size) for task, size in zip(self.tasks, self.sizes, strict=True)]
 
 
 @dataclass
@@ -93,6 +109,8 @@ class Found:
     """What the tasks of a run found, and those for which there was no time."""
 
     results: list[PartitionResult] = field(default_factory=list)
+    slices: defaultdict[str, list[tuple[SliceTask, CheckedSlice]]] = field(default_factory=lambda: defaultdict(list))
+    measured: dict[str, PartitionResult] = field(default_factory=dict)
     counted: Together = field(default_factory=Together)
     further: list[FurtherResult] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -107,6 +125,11 @@ class Found:
             self.results.append(outcome.result)
             if outcome.counts is not None:
                 self.counted.add(outcome.counts)
+        elif isinstance(outcome, CheckedSlice):
+            assert isinstance(task, SliceTask)
+            self.slices[task.name].append((task, outcome))
+        elif isinstance(outcome, Measured):
+            self.measured[outcome.result.name] = outcome.result
         elif isinstance(outcome, CheckedFurther):
             self.further.append(outcome.result)
         elif isinstance(outcome, LookedOver):
@@ -115,8 +138,24 @@ class Found:
             (self.unread if isinstance(task, WellFormedTask) else self.failures).append(outcome)
         elif isinstance(task, WellFormedTask):
             self.looked_over = False
-        else:
+        elif outcome.name not in self.unchecked:
             self.unchecked.append(outcome.name)
+
+    def settle(self, in_slices: Mapping[str, tuple[Task, int]]) -> list[tuple[Task, int]]:
+        """What the slices of topic-partitions come to; those that have to be judged as a whole, and their rows."""
+        again = []
+        for name, whole in in_slices.items():
+            if self.failures or name in self.unchecked:
+                continue
+            tasks, slices = zip(*self.slices[name], strict=True)
+            result = settled(self.measured[name], tasks[0].closing, [one.result for one in slices])
+            if result is None:
+                again.append(whole)
+                continue
+            self.results.append(result)
+            for one in slices:
+                self.counted.add(one.counts)
+        return again
 
     def problem(self, history: Path) -> str | None:
         """Why nothing can be concluded from the history: it cannot be read, is ill-formed, or nobody knows."""
@@ -132,23 +171,29 @@ class Found:
 
 
 def check_runs(
-    run_dirs: Sequence[Path], engine: Engine, *, report: bool = True, budget: float | None = None
+    run_dirs: Sequence[Path],
+    engine: Engine,
+    *,
+    report: bool = True,
+    budget: float | None = None,
+    huge: int = HUGE_ROWS,
 ) -> list[Verdict]:
     """Check runs and write verdict, tables and report beside each. One verdict per run, in their order.
 
-    After `budget` seconds nothing more is begun: what was found until then stands, and the rest is unknown.
+    After `budget` seconds nothing more is begun: what was found until then stands, and the rest is unknown. A
+    topic-partition of `huge` rows or more is checked in slices, if the engine carries out several tasks at once.
     """
     began = time.perf_counter()
     deadline = None if budget is None else time.time() + budget
     prepared: list[Prepared | Verdict] = []
     for number, run_dir in enumerate(run_dirs):
-        prepared.append(_prepared_or_verdict(number, Path(run_dir), deadline))
-    tasks = [(number, task) for number, one in enumerate(prepared) if isinstance(one, Prepared) for task in one.tasks]
-    sizes = [size for one in prepared if isinstance(one, Prepared) for size in one.sizes]
-    outcomes = engine.check([task for _, task in tasks], sizes)
+        prepared.append(_prepared_or_verdict(number, Path(run_dir), deadline, huge if engine.at_once > 1 else None))
+    there = {number: one for number, one in enumerate(prepared) if isinstance(one, Prepared)}
     found: defaultdict[int, Found] = defaultdict(Found)
-    for (number, task), outcome in zip(tasks, outcomes, strict=True):
-        found[number].add(task, outcome)
+    _carry_out([job for number, one in there.items() for job in one.jobs(number)], engine, found)
+    again = [(number, *whole) for number, one in there.items() for whole in found[number].settle(one.in_slices)]
+    if again:
+        _carry_out(again, engine, found)
     seconds = time.perf_counter() - began
     return [
         _conclude(Path(run_dir), one, found[number], engine.name, seconds, report)
@@ -156,9 +201,18 @@ def check_runs(
     ]
 
 
-def check_run(run_dir: Path, engine: Engine, *, report: bool = True, budget: float | None = None) -> Verdict:
+def _carry_out(jobs: Sequence[Job], engine: Engine, found: Mapping[int, Found]) -> None:
+    """In one job of the engine."""
+    outcomes = engine.check([task for _, task, _ in jobs], [size for _, _, size in jobs])
+    for (number, task, _), outcome in zip(jobs, outcomes, strict=True):
+        found[number].add(task, outcome)
+
+
+def check_run(
+    run_dir: Path, engine: Engine, *, report: bool = True, budget: float | None = None, huge: int = HUGE_ROWS
+) -> Verdict:
     """Check a single run."""
-    return check_runs([run_dir], engine, report=report, budget=budget)[0]
+    return check_runs([run_dir], engine, report=report, budget=budget, huge=huge)[0]
 
 
 def verdict_of(run_dir: Path) -> Verdict:
@@ -186,26 +240,28 @@ def verdict_of(run_dir: Path) -> Verdict:
     return judge(manifest, results, around, further=further, torn=history.torn, engine="in memory", seconds=seconds)
 
 
-def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None) -> Prepared | Verdict:
+def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None, huge: int | None) -> Prepared | Verdict:
     manifest = None
     try:
         manifest = Manifest.load(run_dir)
-        return _prepare(number, run_dir, manifest, deadline)
+        return _prepare(number, run_dir, manifest, deadline, huge)
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
 
 
-def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | None) -> Prepared:
+def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | None, huge: int | None) -> Prepared:
     path = close_history(run_dir)
     with kept_open():
         _require_ends(manifest, path, cut_off_segments(path))
         groups, places, torn = row_groups_of(path), layout(path), torn_lines(path)
         frame = _frame(manifest, stored_span(path, groups, sends_matter=manifest.load_ended is None))
+        wholes = list(_log_tasks(number, path.resolve(), places, frame, manifest, deadline))
+        slices = {} if huge is None else {one.name: sliced(one, rows, huge) for one, rows in wholes}
     if holds_lists(manifest.workload):
         write_kind(run_dir, LIST_APPEND, transactions_of(History.load(run_dir).table))
     tasks = [
         *_well_formed_tasks(number, path.resolve(), groups, deadline),
-        *_log_tasks(number, path.resolve(), places, frame, manifest, deadline),
+        *(part for whole in wholes for part in slices.get(whole[0].name) or [whole]),
         *_further_tasks(number, run_dir, manifest, deadline),
     ]
     return Prepared(
@@ -217,6 +273,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
         torn=torn,
         tasks=tuple(task for task, _ in tasks),
         sizes=tuple(round(size) for _, size in tasks),
+        in_slices={one.name: (one, rows) for one, rows in wholes if slices.get(one.name)},
     )
 
 
@@ -237,11 +294,20 @@ def _log_tasks(
     frame: Frame,
     manifest: Manifest,
     deadline: float | None,
-) -> Iterator[Sized]:
+) -> Iterator[tuple[Task, int]]:
     for one in places:
         if one.partition >= 0:
             task = _task(number, str(path), one.topic, one.partition, one.row_groups, frame, manifest, deadline)
             yield task, one.rows
+
+
+def _in_parts(wholes: Sequence[tuple[Task, int]], slices: Mapping[str, Parts]) -> Iterator[Sized]:
+    for whole, rows in wholes:
+        parts = slices.get(whole.name)
+        if parts:
+            yield from parts
+        else:
+            yield whole, rows
 
 
 def _further_tasks(number: int, run_dir: Path, manifest: Manifest, deadline: float | None) -> Iterator[Sized]:

@@ -20,6 +20,11 @@ from squall.results.parquet_files import SealedWriter, opened
 from squall.results.segments import SCHEMA_VERSION, IllFormedHistory
 
 ROW_GROUP_ROWS: Final = 1 << 20
+ROW_GROUPS_OF_LARGE_ONES: Final = 1 << 18
+LARGE_ROWS: Final = 1 << 22
+"""Of a topic-partition that may be checked in slices: each reads some row groups of its neighbours, which are smaller,
+therefore.
+"""
 
 _LAYOUT_KEY: Final = b"squall.topic_partitions"
 _TORN_KEY: Final = b"squall.torn_lines"
@@ -48,8 +53,9 @@ class HistoryFile:
 
     def add(self, topic: str, partition: int, rows: pa.Table) -> None:
         """All rows of one topic-partition, sorted by invocation; "", -1 for rows of none."""
-        self._file.writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        groups = -(-rows.num_rows // ROW_GROUP_ROWS)
+        size = ROW_GROUP_ROWS if rows.num_rows < LARGE_ROWS else ROW_GROUPS_OF_LARGE_ONES
+        self._file.writer.write_table(rows, row_group_size=size)
+        groups = -(-rows.num_rows // size)
         self._places.append([topic, partition, list(range(self._groups, self._groups + groups)), rows.num_rows])
         self._groups += groups
 

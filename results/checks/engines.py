@@ -1,7 +1,8 @@
 """Drivers: who runs the tasks. The kernels are the same under each.
 
-A task is one topic-partition of a run (`partition.py`), all operations of another kind that a run holds
-(`further.py`), or a part of the question whether its history is well-formed (`well_formed_task.py`). `InProcess` runs
+A task is one topic-partition of a run (`partition.py`) or a part of a huge one (`slices.py`, `figures.py`), all
+operations of another kind that a run holds (`further.py`), or a part of the question whether its history is well-formed
+(`well_formed_task.py`). `InProcess` runs
 tasks one after the other; `SparkEngine` (`spark.py`) has Spark schedule them. A task whose rows cannot be read yields a
 `TaskFailure`, so that one broken run does not take the others with it.
 
@@ -17,16 +18,18 @@ from typing import Protocol
 
 import msgspec
 
+from squall.results.checks.figures import FiguresTask, measure
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further_task
 from squall.results.checks.partition import Task, check_task
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.slices import Slice, SliceTask, check_slice
 from squall.results.checks.tally import Counts, Together
 from squall.results.checks.well_formed import Breach
 from squall.results.checks.well_formed_task import WellFormedTask, check_well_formed
 from squall.results.parquet_files import kept_open
 from squall.results.segments import IllFormedHistory
 
-AnyTask = Task | FurtherTask | WellFormedTask
+AnyTask = Task | SliceTask | FiguresTask | FurtherTask | WellFormedTask
 
 
 class TaskFailure(msgspec.Struct, frozen=True, tag="failure"):
@@ -43,6 +46,20 @@ class Checked(msgspec.Struct, frozen=True, tag="checked"):
 
     result: PartitionResult
     counts: Counts | None
+
+
+class CheckedSlice(msgspec.Struct, frozen=True, tag="checked-slice"):
+    """What a slice of a huge topic-partition tells, and what was counted of it."""
+
+    run: int
+    result: Slice
+    counts: Counts
+
+
+class Measured(msgspec.Struct, frozen=True, tag="measured"):
+    """What was measured of a topic-partition that is checked in slices."""
+
+    result: PartitionResult
 
 
 class CheckedFurther(msgspec.Struct, frozen=True, tag="checked-further"):
@@ -66,13 +83,15 @@ class Unchecked(msgspec.Struct, frozen=True, tag="unchecked"):
     name: str
 
 
-Outcome = Checked | CheckedFurther | LookedOver | TaskFailure | Unchecked
+Outcome = Checked | CheckedSlice | Measured | CheckedFurther | LookedOver | TaskFailure | Unchecked
 
 
 class Engine(Protocol):
     """Runs tasks; the order of outcomes is that of the tasks. `sizes` says how many rows each looks at."""
 
     name: str
+    at_once: int
+    """How many tasks are carried out at the same time."""
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]: ...
 
@@ -85,6 +104,7 @@ class InProcess:
     """One after the other, here. `on_progress`, if there is one, hears of each."""
 
     name = "in process"
+    at_once = 1
 
     def __init__(self) -> None:
         self.on_progress: Progress | None = None
@@ -125,6 +145,10 @@ def outcome_of(task: AnyTask) -> Outcome:
             return CheckedFurther(task.run, check_further_task(task))
         if isinstance(task, WellFormedTask):
             return LookedOver(task.run, check_well_formed(task))
+        if isinstance(task, SliceTask):
+            return CheckedSlice(task.run, *check_slice(task))
+        if isinstance(task, FiguresTask):
+            return Measured(measure(task))
         return Checked(*check_task(task))
     except IllFormedHistory as trouble:
         return TaskFailure(task.run, trouble.file, trouble.row, trouble.problem)

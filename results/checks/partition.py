@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checks.kernels.log import Finding, Findings, check_log
-from squall.results.checks.kernels.observed import NOWHERE, Observed
+from squall.results.checks.kernels.observed import NOWHERE, FinalRead, Observed
 from squall.results.checks.kernels.operations import NEVER, NONE, Operations, UnusableRecords
 from squall.results.checks.kernels.series import (
+    FirstReads,
     Frame,
     acknowledged_within,
     availability,
@@ -74,7 +75,7 @@ def check_task(task: Task) -> tuple[PartitionResult, Counts]:
     """Read the rows of a task, check and count them. Raises IllFormedHistory if they cannot be read."""
     table = read_topic_partition(Path(task.path), task.row_groups)
     operations = _operations(task, table)
-    return _checked(task, table, operations), _counted(task, table, operations)
+    return _checked(task, table, operations), counted(task.frame, table, operations)
 
 
 def check_table(task: Task, table: pa.Table) -> PartitionResult:
@@ -93,9 +94,21 @@ def _checked(task: Task, table: pa.Table, operations: Operations) -> PartitionRe
     began = time.perf_counter()
     observed = Observed.of(operations)
     findings = check_log(operations, observed, linearizable_reads=task.linearizable_reads)
-    available = availability(operations, task.frame)
-    lag = realtime_lag(operations, observed)
+    measured = figures(task, operations, observed, observed.final)
     witness = _WitnessMaker(task, table, operations, observed)
+    return msgspec.structs.replace(
+        measured,
+        anomalies=findings.counts,
+        noted={**findings.noted, "values_sent_twice": observed.values_sent_twice},
+        witnesses=witness.all(findings),
+        milliseconds=(time.perf_counter() - began) * 1000,
+    )
+
+
+def figures(task: Task, operations: Operations, reads: FirstReads, final: FinalRead) -> PartitionResult:
+    """What is measured of a topic-partition, before anything was looked for in it."""
+    available = availability(operations, task.frame)
+    lag = realtime_lag(operations, reads)
     return PartitionResult(
         run=task.run,
         topic=task.topic,
@@ -103,14 +116,11 @@ def _checked(task: Task, table: pa.Table, operations: Operations) -> PartitionRe
         operations=_counts(operations),
         acknowledged=int(operations.is_acked.sum()),
         records=len(operations.record_offset),
-        anomalies=findings.counts,
-        noted={**findings.noted, "values_sent_twice": observed.values_sent_twice},
-        witnesses=witness.all(findings),
+        anomalies={},
+        noted={},
+        witnesses=(),
         final=FinalReadFacts(
-            complete=observed.final.complete,
-            records=observed.final.records,
-            end=observed.final.end,
-            marker_offset=observed.final.marker_offset,
+            complete=final.complete, records=final.records, end=final.end, marker_offset=final.marker_offset
         ),
         acknowledged_sends=available.acknowledged,
         longest_outage=available.longest,
@@ -122,15 +132,16 @@ def _checked(task: Task, table: pa.Table, operations: Operations) -> PartitionRe
         ),
         lag_p99=int(np.percentile(lag, 99)) if len(lag) else 0,
         lag_max=int(lag.max(initial=0)),
-        milliseconds=(time.perf_counter() - began) * 1000,
+        milliseconds=0,
     )
 
 
-def _counted(task: Task, table: pa.Table, operations: Operations) -> Counts:
+def counted(frame: Frame, table: pa.Table, operations: Operations) -> Counts:
+    """What is counted over time of some rows."""
     return Counts(
-        throughput=throughput(operations, task.frame),
-        latencies=latencies(operations, task.frame),
-        errors=_errors(table, operations, task.frame),
+        throughput=throughput(operations, frame),
+        latencies=latencies(operations, frame),
+        errors=_errors(table, operations, frame),
     )
 
 

@@ -142,6 +142,11 @@ class SparkEngine:
         """For queries of one's own, such as a second opinion (`dataframes.py`)."""
         return self._session
 
+    @property
+    def at_once(self) -> int:
+        """How many tasks are carried out at the same time, by what is there so far."""
+        return int(self._session.sparkContext.defaultParallelism)
+
     def executors(self) -> int:
         """How many processes on workers are ready to carry out tasks; none with `local[…]`."""
         context: Any = self._session.sparkContext
@@ -153,7 +158,7 @@ class SparkEngine:
         if not tasks:
             return []
         hurried = [isinstance(one, WellFormedTask) and one.deadline is not None for one in tasks]
-        shares = bundles(sizes, hurried, BUNDLES_PER_CORE * self._session.sparkContext.defaultParallelism)
+        shares = bundles(sizes, hurried, BUNDLES_PER_CORE * self.at_once)
         work = _work(tasks, shares, None if self._local else Expected.here(tasks))
         schema = "id long, data binary, lack string"
         try:

@@ -40,6 +40,7 @@ class Slow:
     """An engine that has time for whether the history is well-formed and for the first log only."""
 
     name = "slow"
+    at_once = 1
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
         late = [one for one in tasks if isinstance(one, Task)][1:]
@@ -54,6 +55,7 @@ class Hasty:
 
     rule: str
     name: str = "hasty"
+    at_once: int = 1
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
         return [

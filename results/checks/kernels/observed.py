@@ -87,12 +87,39 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class FinalRead:
-    """The read of the whole log after everything was healed, up to an acknowledged marker.
+class Closing:
+    """Where a log starts, and how far the read of it came that was made after everything was healed, up to a marker.
 
-    It covers `start` to `end`; `complete` says that it reached the marker, so that whatever was acknowledged
-    before `marker_invoked` and is not there is lost.
+    `complete` says that it reached the marker, so that whatever was acknowledged before `marker_invoked` and is not
+    there is lost.
     """
+
+    start: int
+    end: int
+    marker_offset: int = -1
+    marker_invoked: int = NONE
+    complete: bool = False
+
+    @classmethod
+    def of(cls, operations: Operations, end: int, worst_doubt: int | None = None) -> Closing:
+        """From all operations of a log that are markers; the final read came to `end`. Times may be off by
+        `worst_doubt`, if that is known of more operations than these.
+        """
+        start = operations.log_start
+        markers = np.flatnonzero((operations.f == MARKER) & (operations.type == OK) & (operations.offset != NONE))
+        if len(markers) == 0:
+            return cls(start, end)
+        first = markers[np.argmin(operations.completed[markers])]
+        marker = int(operations.offset[first])
+        doubt = 0  # when it began, by any other's clock
+        if len(operations.doubt):
+            doubt = int(operations.doubt[first] + (operations.doubt.max() if worst_doubt is None else worst_doubt))
+        return cls(start, end, marker, int(operations.invoked[first]) - doubt, end >= marker)
+
+
+@dataclass(frozen=True)
+class FinalRead:
+    """What the final read has; it covers `start` to `end`. The rest is said with `Closing`."""
 
     start: int
     end: int
@@ -101,6 +128,11 @@ class FinalRead:
     complete: bool
     value: Ints  # by slot, NONE where it delivered nothing
     records: int
+
+    @classmethod
+    def of(cls, closing: Closing, value: Ints, records: int) -> FinalRead:
+        one = closing
+        return cls(one.start, one.end, one.marker_offset, one.marker_invoked, one.complete, value, records)
 
     def covers(self, offsets: Ints) -> Flags:
         return (offsets >= self.start) & (offsets <= self.end)
@@ -157,7 +189,8 @@ class Observed:
     final: FinalRead
 
     @classmethod
-    def of(cls, operations: Operations) -> Observed:
+    def of(cls, operations: Operations, closing: Closing | None = None) -> Observed:
+        """What these operations saw. Of a part of a log, `closing` is that of the whole."""
         slots = Slots.of(operations)
         record_key, offset_key = slots.keys(operations.record_offset), slots.keys(operations.offset)
         value, final_value = np.full(len(slots), NONE, np.int64), np.full(len(slots), NONE, np.int64)
@@ -177,6 +210,7 @@ class Observed:
                 _disagreeing(operations, slots.index(operations.record_offset), conflicting)
             )
         end = int(slots.offset(np.array([final_slot]))[0]) if final_slot >= 0 else -1
+        closing = Closing.of(operations, max(end, -1)) if closing is None else closing
         return cls(
             operations=operations,
             slots=slots,
@@ -189,8 +223,8 @@ class Observed:
             acknowledged_again=again,
             values_sent_twice=twice,
             unplaced=unplaced,
-            log_start=operations.log_start,
-            final=_final_read(operations, final_value, max(end, -1), final_records),
+            log_start=closing.start,
+            final=FinalRead.of(closing, final_value, final_records),
         )
 
     @cached_property
@@ -213,9 +247,7 @@ class Observed:
     @cached_property
     def sessions(self) -> tuple[Rows, Ints]:
         """By operation, the number of its session, and by number, its key; -1 if it neither polls nor delivers."""
-        one = self.operations
-        numbers, keys = loops.numbered_sessions(one.f, one.starts, one.client, one.session)
-        return numbers, keys
+        return numbered_sessions(self.operations)
 
     def pairs_at(self, offset: int) -> Pairs:
         """What was read at an offset."""
@@ -242,6 +274,13 @@ class Observed:
         """Whether some values were read anywhere."""
         plain = np.where(self.read & ~self.conflicting, self.value, NONE)
         return (loops.first_places(values, plain, _ALL) >= 0) & (values != NONE) | np.isin(values, self.unplaced.value)
+
+
+def numbered_sessions(operations: Operations) -> tuple[Rows, Ints]:
+    """By operation the number of its session, and by number, its key; -1 if it neither polls nor delivers."""
+    one = operations
+    numbers, keys = loops.numbered_sessions(one.f, one.starts, one.client, one.session)
+    return numbers, keys
 
 
 def writers(operations: Operations, values: Ints) -> Ints:
@@ -275,24 +314,3 @@ def _disagreeing(operations: Operations, where: Ints, conflicting: Flags) -> Pai
     fresh = np.concatenate((np.array([True]), (np.diff(offset) != 0) | (np.diff(value) != 0)))
     odd = odd[fresh]
     return _paired(operations, offset[fresh], value[fresh], operations.polls_of(odd))
-
-
-def _final_read(operations: Operations, value: Ints, end: int, records: int) -> FinalRead:
-    log_start = operations.log_start
-    markers = np.flatnonzero((operations.f == MARKER) & (operations.type == OK) & (operations.offset != NONE))
-    if len(markers) == 0:
-        return FinalRead(log_start, end, -1, NONE, False, value, records)
-    first = markers[np.argmin(operations.completed[markers])]
-    marker = int(operations.offset[first])
-    doubt = 0  # when it began, by any other's clock
-    if len(operations.doubt):
-        doubt = int(operations.doubt[first] + operations.doubt.max())
-    return FinalRead(
-        start=log_start,
-        end=end,
-        marker_offset=marker,
-        marker_invoked=int(operations.invoked[first]) - doubt,
-        complete=end >= marker,
-        value=value,
-        records=records,
-    )

@@ -57,6 +57,8 @@ class Operations:
     starts: Rows
     record_offset: Ints
     record_value: Ints
+    several_clocks: bool | None = None
+    """Whether the times of the log that these are of are by more than one clock; None if these are all there are."""
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Operations:
@@ -66,6 +68,12 @@ class Operations:
         if len(offset) != len(value) or not np.array_equal(starts, ends):
             raise UnusableRecords("holds polls with more offsets than values, or fewer")
         return cls(table, starts, offset, value)
+
+    @classmethod
+    def without_values(cls, table: pa.Table) -> Operations:
+        """From rows whose values nobody wants to know: each record has its offset in place of it."""
+        starts, offset = _flat(table, "offsets")
+        return cls(table, starts, offset, offset)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -140,8 +148,11 @@ class Operations:
     @cached_property
     def doubt(self) -> Ints:
         """How far off each time may be; empty where all times are of one clock, which needs no doubt."""
-        lowest, highest = (one.as_py() for one in pc.min_max(self.table["clock_id"]).values())
-        return np.zeros(0, np.int64) if lowest == highest else _column(self.table, "clock_error", 0)
+        several = self.several_clocks
+        if several is None:
+            lowest, highest = (one.as_py() for one in pc.min_max(self.table["clock_id"]).values())
+            several = lowest != highest
+        return _column(self.table, "clock_error", 0) if several else np.zeros(0, np.int64)
 
     @property
     def clock_error(self) -> Ints:

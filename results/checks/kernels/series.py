@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from squall.results.checks.kernels import loops
-from squall.results.checks.kernels.observed import Observed
-from squall.results.checks.kernels.operations import NEVER, OK, SEND, Ints, Operations
+from squall.results.checks.kernels.observed import Slots
+from squall.results.checks.kernels.operations import NEVER, OK, SEND, Ints, Operations, Rows
 from squall.results.checks.tally import Tally
 
 CLASS_WIDTH: Final = np.log(1.02)
@@ -192,16 +192,31 @@ def _within(times: Ints, start: int, end: int) -> Ints:
     return times[np.searchsorted(times, start) : np.searchsorted(times, end, side="right")]
 
 
-def realtime_lag(operations: Operations, observed: Observed) -> Ints:
+class FirstReads(Protocol):
+    """Who read what first, by slot, and which session each operation is of (`observed.py`)."""
+
+    @property
+    def slots(self) -> Slots: ...
+    @property
+    def record_key(self) -> Ints: ...
+    @property
+    def offset_key(self) -> Ints: ...
+    @property
+    def first_poll(self) -> Rows: ...
+    @property
+    def sessions(self) -> tuple[Rows, Ints]: ...
+
+
+def realtime_lag(operations: Operations, reads: FirstReads) -> Ints:
     """For every poll of a session but its first: how long its next record had been known when it began, in ns.
 
     A metric, never an anomaly: a Kafka consumer may lag.
     """
-    numbers, keys = observed.sessions
-    slots = observed.slots
+    numbers, keys = reads.sessions
+    slots = reads.slots
     found: Ints = loops.lags(
-        operations.f, operations.type, operations.acks, operations.offset, observed.offset_key, operations.starts,
-        observed.record_key, slots.base, operations.invoked, operations.completed, operations.in_order, numbers,
-        len(keys), observed.first_poll, int(slots.from_offset(np.array([0]))[0]),
+        operations.f, operations.type, operations.acks, operations.offset, reads.offset_key, operations.starts,
+        reads.record_key, slots.base, operations.invoked, operations.completed, operations.in_order, numbers,
+        len(keys), reads.first_poll, int(slots.from_offset(np.array([0]))[0]),
     )  # fmt: skip
     return found

@@ -10,11 +10,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import pytest
+
 from squall.results.checks.result import PartitionResult
 from squall.results.forge import Forged
 
 Check = Callable[..., PartitionResult]
 HISTORIES = 2000
+ALL = 1_000_000
 
 
 def linearizable(history: list[Forged]) -> bool:
@@ -97,12 +100,27 @@ def random_history(rng: random.Random) -> list[Forged]:
     return history
 
 
-def test_the_rules_agree_with_a_search_through_all_orders(check: Check) -> None:
+def agree(check: Check, seeds: range) -> int:
+    """How many histories of some seeds are valid, by the search and by the rules."""
     valid = 0
-    for seed in range(HISTORIES):
+    for seed in seeds:
         history = random_history(random.Random(seed))
         expected = linearizable(history)
         found = check(history, linearizable_reads=True).anomalies
         assert (not found) == expected, f"seed {seed}: the search says {expected}, the rules {found}: {history}"
         valid += expected
+    return valid
+
+
+def test_the_rules_agree_with_a_search_through_all_orders(check: Check) -> None:
+    valid = agree(check, range(HISTORIES))
     assert HISTORIES // 5 < valid < HISTORIES * 4 // 5, f"{valid} of {HISTORIES} are valid: too lopsided to mean much"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(10))
+def test_they_agree_on_a_million_histories(check: Check, part: int) -> None:
+    size = ALL // 10
+    valid = agree(check, range(HISTORIES + part * size, HISTORIES + (part + 1) * size))
+    assert size // 5 < valid < size * 4 // 5, f"{valid} of {size} are valid: too lopsided to mean much"

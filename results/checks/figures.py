@@ -1,0 +1,124 @@
+"""What is measured of a huge topic-partition that is checked in slices (`slices.py`): availability and lags.
+
+The median of gaps between acknowledgements and the 99th percentile of lags are those of the whole, not of its parts, so
+one task measures them. It reads the columns that matter to them, and no value: of a log in which nothing is suspicious,
+who read an offset first is all there is to know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from squall.results.checks.kernels import loops
+from squall.results.checks.kernels.observed import Closing, FinalRead, Slots, numbered_sessions
+from squall.results.checks.kernels.operations import NONE, Ints, Operations, Rows, UnusableRecords
+from squall.results.checks.partition import Task, figures
+from squall.results.checks.result import PartitionResult
+from squall.results.checks.slices import Slice, disagreement
+from squall.results.parquet_files import read_columns
+from squall.results.segments import IllFormedHistory
+
+COLUMNS: Final = [
+    "client",
+    "f",
+    "type",
+    "invoked",
+    "completed",
+    "offset",
+    "acks",
+    "offsets",
+    "session",
+    "log_start",
+    "clock_id",
+    "clock_error",
+]
+
+
+class FiguresTask(msgspec.Struct, frozen=True, tag="figures"):
+    """What is to be measured of the topic-partition that `whole` is to check."""
+
+    whole: Task
+
+    @property
+    def run(self) -> int:
+        return self.whole.run
+
+    @property
+    def path(self) -> str:
+        return self.whole.path
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def deadline(self) -> float | None:
+        return self.whole.deadline
+
+
+@dataclass(frozen=True, eq=False)
+class _Reads:
+    """Who read what first (`series.FirstReads`), and how far the final read came."""
+
+    operations: Operations
+    slots: Slots
+    record_key: Ints
+    offset_key: Ints
+    first_poll: Rows
+    final: FinalRead
+
+    @classmethod
+    def of(cls, operations: Operations) -> _Reads:
+        slots = Slots.of(operations)
+        record_key, offset_key = slots.keys(operations.record_offset), slots.keys(operations.offset)
+        values, final_values = np.full(len(slots), NONE, np.int64), np.full(len(slots), NONE, np.int64)
+        first_poll = np.full(len(slots), -1, np.int32)
+        _, records, last = loops.read_log(
+            operations.f, operations.starts, record_key, slots.base, operations.record_value, operations.completed,
+            values, first_poll, np.zeros(len(slots), np.bool_), final_values,
+        )  # fmt: skip
+        end = int(slots.offset(np.array([last]))[0]) if last >= 0 else -1
+        final = FinalRead.of(Closing.of(operations, max(end, -1)), final_values, records)
+        return cls(operations, slots, record_key, offset_key, first_poll, final)
+
+    @cached_property
+    def sessions(self) -> tuple[Rows, Ints]:
+        return numbered_sessions(self.operations)
+
+
+def measure(task: FiguresTask) -> PartitionResult:
+    """Everything that is told of a log without anomalies. Raises IllFormedHistory."""
+    return measured_in(task.whole, read_columns(Path(task.path), COLUMNS, task.whole.row_groups))
+
+
+def measured_in(whole: Task, table: pa.Table) -> PartitionResult:
+    """The same of rows that were read. Raises IllFormedHistory."""
+    try:
+        operations = Operations.without_values(table)
+    except UnusableRecords as trouble:
+        raise IllFormedHistory(Path(whole.path), None, str(trouble)) from trouble
+    began = time.perf_counter()
+    reads = _Reads.of(operations)
+    found = figures(whole, operations, reads, reads.final)
+    return msgspec.structs.replace(found, milliseconds=(time.perf_counter() - began) * 1000)
+
+
+def settled(measured: PartitionResult, closing: Closing, slices: Sequence[Slice]) -> PartitionResult | None:
+    """The result of a log by its slices, to which `closing` was told; None if it has to be judged as a whole."""
+    final = measured.final
+    if (final.complete, final.end, final.marker_offset) != (closing.complete, closing.end, closing.marker_offset):
+        return None
+    if disagreement(slices) is not None:
+        return None
+    noted = {"unseen": slices[-1].unseen, "lost_unprotected": 0, "stale_log_ends": 0, "values_sent_twice": 0}
+    took = measured.milliseconds + sum(one.milliseconds for one in slices)
+    return msgspec.structs.replace(measured, noted=noted, milliseconds=took)
