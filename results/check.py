@@ -261,7 +261,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
         write_kind(run_dir, LIST_APPEND, transactions_of(History.load(run_dir).table))
     tasks = [
         *_well_formed_tasks(number, path.resolve(), groups, deadline),
-        *(part for whole in wholes for part in slices.get(whole[0].name) or [whole]),
+        *_in_parts(wholes, slices),
         *_further_tasks(number, run_dir, manifest, deadline),
     ]
     return Prepared(
