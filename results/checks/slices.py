@@ -187,9 +187,8 @@ def _judged(task: SliceTask, operations: Operations, belongs: Flags) -> Slice:
     observed = Observed.of(mine, task.closing)
     findings = check_log(mine, observed)
     noted = {name: count for name, count in findings.noted.items() if count and name != "unseen"}
-    if findings.counts or noted or observed.values_sent_twice:
-        told = ", ".join([*findings.counts, *noted]) or "values that were sent twice"
-        return Slice(suspicion=f"a slice shows {told}", milliseconds=0)
+    if findings.counts or noted:
+        return Slice(suspicion=f"a slice shows {', '.join([*findings.counts, *noted])}", milliseconds=0)
     read = observed.slots.offset(np.flatnonzero(observed.read)[[0, -1]]) if observed.read.any() else (NEVER, NONE)
     sends, reads = _times(mine, observed)
     return Slice(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from squall.results.checks.kernels.operations import Operations
 from squall.results.checks.partition import Task, check_table, counted
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.slices import Slice, SliceTask, check_slice_of, disagreement
-from squall.results.checks.slicing import LogGroup, closing_of, cut
+from squall.results.checks.slicing import HIGHEST, LOWEST, LogGroup, closing_of, cut
 from squall.results.checks.tally import Counts
 from squall.results.forge import INJECTIONS, NEAR_MISSES, ORIGIN, Forged, healthy, rows_of
 from squall.results.history import history_of, joined
@@ -218,16 +219,55 @@ def told_of(history: list[Forged], group_rows: int = 4, each: int = 8) -> str | 
     return reason
 
 
+def told_at_edges(history: list[Forged]) -> str | None:
+    """The same of slices that begin at the offsets 4, 8, 12 and 16, each of which sees all rows."""
+    return told_at_edges_of(table_of(history))
+
+
+def told_at_edges_of(table: pa.Table) -> str | None:
+    group = group_of(0, 0, table)
+    closing = closing_of([group], None)
+    slices = []
+    for number, (low, high) in enumerate(pairwise([LOWEST, 4, 8, 12, 16, HIGHEST])):
+        task = SliceTask(
+            whole=WHOLE,
+            low=low,
+            high=high,
+            row_groups=(0,),
+            rows=(group.rows,),
+            first_rows=(0,),
+            belonging=() if number else (0,),
+            **asdict(closing),
+            several_clocks=group.clock_id.low < group.clock_id.high,
+        )
+        slices.append(check_slice_of(task, table)[0])
+    reason = disagreement(slices)
+    found = settled(measured_in(WHOLE, table), closing, slices)
+    assert found is None if reason else found is not None and same(found, of_the_whole(table))
+    return reason
+
+
 def test_a_log_without_a_final_read_is_settled_if_its_reads_are_without_gaps() -> None:
     assert told_of(log_of(20)) is None
 
 
 def test_a_session_that_passes_over_a_slices_last_records_is_a_matter_for_the_whole() -> None:
-    """What somebody else read, and what nobody did."""
     read_twice = [replace(one, client=51, process=51) for one in log_of(20) if one.f == "poll"]
     passing = [one for one in log_of(20) if one.f == "send" or one.run[0][0] not in (7, 8)]
     assert told_of([*passing, *read_twice]) == "a session passes over what somebody read"
-    assert told_of(passing) is not None
+
+
+@pytest.mark.parametrize(
+    ("unread", "said"),
+    [
+        ({7}, "records that nobody read lie between others"),
+        ({16}, "a session passes over what nobody read"),
+        ({19}, None),
+    ],
+)
+def test_records_that_nobody_read_may_only_lie_at_the_end(unread: set[int], said: str | None) -> None:
+    """A slice cannot tell whether somebody passed over its first and its last ones."""
+    assert told_at_edges([one for one in log_of(20) if one.f == "send" or one.run[0][0] not in unread]) == said
 
 
 def test_a_session_that_goes_back_to_a_lower_slice_is_a_matter_for_the_whole() -> None:
@@ -237,14 +277,24 @@ def test_a_session_that_goes_back_to_a_lower_slice_is_a_matter_for_the_whole() -
     assert told_of([*history, poll(1_000, 2, 3, 15, session=1)]) is not None
 
 
+def test_a_session_that_leaves_a_slice_out_and_comes_back_is_a_matter_for_the_whole() -> None:
+    back = [poll(1_000 + 2 * place, *range(low, low + 4), client=51) for place, low in enumerate((0, 8, 4))]
+    assert told_at_edges([*log_of(20), *back]) == "a session goes to and fro between slices"
+
+
 def test_a_poll_that_delivers_backwards_across_slices_is_a_matter_for_the_whole() -> None:
     assert told_of([*log_of(20), poll(1_000, 17, 1, session=1)]) == "a poll delivers backwards"
 
 
-def test_a_value_in_two_slices_is_a_matter_for_the_whole() -> None:
-    history = log_of(20)
-    again = replace(append(3, 20, 200), sequence=None)
-    assert told_of([*history, again]) is not None
+def test_a_value_that_was_sent_in_two_slices_is_a_matter_for_the_whole() -> None:
+    again = {offset: (2 << 40 | offset if offset > 12 else 1 << 40 | 3) for offset in range(12, 20)}
+    history = [
+        replace(one, value=again.get(one.offset, one.value))
+        if one.offset is not None
+        else replace(one, run=tuple((offset, again.get(offset, value)) for offset, value in one.run))
+        for one in log_of(20)
+    ]
+    assert told_of(history) == "a process's values do not ascend from slice to slice"
 
 
 def test_a_value_that_was_read_in_two_slices_is_a_matter_for_the_whole() -> None:
@@ -257,13 +307,63 @@ def test_a_value_that_was_read_in_two_slices_is_a_matter_for_the_whole() -> None
     assert told_of([landed, all_of_it, *apart]) == "a value was read at two offsets"
 
 
-def test_an_append_that_came_after_a_higher_one_had_ended_is_a_matter_for_the_whole() -> None:
+LATE = "something of a lower slice began after something of an upper one had ended"
+
+
+def read_late(third: int = 1 << 40 | 4) -> list[Forged]:
+    """Twenty records, of which that at offset 3 may be another, by a session that began when all else had ended."""
+    reads = [poll(10_000 + 2 * offset, offset) for offset in range(20)]
+    return [*reads[:3], replace(reads[3], run=((3, third),)), *reads[4:]]
+
+
+@pytest.mark.parametrize("kind", ["ok", "info"])
+def test_an_append_that_came_after_a_higher_one_had_ended_is_a_matter_for_the_whole(kind: str) -> None:
+    sends = [one for one in log_of(20) if one.f == "send"]
+    assert told_at_edges([*sends, *read_late()]) is None
+    late = replace(sends[3], process=7, client=7, invoked=900, completed=901, value=7 << 40 | 1)
+    if kind == "info":
+        late = replace(late, type="info", completed=None, offset=None)
+    history = [*sends[:3], late, *sends[4:], *read_late(7 << 40 | 1)]
+    assert "rt_order" in of_the_whole(table_of(history)).anomalies
+    assert told_at_edges(history) == LATE
+
+
+def test_an_append_that_came_after_a_higher_one_had_been_read_is_a_matter_for_the_whole() -> None:
+    """Of the appends themselves none had ended."""
+    sends = [replace(one, process=place + 1, completed=5_000) for place, one in enumerate(log_of(20)[::2])]
+    sends[3] = replace(sends[3], invoked=900, value=7 << 40 | 1)
+    reads = read_late(7 << 40 | 1)
+    assert told_at_edges([*sends, *reads]) is None
+    assert told_at_edges([*sends, *reads, poll(800, 19, session=9)]) == LATE
+
+
+def by_another_clock(table: pa.Table, rows: set[int]) -> pa.Table:
+    """The same with the times of some rows by a clock that may be off by a microsecond."""
+    for name, value in (("clock_id", 1), ("clock_error", 1_000)):
+        place, field = table.schema.get_field_index(name), table.schema.field(name)
+        values = [value if row in rows else 0 for row in range(table.num_rows)]
+        table = table.set_column(place, field, pa.array(values, field.type))
+    return table
+
+
+def test_between_slices_times_may_be_off_by_as_much_as_their_clocks() -> None:
+    sends = [one for one in log_of(20) if one.f == "send"]
+    late = replace(sends[3], process=7, client=7, invoked=900, completed=901, value=7 << 40 | 1)
+    table = table_of([*sends[:3], late, *sends[4:], *read_late(7 << 40 | 1)])
+    assert told_at_edges_of(table) == LATE
+    of_late = table["client"].to_pylist().index(7)
+    assert told_at_edges_of(by_another_clock(table, {of_late})) is None
+
+
+def test_a_slice_that_sees_one_clock_knows_that_there_are_others() -> None:
+    """Its own times may be off, as they may in the eyes of the whole."""
     history = log_of(20)
-    late = next(one for one in history if one.f == "send" and one.offset == 2)
-    reads = [one for one in history if one.f == "poll" and one.run[0][0] != 2]
-    sends = [one for one in history if one.f == "send" and one is not late]
-    delayed = replace(late, process=7, client=7, invoked=900, completed=901)
-    assert told_of([*sends, *reads, delayed]) is not None
+    late = replace(history[2], process=7, client=7, invoked=25, completed=26, value=7 << 40 | 1)
+    read = replace(history[3], run=((1, 7 << 40 | 1),))
+    table = table_of([*history[:2], late, read, *history[4:]])
+    assert "rt_order" in of_the_whole(table).anomalies
+    found, slices, _ = in_slices(by_another_clock(table, set(range(8))), 4, 8)
+    assert disagreement(slices) is None and found is not None
 
 
 def test_a_stated_log_end_below_another_slices_records_is_a_matter_for_the_whole() -> None:
@@ -279,7 +379,9 @@ def test_sequence_numbers_that_do_not_ascend_are_a_matter_for_the_whole() -> Non
         return [one if one.offset is None else replace(one, sequence=order(one.offset)) for one in log_of(20)]
 
     assert told_of(numbered(lambda place: place)) is None
-    assert told_of(numbered(lambda place: (place + 10) % 20)) is not None
+    fours = numbered(lambda place: place ^ 4)
+    assert "nonmonotonic_send" in of_the_whole(table_of(fours)).anomalies
+    assert told_of(fours) == "a client's sequence numbers do not ascend from slice to slice"
 
 
 def test_acknowledgements_that_do_not_say_where_are_a_matter_for_the_whole() -> None:
