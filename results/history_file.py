@@ -10,21 +10,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from squall.results.joining import SCHEMA
 from squall.results.parquet_files import SealedWriter, opened
 from squall.results.segments import SCHEMA_VERSION, IllFormedHistory
 
 ROW_GROUP_ROWS: Final = 1 << 20
-ROW_GROUPS_OF_LARGE_ONES: Final = 1 << 18
 LARGE_ROWS: Final = 1 << 22
-"""Of a topic-partition that may be checked in slices: each reads some row groups of its neighbours, which are smaller,
-therefore.
+"""From so many on, a topic-partition may be checked in slices. Each reads some row groups of its neighbours and a part
+of the final read, so that row groups have few rows then, and few records that were delivered.
 """
+FEW_ROWS: Final = 1 << 18
+FEW_RECORDS: Final = 1 << 20
 
 _LAYOUT_KEY: Final = b"squall.topic_partitions"
 _TORN_KEY: Final = b"squall.torn_lines"
@@ -53,14 +57,32 @@ class HistoryFile:
 
     def add(self, topic: str, partition: int, rows: pa.Table) -> None:
         """All rows of one topic-partition, sorted by invocation; "", -1 for rows of none."""
-        size = ROW_GROUP_ROWS if rows.num_rows < LARGE_ROWS else ROW_GROUPS_OF_LARGE_ONES
-        self._file.writer.write_table(rows, row_group_size=size)
-        groups = -(-rows.num_rows // size)
+        large = rows.num_rows >= LARGE_ROWS
+        sizes = _row_groups(rows, FEW_ROWS, FEW_RECORDS) if large else _row_groups(rows, ROW_GROUP_ROWS)
+        begins = accumulate(sizes, initial=0)
+        for begin, size in zip(begins, sizes, strict=False):
+            self._file.writer.write_table(rows.slice(begin, size), row_group_size=size)
+        groups = len(sizes)
         self._places.append([topic, partition, list(range(self._groups, self._groups + groups)), rows.num_rows])
         self._groups += groups
 
     def finish(self) -> None:
         self._file.finish({_LAYOUT_KEY: json.dumps(self._places)})
+
+
+def _row_groups(rows: pa.Table, most_rows: int, most_records: int | None = None) -> list[int]:
+    """How many rows each row group gets: at most so many, and one, or no more than delivered so many records."""
+    if most_records is None:
+        return [min(most_rows, rows.num_rows - begin) for begin in range(0, rows.num_rows, most_rows)]
+    lengths = np.asarray(pc.list_value_length(rows["offsets"]), dtype=np.int64)
+    delivered = np.cumsum(lengths)
+    sizes, begin, before = [], 0, 0
+    while begin < rows.num_rows:
+        fitting = int(np.searchsorted(delivered, before + most_records, side="right")) - begin
+        sizes.append(min(max(fitting, 1), most_rows, rows.num_rows - begin))
+        begin += sizes[-1]
+        before = int(delivered[begin - 1])
+    return sizes
 
 
 def layout(path: Path) -> list[TopicPartitionRows]:

@@ -159,6 +159,28 @@ def test_a_footer_without_statistics_is_a_reason_not_to_cut(tmp_path: Path) -> N
     assert not sliced(whole, rows, HUGE)
 
 
+def test_row_groups_of_a_large_log_have_few_rows_and_few_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the final read, a few polls have as many records as all else."""
+    for name, value in (("LARGE_ROWS", HUGE), ("FEW_ROWS", 100), ("FEW_RECORDS", 150)):
+        monkeypatch.setattr(history_file, name, value)
+    run = forged(tmp_path / "run")
+    path = close_history(run)
+    footer, table = pq.ParquetFile(path).metadata, pq.read_table(path)
+    begin = 0
+    for number in range(footer.num_row_groups):
+        rows = table.slice(begin, footer.row_group(number).num_rows)
+        begin += rows.num_rows
+        records = sum(map(len, rows["offsets"].to_pylist()))
+        assert 0 < rows.num_rows <= 100 and (records <= 150 or rows.num_rows == 1)
+    assert begin == table.num_rows and footer.num_row_groups > 1 + table.num_rows // 100
+    assert [one.row_groups for one in layout(path)] == [tuple(range(footer.num_row_groups))]
+    engine = Jobs()
+    assert check_run(run, engine, report=False, huge=HUGE).verdict == "valid"
+    assert len(engine.asked) == 1
+
+
 @pytest.mark.xdist_group("spark")
 def test_spark_settles_by_slices_too(tmp_path: Path, spark: SparkEngine) -> None:
     runs = [forged(tmp_path / "sound"), forged(tmp_path / "unsound", "lost")]
