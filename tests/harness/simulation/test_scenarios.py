@@ -75,7 +75,13 @@ def test_healthy_nodes_are_valid(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "seed"), [("control-plane", 15), ("control-plane", 23), ("control-plane", 107), ("kitchen-sink", 393)]
+    ("name", "seed"),
+    [
+        pytest.param("control-plane", 15, marks=pytest.mark.full),
+        ("control-plane", 23),
+        pytest.param("control-plane", 107, marks=pytest.mark.full),
+        ("kitchen-sink", 393),
+    ],
 )
 def test_seeds_that_were_invalid_once_are_valid(name: str, seed: int) -> None:
     """15: a disk was wiped when, after an operator's change of min ISR, nobody but its broker was known to have all.
