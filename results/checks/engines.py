@@ -90,8 +90,11 @@ class Engine(Protocol):
     """Runs tasks; the order of outcomes is that of the tasks. `sizes` says how many rows each looks at."""
 
     name: str
-    at_once: int
-    """How many tasks are carried out at the same time."""
+
+    @property
+    def at_once(self) -> int:
+        """How many tasks are carried out at the same time."""
+        ...
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]: ...
 
