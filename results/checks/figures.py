@@ -21,7 +21,7 @@ import pyarrow as pa
 from squall.results.checks.kernels import loops
 from squall.results.checks.kernels.observed import Closing, FinalRead, Slots, numbered_sessions
 from squall.results.checks.kernels.operations import NONE, Ints, Operations, Rows, UnusableRecords
-from squall.results.checks.partition import Task, figures
+from squall.results.checks.partition import PartOfTask, Task, figures
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.slices import Slice, disagreement
 from squall.results.parquet_files import read_columns
@@ -43,26 +43,8 @@ COLUMNS: Final = [
 ]
 
 
-class FiguresTask(msgspec.Struct, frozen=True, tag="figures"):
+class FiguresTask(PartOfTask, frozen=True, tag="figures"):
     """What is to be measured of the topic-partition that `whole` is to check."""
-
-    whole: Task
-
-    @property
-    def run(self) -> int:
-        return self.whole.run
-
-    @property
-    def path(self) -> str:
-        return self.whole.path
-
-    @property
-    def name(self) -> str:
-        return self.whole.name
-
-    @property
-    def deadline(self) -> float | None:
-        return self.whole.deadline
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,6 +71,28 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
         return Frame(self.frame_start, self.frame_width, self.frame_end)
 
 
+class PartOfTask(msgspec.Struct, frozen=True):
+    """A part of what is to be done for a topic-partition, which `whole` would do alone."""
+
+    whole: Task
+
+    @property
+    def run(self) -> int:
+        return self.whole.run
+
+    @property
+    def path(self) -> str:
+        return self.whole.path
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def deadline(self) -> float | None:
+        return self.whole.deadline
+
+
 def check_task(task: Task) -> tuple[PartitionResult, Counts]:
     """Read the rows of a task, check and count them. Raises IllFormedHistory if they cannot be read."""
     table = read_topic_partition(Path(task.path), task.row_groups)

@@ -57,7 +57,7 @@ from squall.results.checks.kernels.operations import (
     Operations,
     UnusableRecords,
 )
-from squall.results.checks.partition import Task, counted
+from squall.results.checks.partition import PartOfTask, counted
 from squall.results.checks.tally import Counts
 from squall.results.joining import SCHEMA
 from squall.results.parquet_files import read_columns
@@ -71,12 +71,11 @@ _SESSION: Final = 7
 """Numbers that a slice tells of a session."""
 
 
-class SliceTask(msgspec.Struct, frozen=True, tag="slice"):
+class SliceTask(PartOfTask, frozen=True, tag="slice"):
     """One slice of the log that `whole` is to check: its offsets, the row groups to read with the rows of each and how
     many lie before it, and which of them belong to it.
     """
 
-    whole: Task
     low: int
     high: int
     row_groups: tuple[int, ...]
@@ -93,22 +92,6 @@ class SliceTask(msgspec.Struct, frozen=True, tag="slice"):
     @property
     def closing(self) -> Closing:
         return Closing(self.start, self.end, self.marker_offset, self.marker_invoked, self.complete)
-
-    @property
-    def run(self) -> int:
-        return self.whole.run
-
-    @property
-    def path(self) -> str:
-        return self.whole.path
-
-    @property
-    def name(self) -> str:
-        return self.whole.name
-
-    @property
-    def deadline(self) -> float | None:
-        return self.whole.deadline
 
 
 class Holdings(NamedTuple):

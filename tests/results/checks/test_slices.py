@@ -164,14 +164,18 @@ def disturbed(history: list[Forged], rng: random.Random) -> list[Forged]:
     return history
 
 
+def with_clocks(table: pa.Table, clocks: list[int], errors: list[int]) -> pa.Table:
+    """The same with its times by these clocks, which may be off by so much."""
+    for name, values in (("clock_id", clocks), ("clock_error", errors)):
+        place, field = table.schema.get_field_index(name), table.schema.field(name)
+        table = table.set_column(place, field, pa.array(values, field.type))
+    return table
+
+
 def by_two_clocks(table: pa.Table, rng: random.Random) -> pa.Table:
     """The same with times that are off by up to some milliseconds."""
     clocks = [client % 2 for client in table["client"].to_pylist()]
-    errors = [rng.choice((0, 200_000, 3_000_000)) if clock else 0 for clock in clocks]
-    for name, values in (("clock_id", clocks), ("clock_error", errors)):
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(name), pa.array(values, table.schema.field(name).type))
-    return table
+    return with_clocks(table, clocks, [rng.choice((0, 200_000, 3_000_000)) if clock else 0 for clock in clocks])
 
 
 @pytest.mark.parametrize("histories", [150, pytest.param(20_000, marks=FULL)])
@@ -339,11 +343,8 @@ def test_an_append_that_came_after_a_higher_one_had_been_read_is_a_matter_for_th
 
 def by_another_clock(table: pa.Table, rows: set[int]) -> pa.Table:
     """The same with the times of some rows by a clock that may be off by a microsecond."""
-    for name, value in (("clock_id", 1), ("clock_error", 1_000)):
-        place, field = table.schema.get_field_index(name), table.schema.field(name)
-        values = [value if row in rows else 0 for row in range(table.num_rows)]
-        table = table.set_column(place, field, pa.array(values, field.type))
-    return table
+    clocks = [int(row in rows) for row in range(table.num_rows)]
+    return with_clocks(table, clocks, [1_000 * clock for clock in clocks])
 
 
 def test_between_slices_times_may_be_off_by_as_much_as_their_clocks() -> None:
