@@ -28,11 +28,10 @@ from squall.results.checks.engines import (
     CheckedSlice,
     Engine,
     LookedOver,
-    Measured,
     Outcome,
     TaskFailure,
 )
-from squall.results.checks.figures import settled
+from squall.results.checks.figures import Measured, settled
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further
 from squall.results.checks.kernels.series import Frame
 from squall.results.checks.partition import Task, check_table
@@ -110,7 +109,7 @@ class Found:
 
     results: list[PartitionResult] = field(default_factory=list)
     slices: defaultdict[str, list[tuple[SliceTask, CheckedSlice]]] = field(default_factory=lambda: defaultdict(list))
-    measured: dict[str, PartitionResult] = field(default_factory=dict)
+    measured: dict[str, Measured] = field(default_factory=dict)
     counted: Together = field(default_factory=Together)
     further: list[FurtherResult] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -129,7 +128,7 @@ class Found:
             assert isinstance(task, SliceTask)
             self.slices[task.name].append((task, outcome))
         elif isinstance(outcome, Measured):
-            self.measured[outcome.result.name] = outcome.result
+            self.measured[outcome.result.name] = outcome
         elif isinstance(outcome, CheckedFurther):
             self.further.append(outcome.result)
         elif isinstance(outcome, LookedOver):
@@ -148,7 +147,9 @@ class Found:
             if self.failures or name in self.unchecked:
                 continue
             tasks, slices = zip(*self.slices[name], strict=True)
-            result = settled(self.measured[name], tasks[0].closing, [one.result for one in slices])
+            result = settled(
+                self.measured[name], tasks[0].closing, tasks[0].several_clocks, [one.result for one in slices]
+            )
             if result is None:
                 again.append(whole)
                 continue

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from squall.results.checks.figures import FiguresTask, measure
+from squall.results.checks.figures import FiguresTask, Measured, measure
 from squall.results.checks.further import FurtherResult, FurtherTask, check_further_task
 from squall.results.checks.partition import Task, check_task
 from squall.results.checks.result import PartitionResult
@@ -54,12 +54,6 @@ class CheckedSlice(msgspec.Struct, frozen=True, tag="checked-slice"):
     run: int
     result: Slice
     counts: Counts
-
-
-class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """What was measured of a topic-partition that is checked in slices."""
-
-    result: PartitionResult
 
 
 class CheckedFurther(msgspec.Struct, frozen=True, tag="checked-further"):
@@ -151,7 +145,7 @@ def outcome_of(task: AnyTask) -> Outcome:
         if isinstance(task, SliceTask):
             return CheckedSlice(task.run, *check_slice(task))
         if isinstance(task, FiguresTask):
-            return Measured(measure(task))
+            return measure(task)
         return Checked(*check_task(task))
     except IllFormedHistory as trouble:
         return TaskFailure(task.run, trouble.file, trouble.row, trouble.problem)

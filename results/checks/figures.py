@@ -56,6 +56,7 @@ class _Reads:
     record_key: Ints
     offset_key: Ints
     first_poll: Rows
+    closing: Closing
     final: FinalRead
 
     @classmethod
@@ -69,20 +70,29 @@ class _Reads:
             values, first_poll, np.zeros(len(slots), np.bool_), final_values,
         )  # fmt: skip
         end = int(slots.offset(np.array([last]))[0]) if last >= 0 else -1
-        final = FinalRead.of(Closing.of(operations, max(end, -1)), final_values, records)
-        return cls(operations, slots, record_key, offset_key, first_poll, final)
+        closing = Closing.of(operations, max(end, -1))
+        final = FinalRead.of(closing, final_values, records)
+        return cls(operations, slots, record_key, offset_key, first_poll, closing, final)
 
     @cached_property
     def sessions(self) -> tuple[Rows, Ints]:
         return numbered_sessions(self.operations)
 
 
-def measure(task: FiguresTask) -> PartitionResult:
-    """Everything that is told of a log without anomalies. Raises IllFormedHistory."""
+class Measured(msgspec.Struct, frozen=True, tag="measured"):
+    """Everything that is told of a log without anomalies, and what its slices had to know."""
+
+    result: PartitionResult
+    closing: Closing
+    several_clocks: bool
+
+
+def measure(task: FiguresTask) -> Measured:
+    """Look at all of a log. Raises IllFormedHistory."""
     return measured_in(task.whole, read_columns(Path(task.path), COLUMNS, task.whole.row_groups))
 
 
-def measured_in(whole: Task, table: pa.Table) -> PartitionResult:
+def measured_in(whole: Task, table: pa.Table) -> Measured:
     """The same of rows that were read. Raises IllFormedHistory."""
     try:
         operations = Operations.without_values(table)
@@ -91,16 +101,18 @@ def measured_in(whole: Task, table: pa.Table) -> PartitionResult:
     began = time.perf_counter()
     reads = _Reads.of(operations)
     found = figures(whole, operations, reads, reads.final)
-    return msgspec.structs.replace(found, milliseconds=(time.perf_counter() - began) * 1000)
+    found = msgspec.structs.replace(found, milliseconds=(time.perf_counter() - began) * 1000)
+    return Measured(found, reads.closing, len(operations.doubt) > 0)
 
 
-def settled(measured: PartitionResult, closing: Closing, slices: Sequence[Slice]) -> PartitionResult | None:
-    """The result of a log by its slices, to which `closing` was told; None if it has to be judged as a whole."""
-    final = measured.final
-    if (final.complete, final.end, final.marker_offset) != (closing.complete, closing.end, closing.marker_offset):
-        return None
-    if disagreement(slices) is not None:
+def settled(
+    measured: Measured, closing: Closing, several_clocks: bool, slices: Sequence[Slice]
+) -> PartitionResult | None:
+    """The result of a log by its slices, which were told `closing` and whether there are several clocks; None if it has
+    to be judged as a whole.
+    """
+    if (measured.closing, measured.several_clocks) != (closing, several_clocks) or disagreement(slices) is not None:
         return None
     noted = {"unseen": slices[-1].unseen, "lost_unprotected": 0, "stale_log_ends": 0, "values_sent_twice": 0}
-    took = measured.milliseconds + sum(one.milliseconds for one in slices)
-    return msgspec.structs.replace(measured, noted=noted, milliseconds=took)
+    took = measured.result.milliseconds + sum(one.milliseconds for one in slices)
+    return msgspec.structs.replace(measured.result, noted=noted, milliseconds=took)

@@ -1,7 +1,7 @@
 """A huge topic-partition in slices of its log, so that many tasks share it and none of them holds all of it.
 
 A slice is what concerns the offsets from `low` on and below `high`. Its task reads the row groups that may hold any of
-that (`row_groups.LogGroup`), leaves out what concerns other offsets, and has the rules of `kernels/log.py` judge the
+that (`slicing.LogGroup`), leaves out what concerns other offsets, and has the rules of `kernels/log.py` judge the
 rest: nearly all that a rule compares lies at one offset or at neighbouring ones. A slice says one of two things:
 
     nothing is suspicious here, and this is what my neighbours have to agree with     a `Slice`
@@ -24,7 +24,8 @@ real time       Of two slices, nothing that shows the upper one ended before som
                 one (R1): the first end here against the last beginning there is all that is needed.
 order of sends  An idempotent client's sequence numbers ascend from slice to slice (S3).
 final read      All slices have the closing of the whole: where the log starts, how far the final read came, its marker.
-                It is compared with that of a task that looks at all of it (`figures.settled`).
+                That, and whether times are by several clocks, is compared with what a task finds that looks at all of
+                it (`figures.settled`).
 
 Not for slices, but for the whole: reads that must be linearizable, appends that were acknowledged without an offset,
 and histories that are suspicious. Availability and lags are measured by a task of their own (`figures.py`), since
@@ -82,16 +83,8 @@ class SliceTask(PartOfTask, frozen=True, tag="slice"):
     rows: tuple[int, ...]
     first_rows: tuple[int, ...]
     belonging: tuple[int, ...]
-    start: int
-    end: int
-    marker_offset: int
-    marker_invoked: int
-    complete: bool
+    closing: Closing
     several_clocks: bool
-
-    @property
-    def closing(self) -> Closing:
-        return Closing(self.start, self.end, self.marker_offset, self.marker_invoked, self.complete)
 
 
 class Holdings(NamedTuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -117,7 +117,7 @@ def cut(whole: Task, groups: Sequence[LogGroup], closing: Closing, each: int) ->
             rows=tuple(one.rows for one in read),
             first_rows=tuple(one.first_row for one in read),
             belonging=tuple(one.number for one in read if owners[one.number] == number),
-            **asdict(closing),
+            closing=closing,
             several_clocks=_several_clocks(groups),
         )
         if read:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,8 @@ def in_slices(table: pa.Table, group_rows: int, each: int) -> tuple[PartitionRes
         one, of_it = check_slice_of(task, pa.concat_tables([parts[number] for number in task.row_groups]))
         slices.append(one)
         counts.append(of_it)
-    result = settled(measured_in(WHOLE, table), closing, slices) if slices else None
+    clocks = len(pc.unique(table["clock_id"])) > 1
+    result = settled(measured_in(WHOLE, table), closing, clocks, slices) if slices else None
     return result, slices, Counts.sum(counts)
 
 
@@ -241,12 +242,12 @@ def told_at_edges_of(table: pa.Table) -> str | None:
             rows=(group.rows,),
             first_rows=(0,),
             belonging=() if number else (0,),
-            **asdict(closing),
+            closing=closing,
             several_clocks=group.clock_id.low < group.clock_id.high,
         )
         slices.append(check_slice_of(task, table)[0])
     reason = disagreement(slices)
-    found = settled(measured_in(WHOLE, table), closing, slices)
+    found = settled(measured_in(WHOLE, table), closing, group.clock_id.low < group.clock_id.high, slices)
     assert found is None if reason else found is not None and same(found, of_the_whole(table))
     return reason
 
@@ -412,5 +413,7 @@ def test_a_final_read_that_came_elsewhere_than_slices_were_told_is_a_matter_for_
     groups = [group_of(number, number * 20, part) for number, part in enumerate(parts)]
     closing = closing_of(groups, pa.concat_tables([parts[one.number] for one in groups if one.holds_marker]))
     _, slices, _ = in_slices(table, 20, 60)
-    assert settled(measured, closing, slices) is not None
-    assert settled(measured, replace(closing, end=closing.end - 1), slices) is None
+    assert settled(measured, closing, False, slices) is not None
+    assert settled(measured, closing, True, slices) is None
+    for name in ("start", "end", "marker_offset", "marker_invoked"):
+        assert settled(measured, replace(closing, **{name: getattr(closing, name) - 1}), False, slices) is None
