@@ -45,6 +45,8 @@ FUNCTIONS: Final[dict[str, int]] = {
     "create_topic": 6,
     "create_partitions": 7,
     "delete_topic": 8,
+    "seek": 9,
+    "reopen": 10,
 }
 """Codes of `f`. Codes are never reused: stored histories keep their meaning."""
 

@@ -38,6 +38,8 @@ DELETE_RECORDS: Final = "delete_records"
 CREATE_TOPIC: Final = "create_topic"
 CREATE_PARTITIONS: Final = "create_partitions"
 DELETE_TOPIC: Final = "delete_topic"
+SEEK: Final = "seek"
+REOPEN: Final = "reopen"
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -47,7 +49,18 @@ ADMIN: Final = (CREATE_TOPIC, CREATE_PARTITIONS, DELETE_TOPIC)
 REGISTER: Final = (READ, WRITE, CAS)
 """What is done to registers: things that are read, written, and compared and set as a whole."""
 
-FUNCTIONS: Final[tuple[str, ...]] = (SEND, POLL, LIST_OFFSETS, MARKER, FINAL_POLL, DELETE_RECORDS, *ADMIN, *REGISTER)
+FUNCTIONS: Final[tuple[str, ...]] = (
+    SEND,
+    POLL,
+    LIST_OFFSETS,
+    MARKER,
+    FINAL_POLL,
+    DELETE_RECORDS,
+    SEEK,
+    REOPEN,
+    *ADMIN,
+    *REGISTER,
+)
 
 OK: Final = "ok"
 FAIL: Final = "fail"
@@ -74,7 +87,10 @@ def value_name(value: int) -> str:
 class Operation(msgspec.Struct, frozen=True, gc=False):
     """One request, before it is known what becomes of it.
 
-    `register` names what operations on registers are about; `expected` is what a cas wants to find there.
+    `register` names what operations on registers are about; `expected` is what a cas wants to find there. `value` of a
+    seek is the offset from which its process reads on, in a new session. A reopen is about the whole client of its
+    process: the client is abandoned as if it had crashed, with nothing flushed, and another takes its place under a
+    number of its own.
     """
 
     f: str

@@ -19,7 +19,8 @@ TopicPartition = tuple[str, int]
 @dataclass(frozen=True)
 class ClientPlan:
     """One client of a workload: its number, the threads it serves, what it does and to which
-    topic-partitions. A poll of a `whole` consumer reads a log from its start to its end.
+    topic-partitions. A poll of a `whole` consumer reads a log from its start to its end. A consumer with a `rack` says
+    that it stands there, and reads from a follower nearby if the leader sends it there (KIP-392).
     """
 
     client: int
@@ -31,6 +32,7 @@ class ClientPlan:
     record_size: int = 100
     from_beginning: bool = True
     whole: bool = False
+    rack: str | None = None
 
 
 class Client(Protocol):
