@@ -432,6 +432,7 @@ class ScenarioRun:
             nodes=tuple(self.testbed.plans.values()),
             clients=self.clients,
             clocks=clocks,
+            segments=None if self.workers is None else len(self.workers.pipes),
         )
 
 

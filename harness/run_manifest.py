@@ -47,8 +47,11 @@ def manifest_of(
     nodes: Sequence[NodePlan],
     clients: Sequence[ClientHost],
     clocks: Mapping[int, ClockReading],
+    segments: int | None,
 ) -> Manifest:
-    """By what is known now. `clocks` are those of client hosts, by clock id."""
+    """By what is known now. `clocks` are those of client hosts, by clock id; `segments` are None until workers began
+    them.
+    """
     scenario = plan.scenario
     return Manifest(
         run_id=plan.run_id,
@@ -71,6 +74,7 @@ def manifest_of(
         load_started=facts.load_started,
         load_ended=facts.load_ended,
         completed=facts.completed,
+        segments=segments,
         checks=scenario.checks,
         fault_free=scenario.fault_free,
         faults_planned=len(plan.schedule.faults),

@@ -50,21 +50,24 @@ from squall.results.checks.well_formed_task import (
 from squall.results.history import (
     History,
     IllFormedHistory,
+    Origin,
     TopicPartitionRows,
     close_history,
     cut_off_segments,
     layout,
+    origin_of,
     read_cluster,
     read_faults,
     torn_lines,
 )
 from squall.results.kinds import LIST_APPEND, recorded_files, write_kind
 from squall.results.lists import holds_lists, transactions_of
-from squall.results.manifest import Manifest
+from squall.results.manifest import MANIFEST_FILE, Manifest
 from squall.results.parquet_files import kept_open
 from squall.results.report import write_report
 from squall.results.required import windows_of
 from squall.results.row_groups import RowGroup, Span, row_groups_of, span_of, stored_span
+from squall.results.segments import segment_path
 from squall.results.tables import Series, bucket_width, series_of
 from squall.results.text import several
 from squall.results.verdict import Verdict, ill_formed, judge
@@ -223,7 +226,7 @@ def verdict_of(run_dir: Path) -> Verdict:
     try:
         manifest = Manifest.load(run_dir)
         history = History.load(run_dir)
-        _require_ends(manifest, history.source, history.cut_off)
+        _require_whole(manifest, history.source, history.cut_off, history.origin)
         frame = _frame(manifest, span_of(history.table))
         results = [
             check_table(_task(0, "", topic, partition, (), frame, manifest), table.combine_chunks())
@@ -253,7 +256,7 @@ def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None, hug
 def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | None, huge: int | None) -> Prepared:
     path = close_history(run_dir)
     with kept_open():
-        _require_ends(manifest, path, cut_off_segments(path))
+        _require_whole(manifest, path, cut_off_segments(path), origin_of(path))
         groups, places, torn = row_groups_of(path), layout(path), torn_lines(path)
         frame = _frame(manifest, stored_span(path, groups, sends_matter=manifest.load_ended is None))
         wholes = list(_log_tasks(number, path.resolve(), places, frame, manifest, deadline))
@@ -317,10 +320,20 @@ def _further_tasks(number: int, run_dir: Path, manifest: Manifest, deadline: flo
         yield task, FURTHER_COSTS * table.stat().st_size
 
 
-def _require_ends(manifest: Manifest, source: Path, cut_off: int) -> None:
-    """A run that ended in good order closed its segments. Where one has no end nevertheless, somebody cut it off: what
-    is missing might explain whatever looks wrong, so nothing is certain. Raises IllFormedHistory.
+def _require_whole(manifest: Manifest, source: Path, cut_off: int, origin: Origin) -> None:
+    """The history must be that of this run, with the segments of all its workers; and a run that ended in good order
+    closed them. Where one is not there or has no end nevertheless, somebody took it away: what is missing might
+    explain whatever looks wrong, and might be wrong where nothing does, so nothing is certain. Raises IllFormedHistory.
     """
+    if origin.run_id is not None and origin.run_id != manifest.run_id:
+        problem = f"is the history of run {origin.run_id!r}, and {MANIFEST_FILE} beside it says {manifest.run_id!r}"
+        raise IllFormedHistory(source, None, problem)
+    if manifest.segments is not None and origin.segments is not None:
+        missing = sorted(set(range(manifest.segments)) - set(origin.segments))
+        if missing:
+            names = ", ".join(segment_path("", one).name for one in missing)
+            problem = f"lacks {names} of {several(manifest.segments, 'segment')}: half a history proves nothing"
+            raise IllFormedHistory(source, None, problem)
     if cut_off and manifest.completed and not manifest.trouble:
         problem = f"{several(cut_off, 'segment')} of a run that ended in good order lack their end"
         raise IllFormedHistory(

@@ -562,6 +562,7 @@ def forge_run(
         load_started=ORIGIN,
         load_ended=ORIGIN + ended,
         completed=True,
+        segments=1,
         fault_free=not faults,
         faults_planned=len(faults),
         min_acknowledged=1,

@@ -147,6 +147,7 @@ def _write_log(run_dir: Path, seed: int, operations: int, case: Case | None) -> 
         ended = max(ended, *(one.completed or one.invoked for one in history if one.f == "send"))
     _manifest(run_dir, seed, LOG, case).with_changes(
         topics={"events": TopicFacts(partitions=len(sizes))},
+        segments=len(sizes),
         load_ended=ORIGIN + ended,
         checks=("log", "availability"),
     ).save(run_dir)
@@ -179,13 +180,13 @@ def _register_cases() -> Iterator[Case]:
 
 
 def _write_registers(run_dir: Path, seed: int, operations: int, case: Case | None) -> int:
-    count = 0
-    for number, size in enumerate(parts(operations, REGISTER_PART)):
+    count, sizes = 0, parts(operations, REGISTER_PART)
+    for number, size in enumerate(sizes):
         spoilt = case is not None and number == 0
         history = case.part(seed, size) if spoilt and case else forge_registers.healthy_registers(seed + number, size)
         _write_register_part(run_dir, seed, number, history)
         count += len(history)
-    _manifest(run_dir, seed, REGISTERS, case).save(run_dir)
+    _manifest(run_dir, seed, REGISTERS, case).with_changes(segments=len(sizes)).save(run_dir)
     return count
 
 

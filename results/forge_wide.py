@@ -42,7 +42,7 @@ from squall.results.checks.kernels.operations import (
 )
 from squall.results.forge import EPOCH, MILLISECOND, ORIGIN
 from squall.results.history import HISTORY_FILE
-from squall.results.history_file import HistoryFile
+from squall.results.history_file import HistoryFile, Origin
 from squall.results.joining import SCHEMA, SEGMENT_BITS
 from squall.results.manifest import Manifest, TopicFacts
 from squall.results.rows import ACKS_ALL
@@ -78,7 +78,7 @@ def forge_wide(
     """Write a run of about so many operations, in topics of at most `most`; how many there are in it."""
     run_dir.mkdir(parents=True, exist_ok=True)
     sizes = _parts(operations, most)
-    file = HistoryFile(run_dir / HISTORY_FILE)
+    file = HistoryFile(run_dir / HISTORY_FILE, origin=Origin(f"forged-{seed}"))
     rows, ended, next_process = 0, 0, FIRST_PROCESS
     for number, size in enumerate(sizes):
         sends = Sends.made(np.random.default_rng((seed, number)), size // 2, partitions, next_process)

@@ -43,7 +43,16 @@ from squall.results.checks.well_formed import (
     repeated,
     suspects,
 )
-from squall.results.history_file import HistoryFile, TopicPartitionRows, cut_off_segments, layout, torn_lines
+from squall.results.history_file import (
+    UNKNOWN_ORIGIN,
+    HistoryFile,
+    Origin,
+    TopicPartitionRows,
+    cut_off_segments,
+    layout,
+    origin_of,
+    torn_lines,
+)
 from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
 from squall.results.kinds import REGISTERS, recorded_kinds, write_kind
 from squall.results.parquet_files import read_table
@@ -64,6 +73,7 @@ from squall.results.segments import (
     open_segment,
     read_cluster,
     read_faults,
+    segment_number,
     segment_path,
 )
 
@@ -83,6 +93,7 @@ __all__ = [
     "HistoryWriter",
     "IllFormedHistory",
     "InvocationRow",
+    "Origin",
     "SegmentHeader",
     "TopicPartitionRows",
     "close_history",
@@ -90,6 +101,7 @@ __all__ = [
     "history_of",
     "joined",
     "layout",
+    "origin_of",
     "read_cluster",
     "read_faults",
     "read_topic_partition",
@@ -114,6 +126,7 @@ class History:
     torn: int
     source: Path
     cut_off: int = 0
+    origin: Origin = UNKNOWN_ORIGIN
     further: Mapping[str, pa.Table] = field(default_factory=dict)
 
     @classmethod
@@ -124,7 +137,7 @@ class History:
         if not _is_closed(run_dir):
             return _from_segments(run_dir, recorded_kinds(run_dir))
         table = read_table(path, SCHEMA.names)
-        history = cls(table, torn_lines(path), path, cut_off_segments(path), recorded_kinds(run_dir))
+        history = cls(table, torn_lines(path), path, cut_off_segments(path), origin_of(path), recorded_kinds(run_dir))
         validate_together(history, path)
         return history
 
@@ -183,7 +196,7 @@ def _is_stale(table: Path, recorded: Path) -> bool:
 
 def write_history(history: History, path: Path) -> None:
     """Write the Parquet file whole or not at all."""
-    file = HistoryFile(path, torn=history.torn, cut_off=history.cut_off)
+    file = HistoryFile(path, torn=history.torn, cut_off=history.cut_off, origin=history.origin)
     for topic, partition, start, stop in _slices(history.table):
         file.add(topic, partition, history.table.slice(start, stop - start))
     file.finish()
@@ -204,13 +217,15 @@ def _from_segments(run_dir: Path, beside: Mapping[str, pa.Table]) -> History:
     if not paths:
         raise IllFormedHistory(folder, None, "holds no segments: nothing was recorded")
     parts: list[JoinedSegment] = []
-    torn, cut_off, run_ids = 0, 0, {}
+    torn, cut_off, run_ids, numbers = 0, 0, {}, []
     for path in paths:
         if path.stat().st_size == 0:  # its worker died before it had written the header
             torn, cut_off = torn + 1, cut_off + 1
+            numbers.append(segment_number(path))
             continue
         segment = open_segment(path)
         run_ids[segment.header.run_id] = path
+        numbers.append(segment.header.segment)
         parts.append(joined_segment(path, segment.header, segment.rows()))
         torn, cut_off = torn + segment.torn, cut_off + segment.cut_off
     if not parts:
@@ -222,7 +237,8 @@ def _from_segments(run_dir: Path, beside: Mapping[str, pa.Table]) -> History:
     if registers.num_rows:
         further = {REGISTERS: registers, **further}
     history = history_of([one.log for one in parts], torn, folder)
-    history = History(history.table, torn, folder, cut_off, further)
+    origin = Origin(next(iter(run_ids)), tuple(sorted(numbers)))
+    history = History(history.table, torn, folder, cut_off, origin, further)
     if registers.num_rows:
         validate_together(history, folder)
     return history

@@ -33,6 +33,8 @@ FEW_RECORDS: Final = 1 << 20
 _LAYOUT_KEY: Final = b"squall.topic_partitions"
 _TORN_KEY: Final = b"squall.torn_lines"
 _CUT_OFF_KEY: Final = b"squall.cut_off"
+_RUN_KEY: Final = b"squall.run_id"
+_SEGMENTS_KEY: Final = b"squall.segments"
 _SCHEMA_KEY: Final = b"squall.schema"
 
 
@@ -46,11 +48,28 @@ class TopicPartitionRows:
     rows: int
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a history was made of: the run whose it is, and the numbers of its segments. None where nobody knows, as
+    of a file that was not made of segments.
+    """
+
+    run_id: str | None = None
+    segments: tuple[int, ...] | None = None
+
+
+UNKNOWN_ORIGIN: Final = Origin()
+
+
 class HistoryFile:
     """A `history.parquet` that is being written. It is there, whole, when `finish` was called, and not before."""
 
-    def __init__(self, path: Path, *, torn: int = 0, cut_off: int = 0) -> None:
+    def __init__(self, path: Path, *, torn: int = 0, cut_off: int = 0, origin: Origin = UNKNOWN_ORIGIN) -> None:
         metadata = {_SCHEMA_KEY: str(SCHEMA_VERSION), _TORN_KEY: str(torn), _CUT_OFF_KEY: str(cut_off)}
+        if origin.run_id is not None:
+            metadata[_RUN_KEY] = origin.run_id
+        if origin.segments is not None:
+            metadata[_SEGMENTS_KEY] = json.dumps(origin.segments)
         self._file = SealedWriter(path, SCHEMA.with_metadata(metadata))
         self._places: list[list[object]] = []
         self._groups = 0
@@ -113,6 +132,20 @@ def torn_lines(path: Path) -> int:
 def cut_off_segments(path: Path) -> int:
     """How many of the segments from which a Parquet file was made had no end."""
     return _number(path, _CUT_OFF_KEY)
+
+
+def origin_of(path: Path) -> Origin:
+    """What a Parquet file says of the segments from which it was made."""
+    metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
+    _require_schema(path, metadata)
+    run_id, segments = metadata.get(_RUN_KEY), metadata.get(_SEGMENTS_KEY)
+    try:
+        return Origin(
+            None if run_id is None else run_id.decode(),
+            None if segments is None else tuple(int(one) for one in json.loads(segments)),
+        )
+    except (ValueError, TypeError) as trouble:
+        raise IllFormedHistory(path, None, f"does not say what it was made of: {trouble}") from trouble
 
 
 def _require_schema(path: Path, metadata: Mapping[bytes, bytes]) -> None:

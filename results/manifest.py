@@ -74,7 +74,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     the consistency model: `kafka`, or `lin` where reads must be linearizable. `faults_planned` counts the
     fault windows of the schedule; fewer in `nemesis.parquet` means that some were never injected. `trouble`
     lists what went wrong outside the system under test (a host that went away, an interrupted run): each
-    makes the verdict unknown. `command` repeats the run.
+    makes the verdict unknown. `command` repeats the run. `segments` is how many segments were begun, one by each load
+    worker, and None until they were: a history that lacks one is half a history.
     """
 
     run_id: str
@@ -89,6 +90,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     load_started: int | None = None
     load_ended: int | None = None
     completed: bool = False
+    segments: int | None = None
     profile: Literal["kafka", "lin"] = "kafka"
     checks: tuple[str, ...] = ("log", "availability")
     fault_free: bool = False

@@ -148,6 +148,11 @@ def segment_path(run_dir: Path | str, segment: int) -> Path:
     return Path(run_dir) / SEGMENTS_FOLDER / f"segment-{segment:03d}.jsonl"
 
 
+def segment_number(path: Path) -> int:
+    """Of which worker a segment is, by its name."""
+    return int(path.stem.removeprefix("segment-"))
+
+
 class HistoryWriter:
     """Writes one segment. Buffers up to `BUFFER_BYTES` or 0.2 s of rows; `flush` hands them to the system.
 

@@ -238,6 +238,7 @@ class Simulation:
             load_started=self.load_started,
             load_ended=self.load_ended,
             completed=not trouble,
+            segments=1,
             trouble=(trouble,) if trouble else (),
             checks=scenario.checks,
             fault_free=scenario.fault_free or self.swarming,
