@@ -54,7 +54,7 @@ from squall.results.history_file import (
     torn_lines,
 )
 from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
-from squall.results.kinds import REGISTERS, recorded_kinds, write_kind
+from squall.results.kinds import KINDS, REGISTERS, recorded_kinds, recorded_rows, write_kind
 from squall.results.parquet_files import read_table
 from squall.results.segments import (
     CLUSTER_FILE,
@@ -177,12 +177,24 @@ def close_history(run_dir: Path | str) -> Path:
 
 
 def _is_closed(run_dir: Path) -> bool:
-    """Whether its Parquet file holds all that was recorded: a worker may outlive the control process for a while."""
+    """Whether its Parquet files hold all that was recorded: a worker may outlive the control process for a while, and
+    the table of registers may have been taken away. Raises IllFormedHistory if nobody can make it again.
+    """
+    path = run_dir / HISTORY_FILE
     try:
-        closed = (run_dir / HISTORY_FILE).stat().st_mtime_ns
+        closed = path.stat().st_mtime_ns
     except FileNotFoundError:
         return False
-    return all(path.stat().st_mtime_ns <= closed for path in (run_dir / SEGMENTS_FOLDER).glob("segment-*.jsonl"))
+    segments = list((run_dir / SEGMENTS_FOLDER).glob("segment-*.jsonl"))
+    if any(one.stat().st_mtime_ns > closed for one in segments):
+        return False
+    recorded, there = origin_of(path).registers or 0, recorded_rows(run_dir, REGISTERS)
+    if recorded == there or (there and not recorded):
+        return True
+    if segments and there == 0:
+        return False
+    problem = f"holds {there} of the {recorded} operations on registers that belong to {HISTORY_FILE}"
+    raise IllFormedHistory(run_dir / KINDS[REGISTERS].file, None, problem)
 
 
 def _is_stale(table: Path, recorded: Path) -> bool:
@@ -237,7 +249,7 @@ def _from_segments(run_dir: Path, beside: Mapping[str, pa.Table]) -> History:
     if registers.num_rows:
         further = {REGISTERS: registers, **further}
     history = history_of([one.log for one in parts], torn, folder)
-    origin = Origin(next(iter(run_ids)), tuple(sorted(numbers)))
+    origin = Origin(next(iter(run_ids)), tuple(sorted(numbers)), registers.num_rows)
     history = History(history.table, torn, folder, cut_off, origin, further)
     if registers.num_rows:
         validate_together(history, folder)

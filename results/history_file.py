@@ -35,6 +35,7 @@ _TORN_KEY: Final = b"squall.torn_lines"
 _CUT_OFF_KEY: Final = b"squall.cut_off"
 _RUN_KEY: Final = b"squall.run_id"
 _SEGMENTS_KEY: Final = b"squall.segments"
+_REGISTERS_KEY: Final = b"squall.registers"
 _SCHEMA_KEY: Final = b"squall.schema"
 
 
@@ -50,12 +51,14 @@ class TopicPartitionRows:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a history was made of: the run whose it is, and the numbers of its segments. None where nobody knows, as
-    of a file that was not made of segments.
+    """What a history was made of: the run whose it is, the numbers of its segments, and how many operations on
+    registers they held, which have a table of their own. None where nobody knows, as of a file that was not made of
+    segments.
     """
 
     run_id: str | None = None
     segments: tuple[int, ...] | None = None
+    registers: int | None = None
 
 
 UNKNOWN_ORIGIN: Final = Origin()
@@ -70,6 +73,8 @@ class HistoryFile:
             metadata[_RUN_KEY] = origin.run_id
         if origin.segments is not None:
             metadata[_SEGMENTS_KEY] = json.dumps(origin.segments)
+        if origin.registers is not None:
+            metadata[_REGISTERS_KEY] = str(origin.registers)
         self._file = SealedWriter(path, SCHEMA.with_metadata(metadata))
         self._places: list[list[object]] = []
         self._groups = 0
@@ -138,11 +143,12 @@ def origin_of(path: Path) -> Origin:
     """What a Parquet file says of the segments from which it was made."""
     metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
     _require_schema(path, metadata)
-    run_id, segments = metadata.get(_RUN_KEY), metadata.get(_SEGMENTS_KEY)
+    run_id, segments, registers = (metadata.get(key) for key in (_RUN_KEY, _SEGMENTS_KEY, _REGISTERS_KEY))
     try:
         return Origin(
             None if run_id is None else run_id.decode(),
             None if segments is None else tuple(int(one) for one in json.loads(segments)),
+            None if registers is None else int(registers),
         )
     except (ValueError, TypeError) as trouble:
         raise IllFormedHistory(path, None, f"does not say what it was made of: {trouble}") from trouble

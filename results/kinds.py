@@ -25,7 +25,7 @@ from squall.results.checks.groups import GROUP_SCHEMA
 from squall.results.checks.registers.operations import REGISTER_SCHEMA
 from squall.results.checks.transactions.columns import SCHEMA as TRANSACTION_SCHEMA
 from squall.results.checks.transactions.log_rules import LOG_SCHEMA
-from squall.results.parquet_files import read_table, write_sealed
+from squall.results.parquet_files import opened, read_table, write_sealed
 
 REGISTERS: Final = "registers"
 LIST_APPEND: Final = "list-append"
@@ -54,6 +54,12 @@ def write_kind(run_dir: Path, name: str, table: pa.Table) -> Path:
     path = run_dir / KINDS[name].file
     write_sealed(path, table)
     return path
+
+
+def recorded_rows(run_dir: Path, name: str) -> int:
+    """How many operations of a kind there are; 0 without a table. Raises IllFormedHistory."""
+    path = run_dir / KINDS[name].file
+    return opened(path, KINDS[name].schema.names).metadata.num_rows if path.exists() else 0
 
 
 def recorded_files(run_dir: Path) -> dict[str, Path]:

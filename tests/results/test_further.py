@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from squall.results.forge_catalogue import FAMILIES
 from squall.results.history import History, IllFormedHistory, close_history
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
 from squall.results.manifest import Manifest
+from squall.results.parquet_files import seal_path
 from squall.results.render import plain, verdict_lines
 from squall.results.report import REPORT_FILE
 from squall.results.segments import (
     ABSENT,
+    SEGMENTS_FOLDER,
     HistoryWriter,
     RegisterCompletion,
     RegisterInvocation,
@@ -59,6 +62,7 @@ WORKS: Rows = [
     asked("read", 1, 90),
     answered(1, 100, found=7, version=2),
 ]
+NOTHING_TOLD = f"check {REGISTERS}: nothing was acknowledged that says anything: nothing was checked"
 STALE: Rows = [*WORKS, asked("read", 4, 110), answered(4, 120, found=5)]
 OVERLAPPING: Rows = [
     *WORKS[:4],
@@ -125,6 +129,42 @@ def test_a_change_of_unknown_outcome_may_count_later(tmp_path: Path) -> None:
     late = [*WORKS, asked("write", 9, 105, value=99), answered(9, 106, "info"), asked("read", 4, 110)]
     assert judged(recorded(tmp_path / "seen", [*late, answered(4, 120, found=99)])).verdict == "valid"
     assert judged(recorded(tmp_path / "unseen", [*late, answered(4, 120, found=7)])).verdict == "valid"
+
+
+def test_changes_of_unknown_outcome_and_writes_alone_check_nothing(tmp_path: Path) -> None:
+    """Nobody saw what the register held: whatever it was, no answer says otherwise."""
+    unknown = [asked("write", 1, 10, value=5), answered(1, 20, "info"), asked("write", 2, 30, value=6)]
+    blind = [asked("write", 1, 10, value=5), answered(1, 20), asked("write", 2, 30, value=6), answered(2, 40)]
+    for name, rows in (("unknown", [*unknown, answered(2, 40, "info")]), ("blind", blind)):
+        verdict = judged(recorded(tmp_path / name, rows, healthy(1), checks=("log", REGISTERS)))
+        assert verdict.verdict == "unknown"
+        assert verdict.reasons == (
+            f"check {REGISTERS}: nothing was acknowledged that says anything: nothing was checked",
+        )
+    seen = [*blind, asked("read", 3, 50), answered(3, 60, found=6)]
+    assert judged(recorded(tmp_path / "seen", seen, healthy(1), checks=("log", REGISTERS))).verdict == "valid"
+
+
+def test_a_table_of_registers_that_was_deleted_is_made_again_and_never_simply_missing(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", STALE, healthy(1), checks=("log", "availability"))
+    assert judged(run).verdict == "invalid"
+    table = run / KINDS[REGISTERS].file
+    table.unlink()
+    assert judged(run).verdict == "invalid" and table.exists()
+    table.unlink()
+    shutil.rmtree(run / SEGMENTS_FOLDER)
+    for verdict in (check_run(run, InProcess()), verdict_of(run)):
+        assert verdict.verdict == "unknown"
+        assert "registers.parquet: holds 0 of the 6 operations on registers" in verdict.reasons[0]
+
+
+def test_the_table_of_registers_of_another_run_is_unknown(tmp_path: Path) -> None:
+    one = recorded(tmp_path / "one", WORKS, healthy(1), checks=("log", REGISTERS))
+    other = recorded(tmp_path / "other", STALE, healthy(1), checks=("log", REGISTERS))
+    assert (judged(one).verdict, judged(other).verdict) == ("valid", "invalid")
+    for name in (KINDS[REGISTERS].file, seal_path(one / KINDS[REGISTERS].file).name):
+        shutil.copy(one / name, other / name)
+    assert judged(other).verdict == "unknown"
 
 
 def test_logs_and_registers_of_one_run_are_both_judged(tmp_path: Path) -> None:

@@ -73,11 +73,13 @@ def check_columns(operations: Registers, *, initial: int = ABSENT, limits: Limit
     ambiguous = np.flatnonzero(values.ambiguous)
     searches.decide([one for one in ambiguous.tolist() if one not in findings.registers], findings)
     present = np.bincount(operations.register[operations.has_effect], minlength=len(operations.names))
-    open_questions = [one for one, _ in searches.undecided]
+    telling = np.isin(np.arange(len(operations.names)), operations.register[operations.tells])
+    decided = telling.copy()
+    decided[[one for one, _ in searches.undecided]] = False
     return RegisterResult(
         registers=len(operations.names),
         operations=_counts(operations),
-        checked=int(present.sum() - present[open_questions].sum()),
+        checked=int(present[decided].sum()),
         by_zones=int((~values.ambiguous & (present > 0)).sum()),
         by_search=searches.decided,
         anomalies=findings.counts,

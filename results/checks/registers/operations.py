@@ -177,6 +177,14 @@ class Registers:
         """Whatever says anything about the register; the rest is what failed, and reads that showed nothing."""
         return self.changes | self.observes | self.is_refusal
 
+    @property
+    def tells(self) -> Flags:
+        """Answers that could be wrong: of the value that was there, of its version, or of the place of a new one. A
+        change of unknown outcome is none, nor is a write that was acknowledged and no more.
+        """
+        changed = self.changes & (self.type == OK)
+        return self.observes | self.is_refusal | (changed & ((self.f == CAS) | (self.version != NONE)))
+
 
 def _numbers(table: pa.Table, name: str, null: int) -> Ints:
     column = table[name]
