@@ -22,6 +22,8 @@ from squall.results.witness import Surroundings, WitnessLine, faults_between
 
 LOG: Final = "log"
 """The name of the check of logs among a manifest's `checks`."""
+KNOWN_CHECKS: Final = (LOG, "availability", *FURTHER_CHECKS)
+"""What may stand among a manifest's `checks`."""
 MOST_FAULTS: Final = 3
 
 
@@ -75,7 +77,9 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
     reasons = []
     done = {one.check for one in results}
     for name in manifest.checks:
-        if name in FURTHER_CHECKS and name not in done:
+        if name not in KNOWN_CHECKS:
+            reasons.append(f"check {name}: there is none of that name; there are {', '.join(KNOWN_CHECKS)}")
+        elif name in FURTHER_CHECKS and name not in done:
             reasons.append(f"check {name}: no such operation was recorded: nothing was checked")
     for one in results:
         reasons += [f"check {one.check}: {sentence}" for sentence in one.undecided]

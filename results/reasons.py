@@ -105,7 +105,9 @@ def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str
     if len(faults) < manifest.faults_planned:
         reasons.append(f"only {len(faults)} of {manifest.faults_planned} planned faults were injected")
     for one in faults:
-        if not one.took:
+        if one.injected is None:
+            reasons.append(f"fault {one.name} was never injected: {one.trouble or 'nobody says why'}")
+        elif not one.took:
             seen = one.during or one.trouble or "nobody looked"
             reasons.append(f"fault {one.name} left no evidence: {seen}")
         elif not one.undone:

@@ -13,18 +13,20 @@ states is judged by eye. A suite says it under `require` (`harness/suite.py`), t
 The latter two go by what was seen of the cluster while the load lasted. Windows are seconds from the start of the
 load; a send counts by the time at which it was acknowledged. A rule that does not hold makes the verdict invalid, as a
 broken promise to clients does. One that nobody can judge, since nothing was acknowledged in the window it compares
-with, makes it unknown.
+with, or nobody saw the cluster, makes it unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from squall.results.checks.result import PartitionResult
 from squall.results.manifest import RateRule, Required, Window
 from squall.results.segments import ClusterObservation
 from squall.results.text import several
 
+Seen = tuple[str, str | None, int | None]
+"""What an observation is about: its kind, and where it is one the topic-partition."""
 Judged = tuple[str, bool | None]
 """A rule in words, and whether it holds; None if nobody can tell."""
 
@@ -37,9 +39,14 @@ def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
 
 
 def judged_requirements(
-    required: Required, results: Sequence[PartitionResult], cluster: Sequence[ClusterObservation] = ()
+    required: Required,
+    results: Sequence[PartitionResult],
+    cluster: Sequence[ClusterObservation] = (),
+    topic_partitions: Sequence[tuple[str, int]] = (),
 ) -> Iterator[Judged]:
-    """Each rule, and whether it holds. `cluster` is what was seen from the start of the load to its end."""
+    """Each rule, and whether it holds. `cluster` is how things stood at the start of the load and what was seen from
+    then to its end; `topic_partitions` are those under test.
+    """
     counted = [sum(column) for column in zip(*(one.acknowledged_within for one in results), strict=True)]
     counts = iter(counted or [0] * len(windows_of(required)))
     if required.rate is not None:
@@ -54,18 +61,21 @@ def judged_requirements(
     if required.elections is not None:
         yield _elections(required.elections, cluster)
     if required.calm:
-        yield _calm(cluster)
+        yield _calm(cluster, topic_partitions)
 
 
 def _elections(most: int, cluster: Sequence[ClusterObservation]) -> Judged:
     """The controller that was active first, before the load or as it began, is no election."""
-    count = max(0, len({one.epoch for one in cluster if one.kind == "controller"}) - 1)
-    return f"at most {several(most, 'election')} of another active controller ({count})", count <= most
+    epochs = {one.epoch for one in cluster if one.kind == "controller"}
+    words = f"at most {several(most, 'election')} of another active controller"
+    if not epochs:
+        return f"{words}: none was ever seen", None
+    return f"{words} ({len(epochs) - 1})", len(epochs) - 1 <= most
 
 
-def _calm(cluster: Sequence[ClusterObservation]) -> Judged:
+def _calm(cluster: Sequence[ClusterObservation], topic_partitions: Sequence[tuple[str, int]]) -> Judged:
     """The first that is seen of a topic-partition is no change."""
-    known: dict[tuple[str, str | None, int | None], ClusterObservation] = {}
+    known: dict[Seen, ClusterObservation] = {}
     changes = []
     for one in cluster:
         before = known.get(key := (one.kind, one.topic, one.partition))
@@ -75,7 +85,14 @@ def _calm(cluster: Sequence[ClusterObservation]) -> Judged:
         if led or lost:
             changes.append(f"{one.topic}-{one.partition}")
     words = "no other leader of a topic-partition, and no smaller ISR"
-    return f"{words}: {changes[0]}" if changes else words, not changes
+    if changes:
+        return f"{words}: {changes[0]}", False
+    unseen = [f"{topic}-{number}" for topic, number in topic_partitions if not _is_known(known, topic, number)]
+    return (f"{words}: nobody saw {unseen[0]}", None) if unseen else (words, True)
+
+
+def _is_known(known: Container[Seen], topic: str, partition: int) -> bool:
+    return ("leader", topic, partition) in known and ("in_sync", topic, partition) in known
 
 
 def _rate(rule: RateRule, count: int, count_before: int) -> Judged:

@@ -27,7 +27,7 @@ from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, fur
 from squall.results.manifest import Expected, Manifest
 from squall.results.reasons import reasons_of, with_final_read, without_final_read
 from squall.results.required import judged_requirements
-from squall.results.segments import FaultWindow
+from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.witness import Surroundings, Witness, tell
 
 VERDICT_FILE: Final = "verdict.json"
@@ -196,11 +196,10 @@ def judge(
     its `further` checks.
     """
     anomalies = _anomalies(results, further)
-    before = [one for one in around.cluster if one.kind == "controller" and one.time < (manifest.load_started or 0)]
-    seen = before[-1:] + [one for one in around.cluster if _within_load(manifest, one.time)]
+    seen = _seen_of_the_cluster(manifest, around)
     required = [
         Statement(text, None if unchecked else holds)
-        for text, holds in judged_requirements(manifest.require, results, seen)
+        for text, holds in judged_requirements(manifest.require, results, seen, manifest.topic_partitions)
     ]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
     unsure = reasons_of(manifest, results, around.faults, unchecked) + further_reasons(manifest, further)
@@ -313,6 +312,13 @@ def _longest_outage(results: Sequence[PartitionResult], faults: Sequence[FaultWi
         if one.injected is not None and one.injected < end and (one.healed is None or one.healed > start)
     ]
     return Outage(nanoseconds=longest.longest_outage, start=start, where=longest.name, faults=tuple(names))
+
+
+def _seen_of_the_cluster(manifest: Manifest, around: Surroundings) -> list[ClusterObservation]:
+    """How things stood when the load began, and what changed while it lasted."""
+    began = manifest.load_started or 0
+    stood = {(one.kind, one.topic, one.partition): one for one in around.cluster if one.time < began}
+    return [*stood.values(), *(one for one in around.cluster if _within_load(manifest, one.time))]
 
 
 def _within_load(manifest: Manifest, time: int) -> bool:

@@ -14,12 +14,15 @@ end gives (SN-01 to SN-03).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from squall.harness.simulation.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
+    PartitionRecord,
     decode_record,
 )
 from squall.nodes.metadata.snapshot import SnapshotLoader
@@ -29,10 +32,13 @@ from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 
 
 class ReplayedMetadata:
-    """See the module. `must_be_calm` while no broker may be fenced."""
+    """See the module. `must_be_calm` while no broker may be fenced. `on_partition` is told of every topic-partition
+    that comes or changes: its topic's name, its number, and how it stands from then on.
+    """
 
     def __init__(self) -> None:
         self.must_be_calm = False
+        self.on_partition: Callable[[str, int, PartitionRegistration], None] = lambda topic, number, stands: None
         self.snapshots_checked = 0
         self.reassignments_completed = 0
         self._image = MetadataImage()
@@ -51,6 +57,8 @@ class ReplayedMetadata:
                     self._check_change(record, before, offset)
                 elif self.must_be_calm and _fences(record):
                     raise InvariantBroken("FD-05", f"offset {offset}: {record} although only clocks have changed")
+                if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                    self._tell(record)
         image.passed(batch.next_offset - 1, batch.epoch)
         self._fingerprints[batch.next_offset] = image.fingerprint()
         waiting, self._waiting = self._waiting, []
@@ -75,6 +83,12 @@ class ReplayedMetadata:
                 f"{name}: the snapshot of all below offset {snapshot_id.end_offset}, epoch {snapshot_id.epoch}, holds "
                 "something else than the log below its end replayed",
             )
+
+    def _tell(self, record: PartitionRecord | PartitionChangeRecord) -> None:
+        topic = self._image.topics.get(record.topic_id)
+        stands = None if topic is None else topic.partitions.get(record.partition_id)
+        if topic is not None and stands is not None:
+            self.on_partition(topic.name, record.partition_id, stands)
 
     def _registration(self, record: Message) -> PartitionRegistration | None:
         if not isinstance(record, PartitionChangeRecord):

@@ -17,6 +17,8 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
 from squall.harness.faults import FaultLog
 from squall.harness.interpreter import Interpreter
@@ -38,6 +40,7 @@ from squall.harness.suite import Scenario, TopicOptions
 from squall.nemesis.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
 from squall.nemesis.schedule import build_schedule
+from squall.nodes.metadata.image import PartitionRegistration
 from squall.nodes.mutants import Mutants
 from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
@@ -157,6 +160,8 @@ class Simulation:
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.seen = EventWriter.cluster(directory)
         self.observer.on_quorum_leader = self._quorum_leader
+        if scenario.require.calm:
+            self.observer.metadata.on_partition = self._partition
         self.faults: list[str] = []
         self.fault_counts: dict[str, int] = {}
         self.fault_effects: dict[str, int] = {}
@@ -330,8 +335,16 @@ class Simulation:
         await operator.close()
 
     def _quorum_leader(self, name: str, epoch: int) -> None:
-        """As the watcher of a run on hosts tells it; the rest is the observer's business here."""
+        """As the watcher of a run on hosts tells it."""
         self.seen.write(ClusterObservation(time=self.clock.now_ns(), kind="controller", node=name, epoch=epoch))
+
+    def _partition(self, topic: str, number: int, stands: PartitionRegistration) -> None:
+        """As the watcher of a run on hosts tells it; only where a run must be calm, for there may be many."""
+        name_of = self.world.cluster.name_of
+        here = ClusterObservation(time=self.clock.now_ns(), kind="leader", topic=topic, partition=number)
+        leader = None if stands.leader < 0 else name_of(stands.leader)
+        self.seen.write(msgspec.structs.replace(here, node=leader, epoch=stands.leader_epoch))
+        self.seen.write(msgspec.structs.replace(here, kind="in_sync", nodes=tuple(name_of(one) for one in stands.isr)))
 
     def _reported(self, event: NemesisEvent) -> None:
         seconds = (event.at_ns - (self.load_started or 0)) / 1e9

@@ -204,6 +204,9 @@ class SimClusterView:
     def _running(self) -> list[Node]:
         return [one.node for one in self._processes.values() if one.node is not None and not one.paused]
 
+    def name_of(self, node_id: int) -> str:
+        return self._names[node_id]
+
     async def active_controller(self) -> str | None:
         leaders = [node for node in self._running() if node.raft.is_leader]
         if not leaders:

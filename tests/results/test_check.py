@@ -9,21 +9,24 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from squall.results.check import check_run, check_runs, verdict_of
 from squall.results.checks.engines import InProcess
 from squall.results.checks.spark import NoJava, SparkEngine, require_java
-from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy
+from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy, write_operations
 from squall.results.history import (
     HISTORY_FILE,
+    ClusterObservation,
     CompletionRow,
     FaultWindow,
     HistoryWriter,
     SegmentHeader,
+    close_history,
     segment_path,
 )
-from squall.results.manifest import Expected, Manifest, TopicFacts
+from squall.results.manifest import Expected, Manifest, Required, TopicFacts
 from squall.results.tables import Series
 from squall.results.verdict import Verdict, worst
 
@@ -106,6 +109,62 @@ def test_a_run_that_proves_nothing_is_unknown_and_says_why(run: Run, facts: dict
     verdict = run(healthy(1), **facts)
     assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
     assert any(reason in one for one in verdict.reasons), verdict.reasons
+
+
+def test_a_check_that_nobody_knows_is_not_taken_for_one_that_passed(run: Run) -> None:
+    verdict = run(healthy(1), checks=("log", "regsters"))
+    assert verdict.verdict == "unknown"
+    assert "check regsters: there is none of that name; there are log, availability, registers" in verdict.reasons[0]
+
+
+def test_a_fault_that_was_never_injected_was_not_seen_to_happen_whatever_it_says(run: Run) -> None:
+    verdict = run(healthy(1), faults=(changed(injected=None),))
+    assert verdict.verdict == "unknown" and "was never injected" in verdict.reasons[0]
+
+
+def test_what_stood_when_the_load_began_is_what_later_looks_are_compared_with(tmp_path: Path) -> None:
+    """P12: the first look may be earlier than the load; a change in the load is one all the same."""
+
+    def seen(time: int, epoch: int, *in_sync: str) -> tuple[ClusterObservation, ...]:
+        leader = ClusterObservation(time=time, kind="leader", node="b1", topic="events", partition=0, epoch=epoch)
+        return leader, msgspec.structs.replace(leader, kind="in_sync", epoch=None, nodes=in_sync)
+
+    def verdict(name: str, *cluster: ClusterObservation) -> str:
+        return verdict_of(forge_run(tmp_path / name, healthy(1), require=Required(calm=True), cluster=cluster)).verdict
+
+    for name, first in (("before", ORIGIN - 1_000_000), ("within", ORIGIN + 1)):
+        before = seen(first, 1, "b1", "b2", "b3")
+        assert verdict(f"{name}-calm", *before) == "valid"
+        assert verdict(f"{name}-changed", *before, *seen(ORIGIN + 10, 2, "b2")) == "invalid"
+    assert verdict("unseen") == "unknown"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_half_a_history_is_unknown_and_the_missing_half_is_named(tmp_path: Path, closed: bool) -> None:
+    """HX-03: what is missing may be what is wrong, or what would explain it."""
+    sends, others = [], []
+    for one in INJECTIONS["lost"][1](healthy(1), random.Random(1)):
+        (sends if one.f == "send" else others).append(one)
+    run = forge_run(tmp_path / "run", sends, segments=2)
+    write_operations(segment_path(run, 1), others, SegmentHeader("forged-1", 1))
+    assert verdict_of(run).verdict == "invalid"
+    segment_path(run, 1).unlink()
+    if closed:
+        close_history(run)
+    for verdict in (verdict_of(run), check_run(run, InProcess(), report=False)):
+        assert verdict.verdict == "unknown"
+        assert "lacks segment-001.jsonl of 2 segments: half a history proves nothing" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_history_of_another_run_is_unknown(tmp_path: Path, closed: bool) -> None:
+    run = forge_run(tmp_path / "run", healthy(1))
+    if closed:
+        close_history(run)
+    Manifest.load(run).with_changes(run_id="another").save(run)
+    for verdict in (verdict_of(run), check_run(run, InProcess(), report=False)):
+        assert verdict.verdict == "unknown"
+        assert "is the history of run 'forged-1', and run.json beside it says 'another'" in verdict.reasons[0]
 
 
 def test_a_fault_free_scenario_needs_no_fault(run: Run) -> None:

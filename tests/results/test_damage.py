@@ -164,7 +164,7 @@ def whole(run: Path, *files: str) -> Whole:
 
 def recorded(run: Path) -> Path:
     """Operations on a log and on a register, under a fault, as two segments."""
-    forge_run(run, healthy(3, 40), faults=(FAULT,))
+    forge_run(run, healthy(3, 40), faults=(FAULT,), segments=2)
     with HistoryWriter(segment_path(run, 1), SegmentHeader("forged-1", 1)) as writer:
         for row in WORKS:
             if isinstance(row, RegisterInvocation):

@@ -73,20 +73,36 @@ def test_elections_are_counted_by_epoch() -> None:
     required = Required(elections=1)
     assert [holds for _, holds in judged_requirements(required, [part()], once)] == [True]
     assert [holds for _, holds in judged_requirements(required, [part()], twice)] == [False]
-    assert [holds for _, holds in judged_requirements(required, [part()])] == [True]
+    assert [holds for _, holds in judged_requirements(required, [part()], once[:1])] == [True]
+
+
+def test_where_nobody_saw_a_controller_nobody_can_tell_how_many_there_were() -> None:
+    ((words, holds),) = judged_requirements(Required(elections=0), [part()])
+    assert holds is None and "none was ever seen" in words
 
 
 def test_calm_is_no_other_leader_and_no_smaller_isr() -> None:
     """P12: what is seen first is no change, nor is an ISR that grows."""
 
     def holds(*cluster: ClusterObservation) -> bool | None:
-        ((_, judged),) = judged_requirements(Required(calm=True), [part()], cluster)
+        ((_, judged),) = judged_requirements(Required(calm=True), [part()], cluster, [("events", 0)])
         return judged
 
     first = (seen("leader", 3), seen("in_sync", 0, "b1", "b2"))
     assert holds(*first, seen("in_sync", 0, "b1", "b2", "b3")) is True
     assert holds(*first, seen("leader", 4)) is False
     assert holds(*first, seen("in_sync", 0, "b1")) is False
+
+
+def test_whether_it_was_calm_nobody_can_tell_of_a_topic_partition_that_nobody_saw() -> None:
+    leader, in_sync = seen("leader", 3), seen("in_sync", 0, "b1", "b2")
+    for cluster in ([], [leader], [in_sync]):
+        ((words, holds),) = judged_requirements(Required(calm=True), [part()], cluster, [("events", 0)])
+        assert holds is None and "nobody saw events-0" in words
+    ((words, holds),) = judged_requirements(
+        Required(calm=True), [part()], [leader, in_sync], [("events", 0), ("events", 1)]
+    )
+    assert holds is None and "nobody saw events-1" in words
 
 
 def test_a_gap_counts_within_its_window_only() -> None:
