@@ -16,6 +16,7 @@ from squall.results.checks.engines import InProcess
 from squall.results.history import History
 from squall.results.kinds import LIST_APPEND, recorded_kinds
 from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.leaders import Replica
 from squall.workloads.clients.native_whole import READ_SECONDS, WholeReader
 from squall.workloads.list_append import ListAppendOptions, ListAppendWorkload
 from squall.workloads.operation import FAIL, INFO, OK, POLL, Completion, Operation
@@ -54,13 +55,13 @@ class Reader(WholeReader):
         self.bounds = {-1: end, -2: start}
         self.polls = polls
 
-    async def _list_offsets(self, f: str, where: Any, address: Any, epoch: int, timestamp: int) -> Completion:
+    async def _list_offsets(self, f: str, where: Any, leader: Any, timestamp: int) -> Completion:
         return self.bounds[timestamp]
 
     def _lane(self, address: Any) -> Any:
         return self
 
-    async def poll(self, where: Any, cursor: Any, epoch: int) -> Completion:
+    async def poll(self, where: Any, cursor: Any, replica: Any) -> Completion:
         await asyncio.sleep(1)
         completion = self.polls.pop(0) if self.polls else Completion(OK, session=cursor.session)
         if completion.offsets:
@@ -70,10 +71,7 @@ class Reader(WholeReader):
 
 class Leaders:
     async def leader(self, where: Any) -> Any:
-        return (("b1", 9092), 3)
-
-    def node(self, where: Any) -> int:
-        return 1
+        return Replica(("b1", 9092), 1, 3)
 
     def forget(self, where: Any) -> None: ...
 

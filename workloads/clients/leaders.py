@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.nodes.protocol.schema import Message
 from squall.workloads.clients.client import TopicPartition
@@ -15,6 +17,17 @@ METADATA_VERSION = 9
 METADATA_SECONDS = 1.5
 
 Address = tuple[str, int]
+
+
+class Replica(msgspec.Struct, frozen=True, gc=False):
+    """Whom to ask about a topic-partition: a broker's address and node id, and the leader epoch known with them.
+
+    It stays with the request, so that what is recorded is who was asked, whatever is learnt meanwhile.
+    """
+
+    address: Address
+    node: int
+    epoch: int
 
 
 class Leaders:
@@ -34,19 +47,14 @@ class Leaders:
         self.next_bootstrap = 0
         self.refreshing: asyncio.Task[None] | None = None
 
-    async def leader(self, topic_partition: TopicPartition) -> tuple[Address, int] | None:
-        """The leader's address and epoch; None if nobody knows one now."""
+    async def leader(self, topic_partition: TopicPartition) -> Replica | None:
+        """The leader as last heard; None if nobody knows one now."""
         if topic_partition not in self.leaders:
             await self.refresh(topic_partition[0])
         known = self.leaders.get(topic_partition)
         if known is None or known[0] not in self.brokers:
             return None
-        return self.brokers[known[0]], known[1]
-
-    def node(self, topic_partition: TopicPartition) -> int | None:
-        """The leader's node id, as last heard."""
-        known = self.leaders.get(topic_partition)
-        return None if known is None else known[0]
+        return Replica(self.brokers[known[0]], *known)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """What was known turned out wrong; it is asked again before the next use."""

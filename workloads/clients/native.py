@@ -30,7 +30,7 @@ from squall.workloads.admin_load import SIDE_PARTITIONS
 from squall.workloads.clients import errors
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, ClientPlan, Topic, TopicPartition
-from squall.workloads.clients.leaders import Address, Leaders
+from squall.workloads.clients.leaders import Address, Leaders, Replica
 from squall.workloads.clients.native_consumer import NativeConsumer, short
 from squall.workloads.clients.native_metadata import MetadataClient
 from squall.workloads.clients.native_whole import WholeReader
@@ -138,7 +138,6 @@ class SingleAttemptProducer(_NativeClient):
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.topic is not None and operation.partition is not None and operation.value is not None
-        self.sequence += 1
         where = (operation.topic, operation.partition)
         leader = await self.leaders.leader(where)
         if leader is None:
@@ -148,25 +147,23 @@ class SingleAttemptProducer(_NativeClient):
         batch = build_batch([Record(value=payload)], timestamp=self.clock.now_ns() // 1_000_000)
         request = produce_request(where, batch, ACKS[self.plan.acks])
         try:
-            connection = await self.leaders.connection(leader[0], operation.thread)
+            connection = await self.leaders.connection(leader.address, operation.thread)
         except OSError:
             self.leaders.forget(where)
             return errors.refused("not_connected")
+        self.sequence += 1
+        sequence = self.sequence
         try:
             if self.plan.acks == "0":
                 await connection.send_only(request, PRODUCE_VERSION)
-                return Completion(OK, sequence=self.sequence)
+                return Completion(OK, sequence=sequence)
             response = await connection.request(request, PRODUCE_VERSION, ProduceResponse, REQUEST_SECONDS)
         except OSError as trouble:
             self.leaders.forget(where)
             return errors.lost(operation.f, short(trouble))
-        return self._judged(operation, where, response, leader[1])
-
-    def _judged(self, operation: Operation, where: TopicPartition, response: ProduceResponse, epoch: int) -> Completion:
         code, offset = produce_answer(response)
         if code == 0:
-            node = self.leaders.node(where)
-            return Completion(OK, offset=offset, sequence=self.sequence, leader_epoch=epoch, node=node)
+            return Completion(OK, offset=offset, sequence=sequence, leader_epoch=leader.epoch, node=leader.node)
         self.leaders.forget(where)
         return errors.single_attempt(operation.f, code)
 
@@ -244,11 +241,11 @@ class _Lane:
         trouble = "message_timed_out"
         while clock.now_ns() < deadline:
             leader = await self.producer.leaders.leader(self.where)
-            if leader is None or not await self._identified(leader[0]):
+            if leader is None or not await self._identified(leader.address):
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             try:
-                connection = await self.producer.leaders.connection(leader[0], self.where)
+                connection = await self.producer.leaders.connection(leader.address, self.where)
                 transmitted = True
                 response = await connection.request(
                     self._request(batch), PRODUCE_VERSION, ProduceResponse, REQUEST_SECONDS
@@ -261,7 +258,7 @@ class _Lane:
             code, offset = produce_answer(response)
             answered = errors.answered(errors.NATIVE_RETRYING, SEND, code)
             if answered.type == OK:
-                self._acknowledged(batch, offset if code == 0 else -1, leader[1])
+                self._acknowledged(batch, offset if code == 0 else -1, leader)
                 return
             trouble = answered.error or trouble
             if code in GIVE_UP:
@@ -304,13 +301,14 @@ class _Lane:
         )
         return produce_request(self.where, content, ACKS[self.producer.plan.acks])
 
-    def _acknowledged(self, batch: list[_Queued], base_offset: int, epoch: int) -> None:
+    def _acknowledged(self, batch: list[_Queued], base_offset: int, leader: Replica) -> None:
         self.next_sequence = (self.next_sequence + len(batch)) & 0x7FFFFFFF
-        node = self.producer.leaders.node(self.where)
         for index, queued in enumerate(batch):
             offset = base_offset + index if base_offset >= 0 else None
-            completion = Completion(OK, offset=offset, sequence=queued.sequence, leader_epoch=epoch, node=node)
-            _settle(queued, completion)
+            _settle(
+                queued,
+                Completion(OK, offset=offset, sequence=queued.sequence, leader_epoch=leader.epoch, node=leader.node),
+            )
 
     def _gave_up(self, batch: list[_Queued], trouble: str, transmitted: bool) -> None:
         self.identity = None

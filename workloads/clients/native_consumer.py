@@ -45,7 +45,7 @@ from squall.nodes.protocol.messages.list_offsets import (
 from squall.nodes.protocol.records import iterate_batches, parse_records
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import ClientPlan, TopicPartition
-from squall.workloads.clients.leaders import Address, Leaders
+from squall.workloads.clients.leaders import Address, Leaders, Replica
 from squall.workloads.clients.payload import decode_value
 from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
 from squall.workloads.ports import Clock
@@ -78,10 +78,12 @@ class _Cursor:
 
 @dataclass(slots=True, eq=False)
 class _Poll:
-    """A poll that waits. `high_watermark` and `log_start` are what was last heard; -1 while nothing was."""
+    """A poll that waits for what `replica` has. `high_watermark` and `log_start` are what was last heard; -1 while
+    nothing was.
+    """
 
     cursor: _Cursor
-    epoch: int
+    replica: Replica
     deadline: int
     done: asyncio.Future[Completion]
     high_watermark: int = -1
@@ -119,19 +121,18 @@ class NativeConsumer:
         if leader is None:
             await asyncio.sleep(RETRY_SECONDS)
             return errors.refused("no_leader_known")
-        address, epoch = leader
         if operation.f == LIST_OFFSETS:
-            return await self._list_offsets(operation.f, where, address, epoch, LATEST)
+            return await self._list_offsets(operation.f, where, leader, LATEST)
         cursor = self.cursors[where]
         if operation.f == DELETE_RECORDS:
-            return await self._delete_records(operation.f, where, address, cursor)
+            return await self._delete_records(operation.f, where, leader, cursor)
         if cursor.position is None:
             start = EARLIEST if self.plan.from_beginning else LATEST
-            found = await self._list_offsets(operation.f, where, address, epoch, start)
+            found = await self._list_offsets(operation.f, where, leader, start)
             cursor.position = found.log_start if self.plan.from_beginning else found.high_watermark
             if cursor.position is None:
                 return found
-        completion = await self._lane(address).poll(where, cursor, epoch)
+        completion = await self._lane(leader.address).poll(where, cursor, leader)
         if completion.type != OK:
             self.leaders.forget(where)
             await asyncio.sleep(RETRY_SECONDS)
@@ -148,15 +149,13 @@ class NativeConsumer:
             lane = self.lanes[address] = _Lane(self, address)
         return lane
 
-    async def _list_offsets(
-        self, f: str, where: TopicPartition, address: Address, epoch: int, timestamp: int
-    ) -> Completion:
-        wanted = ListOffsetsPartition(partition_index=where[1], current_leader_epoch=epoch, timestamp=timestamp)
+    async def _list_offsets(self, f: str, where: TopicPartition, leader: Replica, timestamp: int) -> Completion:
+        wanted = ListOffsetsPartition(partition_index=where[1], current_leader_epoch=leader.epoch, timestamp=timestamp)
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=where[0], partitions=[wanted])]
         )
         asking = self.leaders.ask(
-            address, "offsets", request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
+            leader.address, "offsets", request, LIST_OFFSETS_VERSION, ListOffsetsResponse, REQUEST_SECONDS
         )
         try:
             found = [part for topic in (await asking).topics for part in topic.partitions]
@@ -164,12 +163,11 @@ class NativeConsumer:
             return await self._in_vain(where, errors.lost(f, short(trouble)))
         if not found or found[0].error_code:
             return await self._in_vain(where, _refused(f, found))
-        node = self.leaders.node(where)
         if timestamp == LATEST:
-            return Completion(OK, high_watermark=found[0].offset, leader_epoch=found[0].leader_epoch, node=node)
-        return Completion(OK, log_start=found[0].offset, node=node)
+            return Completion(OK, high_watermark=found[0].offset, leader_epoch=found[0].leader_epoch, node=leader.node)
+        return Completion(OK, log_start=found[0].offset, node=leader.node)
 
-    async def _delete_records(self, f: str, where: TopicPartition, address: Address, cursor: _Cursor) -> Completion:
+    async def _delete_records(self, f: str, where: TopicPartition, leader: Replica, cursor: _Cursor) -> Completion:
         """Let the log begin a little behind the cursor; the answer tells where it begins everywhere."""
         offset = (cursor.position or 0) - KEPT_RECORDS
         if offset <= 0:
@@ -179,7 +177,7 @@ class NativeConsumer:
             topics=[DeleteRecordsTopic(name=where[0], partitions=[wanted])], timeout_ms=DELETE_TIMEOUT_MS
         )
         asking = self.leaders.ask(
-            address, "deletions", request, DELETE_RECORDS_VERSION, DeleteRecordsResponse, REQUEST_SECONDS
+            leader.address, "deletions", request, DELETE_RECORDS_VERSION, DeleteRecordsResponse, REQUEST_SECONDS
         )
         try:
             found = [part for topic in (await asking).topics for part in topic.partitions]
@@ -187,7 +185,7 @@ class NativeConsumer:
             return await self._in_vain(where, errors.lost(f, short(trouble)))
         if not found or found[0].error_code:
             return await self._in_vain(where, _refused(f, found))
-        return Completion(OK, log_start=found[0].low_watermark, node=self.leaders.node(where))
+        return Completion(OK, log_start=found[0].low_watermark, node=leader.node)
 
     async def _in_vain(self, where: TopicPartition, completion: Completion) -> Completion:
         """Ask anew who leads, a little later."""
@@ -213,11 +211,11 @@ class _Lane:
         self.session = (0, 0)
         self.told: dict[TopicPartition, FetchPartition] = {}
 
-    async def poll(self, where: TopicPartition, cursor: _Cursor, epoch: int) -> Completion:
+    async def poll(self, where: TopicPartition, cursor: _Cursor, replica: Replica) -> Completion:
         """What there is to read at the cursor, or nothing when the time is over."""
         loop = asyncio.get_running_loop()
         deadline = self.consumer.clock.now_ns() + int(POLL_SECONDS * 1e9)
-        poll = self.polls[where] = _Poll(cursor, epoch, deadline, loop.create_future())
+        poll = self.polls[where] = _Poll(cursor, replica, deadline, loop.create_future())
         if self.running is None or self.running.done():
             self.running = loop.create_task(self._run())
         return await poll.done
@@ -292,7 +290,7 @@ class _Lane:
             leader_epoch=leader_epoch,
             high_watermark=poll.high_watermark if poll.high_watermark >= 0 else None,
             log_start=poll.log_start if poll.log_start >= 0 else None,
-            node=self.consumer.leaders.node(where),
+            node=poll.replica.node,
         )
 
     def _settle(self, where: TopicPartition, poll: _Poll, completion: Completion) -> None:
@@ -341,7 +339,7 @@ def _fetch_partition(partition: int, poll: _Poll) -> FetchPartition:
     assert poll.cursor.position is not None
     return FetchPartition(
         partition=partition,
-        current_leader_epoch=poll.epoch,
+        current_leader_epoch=poll.replica.epoch,
         fetch_offset=poll.cursor.position,
         partition_max_bytes=FETCH_BYTES,
     )

@@ -14,7 +14,7 @@ import asyncio
 from typing import Final
 
 from squall.workloads.clients import errors
-from squall.workloads.clients.leaders import Address
+from squall.workloads.clients.leaders import Replica
 from squall.workloads.clients.native_consumer import EARLIEST, LATEST, RETRY_SECONDS, NativeConsumer
 from squall.workloads.operation import OK, Completion, Operation
 
@@ -31,10 +31,10 @@ class WholeReader(NativeConsumer):
         if leader is None:
             await asyncio.sleep(RETRY_SECONDS)
             return errors.refused("no_leader_known")
-        told = await self._list_offsets(operation.f, where, *leader, LATEST)
+        told = await self._list_offsets(operation.f, where, leader, LATEST)
         if told.type != OK:
             return told
-        found = await self._list_offsets(operation.f, where, *leader, EARLIEST)
+        found = await self._list_offsets(operation.f, where, leader, EARLIEST)
         if found.type != OK:
             return found
         assert told.high_watermark is not None and found.log_start is not None
@@ -44,19 +44,18 @@ class WholeReader(NativeConsumer):
             return await self._in_vain(where, completion)
         return completion
 
-    async def _read_up_to(self, end: int, operation: Operation, leader: tuple[Address, int]) -> Completion:
+    async def _read_up_to(self, end: int, operation: Operation, leader: Replica) -> Completion:
         assert operation.topic is not None and operation.partition is not None
         where = (operation.topic, operation.partition)
-        address, epoch = leader
         cursor, began = self.cursors[where], self.clock.now_ns()
         start = cursor.position
         offsets: list[int] = []
         values: list[int] = []
-        last = Completion(OK, high_watermark=end, log_start=start, node=self.leaders.node(where))
+        last = Completion(OK, high_watermark=end, log_start=start, node=leader.node)
         while cursor.position is not None and cursor.position < end:
             if self.clock.now_ns() - began > READ_SECONDS * 1e9:
                 return errors.lost(operation.f, "not_all_was_read_in_time")
-            last = await self._lane(address).poll(where, cursor, epoch)
+            last = await self._lane(leader.address).poll(where, cursor, leader)
             if last.type != OK:
                 return last
             offsets += last.offsets
