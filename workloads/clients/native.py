@@ -233,6 +233,9 @@ class _Lane:
                 for queued in batch:
                     _settle(queued, errors.lost(queued.operation.f, "closed_in_flight"))
                 raise
+            except Exception as trouble:
+                # Whatever it is, nobody may wait for ever.
+                self._gave_up(batch, short(trouble), transmitted=True)
 
     async def _send(self, batch: list[_Queued]) -> None:
         """Repeat one batch until it is acknowledged or its time is up."""
@@ -265,7 +268,7 @@ class _Lane:
                 break
             self.producer.leaders.forget(self.where)
             await asyncio.sleep(RETRY_SECONDS)
-        self._gave_up(batch, trouble, transmitted)
+        self._gave_up(batch, trouble, transmitted=transmitted)
 
     async def _identified(self, address: Address) -> bool:
         """Whether this lane has a producer id; one is asked for if not."""
@@ -310,7 +313,7 @@ class _Lane:
                 Completion(OK, offset=offset, sequence=queued.sequence, leader_epoch=leader.epoch, node=leader.node),
             )
 
-    def _gave_up(self, batch: list[_Queued], trouble: str, transmitted: bool) -> None:
+    def _gave_up(self, batch: list[_Queued], trouble: str, *, transmitted: bool) -> None:
         self.identity = None
         for queued in batch:
             given = errors.lost("send", trouble) if transmitted else errors.refused("never_transmitted")

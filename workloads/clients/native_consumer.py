@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -42,12 +42,12 @@ from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from squall.nodes.protocol.records import iterate_batches, parse_records
+from squall.nodes.protocol.records import crc_ok, iterate_batches, parse_records
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import ClientPlan, TopicPartition
 from squall.workloads.clients.leaders import Address, Leaders, Replica
 from squall.workloads.clients.payload import decode_value
-from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.operation import DELETE_RECORDS, FAIL, LIST_OFFSETS, OK, Completion, Operation
 from squall.workloads.ports import Clock
 
 FETCH_VERSION = 12
@@ -230,7 +230,8 @@ class _Lane:
             asked = dict(self.polls)
             try:
                 await self._fetch(asked)
-            except OSError as trouble:
+            except Exception as trouble:
+                # Whatever it is, nobody may wait for ever.
                 self._forget_session()
                 self._fail(asked, short(trouble))
             await asyncio.sleep(LINGER_SECONDS)
@@ -280,7 +281,11 @@ class _Lane:
     def _read(self, where: TopicPartition, poll: _Poll, records: bytes | bytearray | memoryview) -> Completion:
         cursor, before = poll.cursor, poll.cursor.position
         assert before is not None
-        offsets, values, cursor.position, leader_epoch = read_records(records, before)
+        try:
+            offsets, values, cursor.position, leader_epoch = read_records(records, before)
+        except DamagedRecords as damage:
+            error = f"corrupt_message: {damage}, from node {poll.replica.node}"
+            return Completion(FAIL, error=error, session=cursor.session, position=before, node=poll.replica.node)
         return Completion(
             OK,
             offsets=tuple(offsets),
@@ -345,18 +350,27 @@ def _fetch_partition(partition: int, poll: _Poll) -> FetchPartition:
     )
 
 
+class DamagedRecords(Exception):
+    """What was fetched is not what was written; the message says at which offset that shows."""
+
+
 def read_records(
     content: bytes | bytearray | memoryview | None, position: int
 ) -> tuple[Sequence[int], Sequence[int], int, int | None]:
     """Offsets and values from `position` on, where reading goes on, and the leader epoch of the last batch.
 
-    Control batches hold nothing to deliver.
+    Control batches hold nothing to deliver. Raises DamagedRecords where a batch is malformed or its sum is wrong, and
+    if there is none although there are bytes: a broker may cut the last batch, never the first.
     """
     offsets: list[int] = []
     values: list[int] = []
     leader_epoch: int | None = None
-    if content:
+    if not content:
+        return offsets, values, position, leader_epoch
+    try:
         for header, batch in iterate_batches(content, torn_tail=True):
+            if not crc_ok(batch):
+                raise DamagedRecords(f"the sum of the batch at offset {header.base_offset} is wrong")
             if not header.is_control:
                 for record in parse_records(batch):
                     if record.offset >= position:
@@ -364,9 +378,15 @@ def read_records(
                         values.append(decode_value(record.value))
             position = max(position, header.next_offset)
             leader_epoch = header.leader_epoch
+    except ProtocolError as trouble:
+        raise DamagedRecords(f"no batch can be read at offset {position} ({trouble})") from trouble
+    if leader_epoch is None:
+        raise DamagedRecords(f"no whole batch at offset {position} in {len(content)} bytes")
     return offsets, values, position, leader_epoch
 
 
-def short(trouble: OSError) -> str:
-    """The trouble of a connection in one word."""
-    return "request_timed_out" if isinstance(trouble, TimeoutError) else "disconnected"
+def short(trouble: Exception) -> str:
+    """The trouble of a connection in one word; what is none, and ours, in more."""
+    if isinstance(trouble, OSError):
+        return "request_timed_out" if isinstance(trouble, TimeoutError) else "disconnected"
+    return f"client: {type(trouble).__name__}: {trouble}"
