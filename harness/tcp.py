@@ -54,10 +54,17 @@ class TcpStream:
             lost(str(trouble) or type(trouble).__name__)
 
     def close(self) -> None:
-        if self.listening is not None and self.listening is not asyncio.current_task():
-            self.listening.cancel()
+        self._stop_listening()
         with contextlib.suppress(RuntimeError, OSError):
             self.writer.close()
+
+    def abort(self) -> None:
+        self._stop_listening()
+        self.writer.transport.abort()
+
+    def _stop_listening(self) -> None:
+        if self.listening is not None and self.listening is not asyncio.current_task():
+            self.listening.cancel()
 
 
 class TcpConnector:

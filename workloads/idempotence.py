@@ -159,6 +159,9 @@ class _CutStream:
     def close(self) -> None:
         self._stream.close()
 
+    def abort(self) -> None:
+        self._stream.abort()
+
     def _hear(self, frame: bytes) -> None:
         if self._in_place_of_the_answer:
             self._cut()

@@ -19,6 +19,10 @@ class Stream(Protocol):
 
     def close(self) -> None: ...
 
+    def abort(self) -> None:
+        """Close as if the program had crashed: what it has not passed on to the system yet is gone."""
+        ...
+
 
 class Connector(Protocol):
     """How the native client opens connections."""

@@ -89,6 +89,10 @@ class SimStream:
             self._network.close(self._end)
         self._notify()
 
+    def abort(self) -> None:
+        """What was sent is the network's already."""
+        self.close()
+
 
 class SimConnector:
     """Opens connections from one client address."""

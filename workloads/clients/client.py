@@ -15,6 +15,9 @@ from squall.workloads.operation import Completion, Operation
 
 TopicPartition = tuple[str, int]
 
+GENERATION_STRIDE = 10_000
+"""How far the number of a client's instance is from that of the one whose place it took."""
+
 
 @dataclass(frozen=True)
 class ClientPlan:

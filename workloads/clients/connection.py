@@ -22,6 +22,13 @@ CONNECT_SECONDS = 3.0
 _LATE = Message()
 """Stands for the answer that did not come in time."""
 
+CLOSED = "closed by us"
+
+
+class Closed(ConnectionError):
+    """The client has ended, and its connections with it: no trouble of anybody else."""
+
+
 Response = TypeVar("Response", bound=Message)
 
 
@@ -50,6 +57,8 @@ class KafkaConnection:
             await self.stream.send(frame)
             response = await waiting
         except OSError as trouble:
+            if self.gone == CLOSED:
+                raise Closed(CLOSED) from trouble
             self.close(str(trouble))
             raise
         finally:
@@ -58,7 +67,7 @@ class KafkaConnection:
             self.close("no answer in time")
             raise TimeoutError(f"no answer to {type(message).__name__} within {seconds:g} s")
         if response is None:
-            raise ConnectionError(self.gone or "the connection is gone")
+            raise _lost(self.gone or "the connection is gone")
         if not isinstance(response, answer):
             raise ConnectionError(f"{type(response).__name__} came instead of {answer.__name__}")
         return response
@@ -67,16 +76,23 @@ class KafkaConnection:
         """Send a request that has no response. Raises OSError."""
         await self.stream.send(self._frame(lambda: self.session.send_only(message, version)))
 
-    def close(self, reason: str = "closed by us") -> None:
-        """Everybody who still waits gets ConnectionError."""
+    def close(self, reason: str = CLOSED) -> None:
+        """Everybody who still waits gets ConnectionError; Closed if that is for no other reason than that we end."""
         if self.gone is None:
             self.gone = reason
             self.stream.close()
             self.session.closed(0)
 
+    def abort(self) -> None:
+        """As `close`, but nothing is flushed."""
+        if self.gone is None:
+            self.gone = CLOSED
+            self.stream.abort()
+            self.session.closed(0)
+
     def _frame(self, make: Callable[[], list[bytes | bytearray | memoryview]]) -> bytes:
         if self.gone is not None:
-            raise ConnectionError(self.gone)
+            raise _lost(self.gone)
         return b"".join(make())
 
     def _received(self, frame: bytes) -> None:
@@ -86,6 +102,10 @@ class KafkaConnection:
             self.session.received(0, frame)
         except ProtocolError as trouble:
             self.close(str(trouble) or type(trouble).__name__)
+
+
+def _lost(reason: str) -> ConnectionError:
+    return Closed(reason) if reason == CLOSED else ConnectionError(reason)
 
 
 def _settles(waiting: asyncio.Future[Message | None]) -> Callable[[int, Message | None], None]:

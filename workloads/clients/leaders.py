@@ -9,8 +9,8 @@ import msgspec
 
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from squall.nodes.protocol.schema import Message
-from squall.workloads.clients.client import TopicPartition
-from squall.workloads.clients.connection import KafkaConnection, Response
+from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.connection import CLOSED, Closed, KafkaConnection, Response
 from squall.workloads.ports import Connector
 
 METADATA_VERSION = 9
@@ -30,6 +30,11 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
     epoch: int
 
 
+def client_id(plan: ClientPlan, number: int) -> str:
+    """How a client calls itself to brokers."""
+    return f"squall-{plan.role}-{number}"
+
+
 class Leaders:
     """A client's view of the cluster, and its connections: one for each purpose and broker.
 
@@ -44,6 +49,9 @@ class Leaders:
         self.brokers: dict[int, Address] = {}
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
         self.connections: dict[tuple[Address, object], KafkaConnection] = {}
+        self.made: list[KafkaConnection] = []
+        self.connecting: dict[asyncio.Task[object], None] = {}
+        self.closed = False
         self.next_bootstrap = 0
         self.refreshing: asyncio.Task[None] | None = None
 
@@ -107,11 +115,49 @@ class Leaders:
         key = (address, purpose)
         connection = self.connections.get(key)
         if connection is None or connection.gone is not None:
-            connection = await KafkaConnection.connect(self.connector, *address, self.client_id)
+            connection = await self._connect(address)
             self.connections[key] = connection
         return connection
 
+    async def _connect(self, address: Address) -> KafkaConnection:
+        if self.closed:
+            raise Closed(CLOSED)
+        task = asyncio.current_task()
+        assert task is not None
+        self.connecting[task] = None
+        try:
+            connection = await KafkaConnection.connect(self.connector, *address, self.client_id)
+        except asyncio.CancelledError:
+            if self.closed and not task.uncancel():
+                raise Closed(CLOSED) from None
+            raise
+        finally:
+            del self.connecting[task]
+        # Several may have connected for one purpose at once: all of them end with the client.
+        self.made = [one for one in self.made if one.gone is None] + [connection]
+        if self.closed:
+            connection.abort()
+            raise Closed(CLOSED)
+        return connection
+
+    def anew(self, client_id: str) -> Leaders:
+        """The same cluster for another client, who knows nothing of it yet."""
+        return Leaders(self.connector, self.bootstrap, client_id)
+
     def close(self) -> None:
-        for connection in self.connections.values():
-            connection.close()
+        self.end(abandoned=False)
+
+    def end(self, *, abandoned: bool) -> None:
+        """End for good: whoever waits for an answer or a connection, or asks for one later, gets Closed. What is
+        abandoned ends as if the program had crashed: nothing is flushed.
+        """
+        self.closed = True
+        for connection in self.made:
+            if abandoned:
+                connection.abort()
+            else:
+                connection.close()
         self.connections.clear()
+        self.made.clear()
+        for task in self.connecting:
+            task.cancel()

@@ -30,7 +30,8 @@ from squall.workloads.admin_load import SIDE_PARTITIONS
 from squall.workloads.clients import errors
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, ClientPlan, Topic, TopicPartition
-from squall.workloads.clients.leaders import Address, Leaders, Replica
+from squall.workloads.clients.leaders import Address, Leaders, Replica, client_id
+from squall.workloads.clients.native_client import NativeClient
 from squall.workloads.clients.native_consumer import NativeConsumer, short
 from squall.workloads.clients.native_metadata import MetadataClient
 from squall.workloads.clients.native_whole import WholeReader
@@ -61,36 +62,16 @@ class NativeKit:
     name: str = "native"
 
     def client(self, plan: ClientPlan) -> Client:
-        leaders = Leaders(self.connector, self.bootstrap, f"squall-{plan.role}-{plan.client}")
+        leaders = Leaders(self.connector, self.bootstrap, client_id(plan, plan.client))
         if plan.role == "consumer":
-            return (WholeReader if plan.whole else NativeConsumer)(plan, leaders, self.clock)
+            consumer = (WholeReader if plan.whole else NativeConsumer)(plan, leaders, self.clock)
+            return NativeClient(consumer, plan.client)
         if plan.role == "metadata":
             return MetadataClient(plan, leaders, NativeAdmin(self.connector, self.bootstrap), self.clock)
         if plan.role == "admin":
             return TopicAdmin(NativeAdmin(self.connector, self.bootstrap))
-        if plan.idempotent:
-            return IdempotentProducer(plan, leaders, self.clock)
-        return SingleAttemptProducer(plan, leaders, self.clock)
-
-
-class _NativeClient:
-    """What all native clients have in common: a view of the cluster that ends with them."""
-
-    def __init__(self, plan: ClientPlan, leaders: Leaders) -> None:
-        self.plan = plan
-        self.leaders = leaders
-
-    async def open(self) -> None:
-        return None
-
-    async def setup(self) -> None:
-        return None
-
-    async def teardown(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        self.leaders.close()
+        producer = (IdempotentProducer if plan.idempotent else SingleAttemptProducer)(plan, leaders, self.clock)
+        return NativeClient(producer, plan.client)
 
 
 class TopicAdmin:
@@ -128,11 +109,12 @@ class TopicAdmin:
 # --- producers -----------------------------------------------------------------------------------------------------
 
 
-class SingleAttemptProducer(_NativeClient):
-    """One operation, one Produce request, one answer."""
+class SingleAttemptProducer:
+    """One operation, one Produce request, one answer. An instance (`native_client.py`)."""
 
     def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
-        super().__init__(plan, leaders)
+        self.plan = plan
+        self.leaders = leaders
         self.clock = clock
         self.sequence = 0
 
@@ -167,6 +149,12 @@ class SingleAttemptProducer(_NativeClient):
         self.leaders.forget(where)
         return errors.single_attempt(operation.f, code)
 
+    def end(self, *, abandoned: bool) -> None:
+        self.leaders.end(abandoned=abandoned)
+
+    def successor(self, client: int) -> SingleAttemptProducer:
+        return SingleAttemptProducer(self.plan, self.leaders.anew(client_id(self.plan, client)), self.clock)
+
 
 @dataclass
 class _Queued:
@@ -178,11 +166,12 @@ class _Queued:
     done: asyncio.Future[Completion]
 
 
-class IdempotentProducer(_NativeClient):
-    """Batches per topic-partition, repeated until acknowledged; one batch of each on its way."""
+class IdempotentProducer:
+    """Batches per topic-partition, repeated until acknowledged; one batch of each on its way. An instance."""
 
     def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
-        super().__init__(plan, leaders)
+        self.plan = plan
+        self.leaders = leaders
         self.clock = clock
         self.sequence = 0
         self.lanes = {where: _Lane(self, where) for where in plan.topic_partitions}
@@ -195,10 +184,13 @@ class IdempotentProducer(_NativeClient):
         self.lanes[operation.topic, operation.partition].put(_Queued(operation, self.sequence, deadline, done))
         return await done
 
-    async def close(self) -> None:
+    def end(self, *, abandoned: bool) -> None:
         for lane in self.lanes.values():
             lane.close()
-        await super().close()
+        self.leaders.end(abandoned=abandoned)
+
+    def successor(self, client: int) -> IdempotentProducer:
+        return IdempotentProducer(self.plan, self.leaders.anew(client_id(self.plan, client)), self.clock)
 
 
 class _Lane:

@@ -16,8 +16,9 @@ id 0 is asked in full every time. Whatever goes wrong with a session ends it, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages.delete_records import (
@@ -45,9 +46,10 @@ from squall.nodes.protocol.messages.list_offsets import (
 from squall.nodes.protocol.records import crc_ok, iterate_batches, parse_records
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import ClientPlan, TopicPartition
-from squall.workloads.clients.leaders import Address, Leaders, Replica
+from squall.workloads.clients.connection import Closed
+from squall.workloads.clients.leaders import Address, Leaders, Replica, client_id
 from squall.workloads.clients.payload import decode_value
-from squall.workloads.operation import DELETE_RECORDS, FAIL, LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.operation import DELETE_RECORDS, FAIL, LIST_OFFSETS, OK, SEEK, Completion, Operation
 from squall.workloads.ports import Clock
 
 FETCH_VERSION = 12
@@ -91,32 +93,32 @@ class _Poll:
 
 
 class NativeConsumer:
-    """Manually assigned; see the module."""
+    """Manually assigned; see the module. An instance (`native_client.py`); `sessions` is where those before it were."""
 
-    def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
+    def __init__(
+        self, plan: ClientPlan, leaders: Leaders, clock: Clock, sessions: Mapping[TopicPartition, int] | None = None
+    ) -> None:
         self.plan = plan
         self.leaders = leaders
         self.clock = clock
-        self.cursors = {where: _Cursor() for where in plan.topic_partitions}
+        begun = sessions or {}
+        self.cursors = {where: _Cursor(session=begun.get(where, 0)) for where in plan.topic_partitions}
         self.lanes: dict[Address, _Lane] = {}
 
-    async def open(self) -> None:
-        return None
-
-    async def setup(self) -> None:
-        return None
-
-    async def teardown(self) -> None:
-        return None
-
-    async def close(self) -> None:
+    def end(self, *, abandoned: bool) -> None:
         for lane in self.lanes.values():
             lane.close()
-        self.leaders.close()
+        self.leaders.end(abandoned=abandoned)
+
+    def successor(self, client: int) -> Self:
+        sessions = {where: cursor.session + 1 for where, cursor in self.cursors.items()}
+        return type(self)(self.plan, self.leaders.anew(client_id(self.plan, client)), self.clock, sessions)
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.topic is not None and operation.partition is not None
         where = (operation.topic, operation.partition)
+        if operation.f == SEEK:
+            return self._sought(where, operation)
         leader = await self.leaders.leader(where)
         if leader is None:
             await asyncio.sleep(RETRY_SECONDS)
@@ -137,6 +139,11 @@ class NativeConsumer:
             self.leaders.forget(where)
             await asyncio.sleep(RETRY_SECONDS)
         return completion
+
+    def _sought(self, where: TopicPartition, operation: Operation) -> Completion:
+        assert operation.value is not None
+        self.seek(where, operation.value)
+        return Completion(OK, session=self.cursors[where].session, position=operation.value)
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
         """Go on from `offset` (from the start of the log if None) in a new session."""
@@ -387,6 +394,8 @@ def read_records(
 
 def short(trouble: Exception) -> str:
     """The trouble of a connection in one word; what is none, and ours, in more."""
+    if isinstance(trouble, Closed):
+        return "closed_in_flight"
     if isinstance(trouble, OSError):
         return "request_timed_out" if isinstance(trouble, TimeoutError) else "disconnected"
     return f"client: {type(trouble).__name__}: {trouble}"

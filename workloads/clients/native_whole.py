@@ -16,7 +16,7 @@ from typing import Final
 from squall.workloads.clients import errors
 from squall.workloads.clients.leaders import Replica
 from squall.workloads.clients.native_consumer import EARLIEST, LATEST, RETRY_SECONDS, NativeConsumer
-from squall.workloads.operation import OK, Completion, Operation
+from squall.workloads.operation import OK, SEEK, Completion, Operation
 
 READ_SECONDS: Final = 10.0
 
@@ -27,6 +27,8 @@ class WholeReader(NativeConsumer):
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.topic is not None and operation.partition is not None
         where = (operation.topic, operation.partition)
+        if operation.f == SEEK:
+            return self._sought(where, operation)
         leader = await self.leaders.leader(where)
         if leader is None:
             await asyncio.sleep(RETRY_SECONDS)

@@ -20,11 +20,9 @@ from typing import Protocol
 import msgspec
 
 from squall.workloads.clients import errors
-from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.client import GENERATION_STRIDE, ClientPlan
 from squall.workloads.clients.payload import encode_value
 from squall.workloads.operation import INFO, OK, Completion, CompletionType, Operation
-
-GENERATION_STRIDE = 10_000
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):

@@ -54,7 +54,7 @@ NEVER = (None, -1)
 
 
 class Brokers:
-    """See the module. `asked` is (node, api key, body) of every request, `aborted` and `closed` whose connections."""
+    """See the module. `asked` is (node, api key, body) of every request; nobody reaches who is `unreachable`."""
 
     def __init__(self) -> None:
         self.kernel = Kernel()  # type: ignore[abstract]
@@ -69,6 +69,8 @@ class Brokers:
         self.streams: list[ScriptedStream] = []
         self.unreachable: set[int] = set()
         self.producer_ids = 0
+        self.names: list[str | None] = []
+        """What clients call themselves, by request."""
 
     def client(self, role: Any, *, partitions: int = 1, **options: Any) -> Client:
         places = tuple((WHERE[0], number) for number in range(partitions))
@@ -98,6 +100,7 @@ class Brokers:
 
     def answer(self, node: int, request: Any) -> Any:
         self.asked.append((node, request.api_key, request.body))
+        self.names.append(request.client_id)
         scripted = self.script(node, request)
         if scripted is not None:
             return scripted if isinstance(scripted, tuple) else (scripted, DELAY)
@@ -131,17 +134,18 @@ class Brokers:
         )
 
     def fetched(self, node: int, body: Any) -> Any:
-        """One topic-partition, asked in full: KIP-227 is not offered here."""
-        wanted = body.topics[0].partitions[0]
-        end = self.end(node)
+        """Of one topic-partition, the first of those asked for: KIP-227 is not offered here."""
+        (topic,) = body.topics
+        wanted = topic.partitions[0]
+        number, end = wanted.partition, self.end(node)
         if not self.start <= wanted.fetch_offset <= end:
-            return failed(ErrorCode.OFFSET_OUT_OF_RANGE), DELAY
+            return failed(ErrorCode.OFFSET_OUT_OF_RANGE, number), DELAY
         if node == self.leader and body.rack_id and self.preferred >= 0:
-            return answered(PartitionData(0, 0, end, preferred_read_replica=self.preferred, records=b"")), DELAY
+            return answered(PartitionData(number, 0, end, preferred_read_replica=self.preferred, records=b"")), DELAY
         values = self.values[wanted.fetch_offset : end]
         records = batch(wanted.fetch_offset, values) if values else b""
         waits = DELAY if values else body.max_wait_ms * 1000
-        return answered(PartitionData(0, 0, end, log_start_offset=self.start, records=records)), waits
+        return answered(PartitionData(number, 0, end, log_start_offset=self.start, records=records)), waits
 
     # -- the course of a test -----------------------------------------------------------------------------------
 
@@ -192,8 +196,8 @@ def answered(*parts: PartitionData) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(topic="events", partitions=list(parts))])
 
 
-def failed(error: ErrorCode) -> FetchResponse:
-    return answered(PartitionData(0, int(error), -1, records=b""))
+def failed(error: ErrorCode, partition: int = 0) -> FetchResponse:
+    return answered(PartitionData(partition, int(error), -1, records=b""))
 
 
 def produced(offset: int, error: int = 0) -> ProduceResponse:
