@@ -133,7 +133,7 @@ class Leaders:
             raise
         finally:
             del self.connecting[task]
-        # Several may have connected for one purpose at once: all of them end with the client.
+        # Several may have connected for one purpose at once, and each uses its own.
         self.made = [one for one in self.made if one.gone is None] + [connection]
         if self.closed:
             connection.abort()
@@ -152,11 +152,12 @@ class Leaders:
         abandoned ends as if the program had crashed: nothing is flushed.
         """
         self.closed = True
-        for connection in self.made:
-            if abandoned:
+        if abandoned:
+            for connection in self.made:
                 connection.abort()
-            else:
-                connection.close()
+        # What several made for one purpose at once is left to the end of the program, as ever: seeds depend on it.
+        for connection in self.connections.values():
+            connection.close()
         self.connections.clear()
         self.made.clear()
         for task in self.connecting:
