@@ -58,10 +58,10 @@ class Reader(WholeReader):
     async def _list_offsets(self, f: str, where: Any, leader: Any, timestamp: int) -> Completion:
         return self.bounds[timestamp]
 
-    def _lane(self, address: Any) -> Any:
+    def lane(self, address: Any) -> Any:
         return self
 
-    async def poll(self, where: Any, cursor: Any, replica: Any) -> Completion:
+    async def poll(self, where: Any, cursor: Any, leader: Any, replica: Any) -> Completion:
         await asyncio.sleep(1)
         completion = self.polls.pop(0) if self.polls else Completion(OK, session=cursor.session)
         if completion.offsets:

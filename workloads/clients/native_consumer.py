@@ -11,6 +11,11 @@ cursor on, so that an answer's high watermark and leader belong to that poll.
 Polls that are answered together are asked for again together: a lane rests for `LINGER_SECONDS` between an answer and
 its next Fetch. Incremental fetch sessions (KIP-227) are taken if the broker offers one; a broker that answers session
 id 0 is asked in full every time. Whatever goes wrong with a session ends it, and the next Fetch begins anew.
+
+A consumer that stands in a rack says so, and the leader may send it to a follower nearby (KIP-392): a poll that is sent
+away waits there instead, and those after it go there at once, for `PREFERENCE_SECONDS` or until that follower fails.
+Whatever a follower refuses, the same poll asks the leader for: a follower may lag, so it is the leader who says that an
+offset is out of range. A poll that is sent away again after that has failed.
 """
 
 from __future__ import annotations
@@ -19,6 +24,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages.delete_records import (
@@ -56,6 +63,7 @@ FETCH_VERSION = 12
 LIST_OFFSETS_VERSION = 6
 DELETE_RECORDS_VERSION = 2
 EARLIEST, LATEST = -2, -1
+NOBODY = -1
 
 REQUEST_SECONDS = 3.0
 RETRY_SECONDS = 0.3
@@ -64,6 +72,8 @@ FETCH_BYTES = 1 << 20
 LINGER_SECONDS = 0.1
 POLL_SECONDS = 5.0
 DELETE_TIMEOUT_MS = 2000
+PREFERENCE_SECONDS = 30.0
+"""How long the leader's word holds. Kafka's consumers take `metadata.max.age.ms`, five minutes; runs are short."""
 KEPT_RECORDS = 10
 """How many records behind its own position a consumer leaves alone when it deletes."""
 
@@ -80,16 +90,21 @@ class _Cursor:
 
 @dataclass(slots=True, eq=False)
 class _Poll:
-    """A poll that waits for what `replica` has. `high_watermark` and `log_start` are what was last heard; -1 while
-    nothing was.
+    """A poll that waits for what `replica` has: the leader, or a follower. `high_watermark` and `log_start` are what
+    was last heard of it; -1 while nothing was. `refusal` is what a follower said that failed this poll.
     """
 
     cursor: _Cursor
+    leader: Replica
     replica: Replica
     deadline: int
     done: asyncio.Future[Completion]
     high_watermark: int = -1
     log_start: int = -1
+    refusal: Completion | None = None
+
+    def goes_to(self, replica: Replica) -> None:
+        self.replica, self.high_watermark, self.log_start = replica, -1, -1
 
 
 class NativeConsumer:
@@ -104,6 +119,8 @@ class NativeConsumer:
         begun = sessions or {}
         self.cursors = {where: _Cursor(session=begun.get(where, 0)) for where in plan.topic_partitions}
         self.lanes: dict[Address, _Lane] = {}
+        self.nearby: dict[TopicPartition, tuple[Replica, int]] = {}
+        """Where the leader has sent this consumer, and until when it stays there."""
 
     def end(self, *, abandoned: bool) -> None:
         for lane in self.lanes.values():
@@ -134,11 +151,8 @@ class NativeConsumer:
             cursor.position = found.log_start if self.plan.from_beginning else found.high_watermark
             if cursor.position is None:
                 return found
-        completion = await self._lane(leader.address).poll(where, cursor, leader)
-        if completion.type != OK:
-            self.leaders.forget(where)
-            await asyncio.sleep(RETRY_SECONDS)
-        return completion
+        completion = await self._poll(where, cursor, leader)
+        return completion if completion.type == OK else await self._in_vain(where, completion)
 
     def _sought(self, where: TopicPartition, operation: Operation) -> Completion:
         assert operation.value is not None
@@ -150,7 +164,30 @@ class NativeConsumer:
         cursor = self.cursors[where]
         cursor.position, cursor.session = offset, cursor.session + 1
 
-    def _lane(self, address: Address) -> _Lane:
+    async def _poll(self, where: TopicPartition, cursor: _Cursor, leader: Replica) -> Completion:
+        replica = self._nearest(where, leader)
+        return await self.lane(replica.address).poll(where, cursor, leader, replica)
+
+    def _nearest(self, where: TopicPartition, leader: Replica) -> Replica:
+        """The follower that the leader has named as long as that holds, or else the leader."""
+        if where not in self.nearby:
+            return leader
+        follower, until = self.nearby[where]
+        if follower.node == leader.node or self.clock.now_ns() >= until:
+            del self.nearby[where]
+            return leader
+        return msgspec.structs.replace(follower, epoch=leader.epoch)
+
+    def named(self, where: TopicPartition, node: int, epoch: int) -> Replica | None:
+        """The leader says that this node is nearer; None if nobody knows where that is."""
+        address = self.leaders.brokers.get(node)
+        if address is None:
+            return None
+        follower = Replica(address, node, epoch)
+        self.nearby[where] = (follower, self.clock.now_ns() + int(PREFERENCE_SECONDS * 1e9))
+        return follower
+
+    def lane(self, address: Address) -> _Lane:
         lane = self.lanes.get(address)
         if lane is None:
             lane = self.lanes[address] = _Lane(self, address)
@@ -197,6 +234,7 @@ class NativeConsumer:
     async def _in_vain(self, where: TopicPartition, completion: Completion) -> Completion:
         """Ask anew who leads, a little later."""
         self.leaders.forget(where)
+        self.nearby.pop(where, None)
         await asyncio.sleep(RETRY_SECONDS)
         return completion
 
@@ -218,14 +256,18 @@ class _Lane:
         self.session = (0, 0)
         self.told: dict[TopicPartition, FetchPartition] = {}
 
-    async def poll(self, where: TopicPartition, cursor: _Cursor, replica: Replica) -> Completion:
+    async def poll(self, where: TopicPartition, cursor: _Cursor, leader: Replica, replica: Replica) -> Completion:
         """What there is to read at the cursor, or nothing when the time is over."""
         loop = asyncio.get_running_loop()
         deadline = self.consumer.clock.now_ns() + int(POLL_SECONDS * 1e9)
-        poll = self.polls[where] = _Poll(cursor, replica, deadline, loop.create_future())
-        if self.running is None or self.running.done():
-            self.running = loop.create_task(self._run())
+        poll = _Poll(cursor, leader, replica, deadline, loop.create_future())
+        self.take_over(where, poll)
         return await poll.done
+
+    def take_over(self, where: TopicPartition, poll: _Poll) -> None:
+        self.polls[where] = poll
+        if self.running is None or self.running.done():
+            self.running = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
         if self.running is not None:
@@ -272,18 +314,46 @@ class _Lane:
                 if poll is not None:
                     self._take_part((topic.topic, part.partition_index), poll, part)
         for where, poll in asked.items():
-            if poll.deadline <= now:
+            if poll.deadline <= now and self.polls.get(where) is poll:
                 self._settle(where, poll, self._read(where, poll, b""))
 
     def _take_part(self, where: TopicPartition, poll: _Poll, part: PartitionData) -> None:
+        at_leader = poll.replica.node == poll.leader.node
         if part.error_code:
+            refusal = errors.single_attempt("poll", part.error_code)
+            if not at_leader:
+                self._back_to_leader(where, poll, refusal)
+                return
             if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.consumer.seek(where, None)
-            self._settle(where, poll, errors.single_attempt("poll", part.error_code))
+            self._settle(where, poll, refusal)
+            return
+        if at_leader and part.preferred_read_replica not in (NOBODY, poll.leader.node):
+            self._sent_away(where, poll, part.preferred_read_replica)
             return
         poll.high_watermark, poll.log_start = part.high_watermark, part.log_start_offset
         if part.records:
             self._settle(where, poll, self._read(where, poll, part.records))
+
+    def _sent_away(self, where: TopicPartition, poll: _Poll, node: int) -> None:
+        if poll.refusal is not None:
+            self._settle(where, poll, poll.refusal)
+            return
+        follower = self.consumer.named(where, node, poll.leader.epoch)
+        if follower is None:
+            self._settle(where, poll, errors.lost("poll", "preferred_replica_not_known"))
+            return
+        self._hand_over(where, poll, follower)
+
+    def _back_to_leader(self, where: TopicPartition, poll: _Poll, refusal: Completion) -> None:
+        self.consumer.nearby.pop(where, None)
+        poll.refusal = refusal
+        self._hand_over(where, poll, poll.leader)
+
+    def _hand_over(self, where: TopicPartition, poll: _Poll, replica: Replica) -> None:
+        del self.polls[where]
+        poll.goes_to(replica)
+        self.consumer.lane(replica.address).take_over(where, poll)
 
     def _read(self, where: TopicPartition, poll: _Poll, records: bytes | bytearray | memoryview) -> Completion:
         cursor, before = poll.cursor, poll.cursor.position
@@ -344,6 +414,7 @@ class _Lane:
             session_epoch=epoch,
             topics=list(topics.values()),
             forgotten_topics_data=list(dropped.values()),
+            rack_id=self.consumer.plan.rack or "",
         )
 
 

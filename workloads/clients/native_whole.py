@@ -57,7 +57,7 @@ class WholeReader(NativeConsumer):
         while cursor.position is not None and cursor.position < end:
             if self.clock.now_ns() - began > READ_SECONDS * 1e9:
                 return errors.lost(operation.f, "not_all_was_read_in_time")
-            last = await self._lane(leader.address).poll(where, cursor, leader)
+            last = await self._poll(where, cursor, leader)
             if last.type != OK:
                 return last
             offsets += last.offsets
