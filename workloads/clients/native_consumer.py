@@ -311,10 +311,10 @@ class _Lane:
         for topic in response.responses:
             for part in topic.partitions:
                 poll = asked.get((topic.topic, part.partition_index))
-                if poll is not None:
+                if poll is not None and self._has(poll):
                     self._take_part((topic.topic, part.partition_index), poll, part)
         for where, poll in asked.items():
-            if poll.deadline <= now and self.polls.get(where) is poll:
+            if poll.deadline <= now and self._has(poll):
                 self._settle(where, poll, self._read(where, poll, b""))
 
     def _take_part(self, where: TopicPartition, poll: _Poll, part: PartitionData) -> None:
@@ -383,7 +383,12 @@ class _Lane:
 
     def _fail(self, asked: dict[TopicPartition, _Poll], reason: str) -> None:
         for where, poll in asked.items():
-            self._settle(where, poll, errors.lost("poll", reason))
+            if self._has(poll):
+                self._settle(where, poll, errors.lost("poll", reason))
+
+    def _has(self, poll: _Poll) -> bool:
+        """Whether it still waits here: not if it has its answer, or was handed over meanwhile."""
+        return not poll.done.done() and poll.replica.address == self.address
 
     # -- sessions -------------------------------------------------------------------------------------------------
 

@@ -155,6 +155,20 @@ def test_only_the_leader_sends_anybody_anywhere() -> None:
     assert (poll(brokers, client).values, fetched_from(brokers)) == ((70,), [1, 2])
 
 
+def test_a_poll_that_was_sent_away_is_not_the_leaders_any_more() -> None:
+    """The same answer names its topic-partition again, with records: these are not delivered and not skipped."""
+    brokers, client = racked(70, 71)
+    away = PartitionData(0, 0, 2, preferred_read_replica=2, records=b"")
+    again = PartitionData(0, 0, 2, records=batch(0, [80, 81]))
+
+    def twice(node: int, request: Any) -> Any:
+        return answered(away, again) if (node, request.api_key) == (1, ApiKey.FETCH) else None
+
+    brokers.script = twice
+    found = poll(brokers, client)
+    assert (found.values, found.node, found.position) == ((70, 71), 2, 0)
+
+
 def test_a_follower_that_came_to_lead_is_the_leader() -> None:
     brokers, client = racked(70)
     poll(brokers, client)
