@@ -66,8 +66,8 @@ def witness_diagram(witness: Witness, around: Surroundings) -> str:
         f'<svg class="diagram" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="operations of the witness over time" xmlns="http://www.w3.org/2000/svg">'
     ]
-    parts += _shades(faults_between(around.faults, axis.times[0], axis.times[-1]), axis, bottom)
-    parts += _marks(axis, around.origin, bottom)
+    parts += shades(faults_between(around.faults, axis.times[0], axis.times[-1]), axis, bottom)
+    parts += marks(axis, around.origin, bottom)
     for number, one in enumerate(rows):
         parts += _bar(one, TOP + ROW * number + ROW / 2, axis, witness.facts.offset)
     parts.append(f'<text x="{LEFT}" y="{height - 2}" class="note">order exact, distances not to scale</text>')
@@ -81,7 +81,8 @@ def _rows(operations: Sequence[OperationFacts]) -> list[OperationFacts]:
     return sorted(once.values(), key=lambda one: one.invoked)
 
 
-def _shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[str]:
+def shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[str]:
+    """The first of some faults behind all rows, with its name."""
     parts = []
     for one in faults[:1]:
         left = axis.at(one.injected if one.injected is not None else axis.times[0])
@@ -93,7 +94,8 @@ def _shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[st
     return parts
 
 
-def _marks(axis: Axis, origin: int, bottom: float) -> list[str]:
+def marks(axis: Axis, origin: int, bottom: float) -> list[str]:
+    """The axis of time, with as many labels as have room."""
     parts = [f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}" class="axis"/>']
     last, digits = -float(WIDTH), _digits(axis)
     for time, place in zip(axis.times, axis.places, strict=True):

@@ -15,7 +15,9 @@ from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.further import FURTHER_CHECKS, FurtherResult, FurtherWitness
 from squall.results.checks.registers.words import tell_register
 from squall.results.cycle_witness import tell_transactions, title_of
+from squall.results.group_witness import group_title, tell_group
 from squall.results.kinds import KINDS
+from squall.results.log_witness import log_title, tell_log
 from squall.results.manifest import Manifest
 from squall.results.text import clock, grouped, several
 from squall.results.witness import Surroundings, WitnessLine, faults_between
@@ -111,31 +113,38 @@ def tell_further(results: Sequence[FurtherResult], around: Surroundings) -> tupl
 
 
 def _told(result: FurtherResult, facts: FurtherWitness, around: Surroundings) -> ToldFurther:
-    if facts.register is not None:
-        register = tell_register(facts.register, around.origin, around.faults)
-        title, lines = register.title, register.lines
-    elif facts.transactions is not None:
-        title = f"{result.check}: {title_of(facts.transactions)}."
-        lines = (*tell_transactions(facts.transactions, around.origin), *_faults(facts, around))
-    else:
-        title = f"{result.check}: {ANOMALIES[facts.anomaly].headline(1)}."
-        lines = (WitnessLine("where", facts.place), WitnessLine("operations", _ids(result, facts)))
+    title, lines = _title_and_lines(result, facts, around)
     return ToldFurther(anomaly=facts.anomaly, title=title, lines=lines, hint=ANOMALIES[facts.anomaly].hint, facts=facts)
 
 
-def _ids(result: FurtherResult, facts: FurtherWitness) -> str:
-    ids = ", ".join(str(one) for one in facts.operations)
-    return f"op_id {ids} in {KINDS[result.check].file}"
+def _title_and_lines(
+    result: FurtherResult, facts: FurtherWitness, around: Surroundings
+) -> tuple[str, tuple[WitnessLine, ...]]:
+    if facts.register is not None:
+        register = tell_register(facts.register, around.origin, around.faults)
+        return register.title, register.lines
+    if facts.transactions is not None:
+        title = f"{result.check}: {title_of(facts.transactions)}."
+        return title, (*tell_transactions(facts.transactions, around.origin), *_faults(facts, around))
+    if facts.log is not None:
+        ids = [one.op_id for one in facts.log.transactions]
+        title, told = log_title(facts.log), tell_log(facts.log, around.origin)
+    else:
+        assert facts.group is not None
+        ids = [one.op_id for one in facts.group.operations]
+        title, told = group_title(facts.group), tell_group(facts.group, around.origin)
+    return title, (*told, *_faults(facts, around), _rows(result, ids))
+
+
+def _rows(result: FurtherResult, ids: Sequence[int]) -> WitnessLine:
+    """Where the operations of the proof are to be looked up."""
+    return WitnessLine("rows", f"op_id {', '.join(map(str, ids))} in {KINDS[result.check].file}")
 
 
 def _faults(facts: FurtherWitness, around: Surroundings) -> tuple[WitnessLine, ...]:
-    assert facts.transactions is not None
-    rows = facts.transactions.transactions
-    begun = min(one.invoked for one in rows)
-    ended = max(one.completed or one.invoked for one in rows)
     return tuple(
         WitnessLine(
             "under fault", one.name, f"{clock(one.injected, around.origin, 1)} to {clock(one.healed, around.origin, 1)}"
         )
-        for one in faults_between(around.faults, begun, ended)[:MOST_FAULTS]
+        for one in faults_between(around.faults, *facts.span)[:MOST_FAULTS]
     )

@@ -19,6 +19,8 @@ from squall.results.checks.kernels.series import Frame
 from squall.results.cycle_diagram import cycle_diagram
 from squall.results.diagram import witness_diagram
 from squall.results.further_verdict import ToldFurther
+from squall.results.group_witness import group_diagram
+from squall.results.log_witness import log_diagram
 from squall.results.manifest import Manifest
 from squall.results.plots import timeline
 from squall.results.register_diagram import register_diagram
@@ -97,12 +99,14 @@ def _further_view(told: ToldFurther, around: Surroundings) -> dict[str, Any]:
 
 
 def _further_diagram(told: ToldFurther, around: Surroundings) -> str:
-    """The picture of a register's operations or of a cycle; nothing for what is told in words alone."""
+    """The picture of the operations; nothing for lists that contradict each other, which words tell."""
     if told.facts.register is not None:
         return register_diagram(told.facts.register, around.origin, around.faults)
     if told.facts.transactions is not None:
         return cycle_diagram(told.facts.transactions, around.origin)
-    return ""
+    if told.facts.log is not None:
+        return log_diagram(told.facts.log, around)
+    return "" if told.facts.group is None else group_diagram(told.facts.group, around)
 
 
 def _fault_view(fault: FaultWindow, origin: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Final
 
 COUNTER_BITS: Final = 40
@@ -19,12 +21,29 @@ def value_name(value: int) -> str:
     return f"{value >> COUNTER_BITS}·{value & ((1 << COUNTER_BITS) - 1)}"
 
 
+def short_value(value: int) -> str:
+    """`4·1093` for a value that carries its process, else the number."""
+    return value_name(value) if value >> COUNTER_BITS > 0 else str(value)
+
+
 def clock(nanoseconds: int | None, origin: int, digits: int = 3) -> str:
     """A time as seconds since the load began: `12.481 s`."""
     if nanoseconds is None:
         return "never"
     seconds = round((nanoseconds - origin) / 1e9, digits)
     return f"{seconds + 0.0 if seconds else 0.0:.{digits}f} s"
+
+
+Clock = Callable[[int | None], str]
+"""How a witness writes times."""
+
+
+def clock_of(times: Iterable[int | None], origin: int) -> Clock:
+    """A clock with as many digits as it takes to tell some times apart."""
+    known = sorted({time for time in times if time is not None})
+    closest = min((later - earlier for earlier, later in pairwise(known)), default=10**9)
+    digits = 3 if closest >= 1_000_000 else 6 if closest >= 1000 else 9
+    return lambda time: clock(time, origin, digits)
 
 
 def duration(nanoseconds: float) -> str:

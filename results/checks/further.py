@@ -16,19 +16,21 @@ few witnesses with the operations that prove them. Nothing looked at proves noth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from squall.results.checks.group_facts import GroupWitness, group_witnesses
 from squall.results.checks.groups import GROUP_FUNCTIONS, check_groups
 from squall.results.checks.registers.result import RegisterWitness
 from squall.results.checks.transactions.facts import TransactionWitness
 from squall.results.checks.transactions.list_append import MODELS, check_list_append
+from squall.results.checks.transactions.log_facts import LogWitness, log_witnesses
 from squall.results.checks.transactions.log_rules import check_transactional_log
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG
 from squall.results.parquet_files import read_table
@@ -38,16 +40,36 @@ from squall.results.text import several
 STRICTEST: Final = "strict-serializable"
 
 
+class Timed(Protocol):
+    """An operation of any kind, as a witness has it."""
+
+    @property
+    def invoked(self) -> int: ...
+
+    @property
+    def completed(self) -> int | None: ...
+
+
 class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instance of an anomaly: a register's, that of transactions, or the `operations` (their ids) and the `place`
-    that it is about.
-    """
+    """One instance of an anomaly: a register's, that of transactions, of a transactional log, or of a group."""
 
     anomaly: str
     register: RegisterWitness | None = None
     transactions: TransactionWitness | None = None
-    operations: tuple[int, ...] = ()
-    place: str = ""
+    log: LogWitness | None = None
+    group: GroupWitness | None = None
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From the first beginning to the last known end of the operations that prove it."""
+        proof: Sequence[Timed] = (
+            (self.register.operations if self.register else ())
+            or (self.transactions.transactions if self.transactions else ())
+            or (self.log.transactions if self.log else ())
+            or (self.group.operations if self.group else ())
+        )
+        ends = [one.completed if one.completed is not None else one.invoked for one in proof]
+        return min(one.invoked for one in proof), max(ends)
 
 
 class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,56 +211,23 @@ def _list_append(table: pa.Table, workload: Facts, seconds: float) -> _Found:
 
 def _transactional_log(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     result = check_transactional_log(table, seconds=seconds)
-    ids = np.asarray(table["op_id"])
-    witnesses = [
-        FurtherWitness(
-            anomaly=one.anomaly,
-            operations=tuple(int(ids[row]) for row in one.transactions if row >= 0),
-            place=f"topic-partition {one.partition}, offset {one.offset}",
-        )
-        for one in result.instances
-    ]
-    witnesses += [
-        FurtherWitness(
-            anomaly=one.name,
-            operations=tuple(int(ids[edge.source]) for edge in one.edges),
-            place=f"a cycle of {several(len(one.edges), 'transaction')}",
-        )
-        for one in result.cycles.examples
-    ]
     return _Found(
         checked=table.num_rows if result.records else 0,
         counts=(("transactions and polls", table.num_rows), ("records read", result.records)),
         anomalies=result.counts,
-        witnesses=witnesses,
+        witnesses=(FurtherWitness(anomaly=one.anomaly, log=one) for one in log_witnesses(table, result)),
         undecided=result.undecided,
     )
 
 
 def _groups(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     result = check_groups(table)
-    ids = np.asarray(table["op_id"])
     missing = [f"no {name} was acknowledged" for name in GROUP_FUNCTIONS if not result.checked.get(name)]
     return _Found(
         checked=sum(result.checked.values()),
         counts=tuple((f"{name} operations", count) for name, count in result.checked.items()),
         anomalies=result.counts,
-        witnesses=(
-            FurtherWitness(
-                anomaly=one.anomaly,
-                operations=tuple(int(ids[row]) for row in one.operations if row >= 0),
-                place=", ".join(
-                    f"{what} {number}"
-                    for what, number in (
-                        ("group", one.group),
-                        ("topic-partition", one.partition),
-                        ("offset", one.offset),
-                    )
-                    if number >= 0
-                ),
-            )
-            for one in result.instances
-        ),
+        witnesses=(FurtherWitness(anomaly=one.anomaly, group=one) for one in group_witnesses(table, result.instances)),
         undecided=result.undecided or tuple(missing),
     )
 

@@ -243,7 +243,7 @@ def _positions_told(operations: GroupOperations, rows: Ints) -> list[GroupFindin
     commits = rows[(operations.f[rows] == COMMIT) & (operations.type[rows] != FAIL)]
     told = rows[(operations.f[rows] == POSITION) & (operations.type[rows] == OK)]
     begun, position = operations.invoked[commits], operations.position[commits]
-    done = _done_by(operations, commits, told)
+    done = done_by(operations, commits, told)
     found = []
     for one in told.tolist():
         candidates = (position == operations.position[one]) & (begun <= operations.completed[one])
@@ -311,7 +311,7 @@ def _clash(first_end: Ints, last_begin: Ints) -> tuple[int, int] | None:
     return (int(lasting[at[inside[0]]]), int(brief[inside[0]])) if len(inside) else None
 
 
-def _done_by(operations: GroupOperations, commits: Ints, told: Ints) -> Ints:
+def done_by(operations: GroupOperations, commits: Ints, told: Ints) -> Ints:
     """By commit: when it was certainly done. That of the only commit a told position can stem from was by then."""
     done = operations.completed[commits].copy()
     position, begun = operations.position[commits], operations.invoked[commits]

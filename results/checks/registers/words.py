@@ -10,7 +10,7 @@ from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.registers.operations import ABSENT
 from squall.results.checks.registers.result import RegisterOperationFacts, RegisterResult, RegisterWitness
 from squall.results.segments import FaultWindow
-from squall.results.text import COUNTER_BITS, clock, value_name
+from squall.results.text import clock, short_value
 from squall.results.witness import WitnessLine, faults_between
 
 MOST_FAULTS: Final = 3
@@ -63,7 +63,7 @@ def value_text(value: int | None) -> str:
         return "something"
     if value == ABSENT:
         return "nothing"
-    return value_name(value) if value >> COUNTER_BITS > 0 else str(value)
+    return short_value(value)
 
 
 def _operation_line(one: RegisterOperationFacts, origin: int) -> WitnessLine:

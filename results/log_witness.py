@@ -1,0 +1,202 @@
+"""Witnesses of a transactional log in plain words: who sent what, who was handed it, and why that cannot be.
+
+The transactions are T1 to Tn; a plain poll counts as one that sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from squall.results.checks.anomalies import ANOMALIES
+from squall.results.checks.transactions.log_facts import (
+    LogRecord,
+    LogStep,
+    LogTransactionFacts,
+    LogWitness,
+    PolledExtent,
+)
+from squall.results.span_diagram import Arrow, Span, span_diagram
+from squall.results.text import Clock, clock_of, grouped, several, short_value
+from squall.results.witness import Surroundings, WitnessLine
+
+MOST_SENT: Final = 2
+_OUTCOMES: Final = {"ok": "committed", "fail": "aborted", "info": "outcome unknown"}
+COLOURS: Final = {"ok": "#0072B2", "fail": "#D55E00", "info": "#0072B2"}
+POLL_COLOUR: Final = "#009E73"
+
+
+def log_title(witness: LogWitness) -> str:
+    """`transactional log, topic-partition 2, offset 7: a record was read although its send had failed.`"""
+    place = "" if witness.record is None else f", topic-partition {witness.record.partition}"
+    if witness.record is not None and witness.record.offset is not None:
+        place += f", offset {grouped(witness.record.offset)}"
+    return f"transactional log{place}: {ANOMALIES[witness.anomaly].headline(1)}."
+
+
+def tell_log(witness: LogWitness, origin: int) -> tuple[WitnessLine, ...]:
+    """A witness in words; times count from `origin`. First the proof, then why it is one, then what lies around it."""
+    when = _clock(witness, origin)
+    lines = [_line(f"{name(at)}, process {one.process}", one, when) for at, one in enumerate(witness.transactions)]
+    if witness.steps:
+        lines += [WitnessLine("because", _reason(step, witness, when)) for step in witness.steps]
+        circle = " → ".join([*(name(step.source) for step in witness.steps), name(witness.steps[0].source)])
+        lines.append(WitnessLine("so", f"{circle}: no order of these transactions explains what they were handed"))
+    else:
+        lines += [WitnessLine("so", text) for text in _CONTRADICTIONS[witness.anomaly](witness, when)]
+    lines += [_around("before that", one, when) for one in witness.before]
+    lines += [_around("after that", one, when) for one in witness.after]
+    return tuple(lines)
+
+
+def _clock(witness: LogWitness, origin: int) -> Clock:
+    return clock_of((time for one in witness.transactions for time in (one.invoked, one.completed)), origin)
+
+
+def log_diagram(witness: LogWitness, around: Surroundings) -> str:
+    """The transactions as bars over time, with an arrow for each step of a cycle; those around the proof are pale."""
+    spans = [_span(f"{name(at)}, process {one.process}", one) for at, one in enumerate(witness.transactions)]
+    spans += [_span(f"process {one.process}", one, pale=True) for one in (*witness.before, *witness.after)]
+    arrows = [
+        Arrow(one.source, one.target, _reason(one, witness, _clock(witness, around.origin))) for one in witness.steps
+    ]
+    return span_diagram(spans, around, "transactions of a log over time", arrows)
+
+
+def name(place: int) -> str:
+    """A transaction of a witness: T1, T2, …"""
+    return f"T{place + 1}"
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+def _span(who: str, one: LogTransactionFacts, *, pale: bool = False) -> Span:
+    colour = COLOURS[one.type] if one.sends else POLL_COLOUR
+    return Span(who, _what(one), one.invoked, one.completed, colour, pale)
+
+
+def _line(subject: str, one: LogTransactionFacts, when: Clock) -> WitnessLine:
+    begun = f"begun at {when(one.invoked)}"
+    return WitnessLine(subject, f"{_what(one)}; {begun}", when(one.completed))
+
+
+def _around(subject: str, one: LogTransactionFacts, when: Clock) -> WitnessLine:
+    line = _line(subject, one, when)
+    return WitnessLine(subject, f"process {one.process}: {line.text}", line.time)
+
+
+def _what(one: LogTransactionFacts) -> str:
+    """What a transaction sent and was handed, as far as it concerns the witness, and its outcome."""
+    parts = [f"sent {_record(each)}" for each in one.sent[:MOST_SENT]]
+    left = one.sends - len(parts)
+    if left:
+        parts.append(f"{several(left, 'more record')} sent" if parts else f"sent {several(left, 'record')}")
+    parts += [_extent(each, one) for each in one.extents]
+    what = ", ".join(parts) or "delivered nothing there"
+    if one.sends:
+        return f"{what}; {_OUTCOMES[one.type]}"
+    kind = "final read" if one.final else "poll"
+    promise = "committed records" if one.committed_only else "uncommitted records, too"
+    return f"{kind} of {promise}: {what}"
+
+
+def _extent(extent: PolledExtent, one: LogTransactionFacts) -> str:
+    handed = [each for each in one.polled if each.partition == extent.partition][:MOST_SENT]
+    with_them = f", with {', '.join(_placed(each) for each in handed)}" if handed else ""
+    some = f"offsets {grouped(extent.first)} to {grouped(extent.last)}"
+    which = some if extent.first < extent.last else f"offset {grouped(extent.first)}"
+    return f"delivered {which} of topic-partition {extent.partition} ({several(extent.count, 'record')}{with_them})"
+
+
+def _placed(record: LogRecord) -> str:
+    where = "" if record.offset is None else f" at offset {grouped(record.offset)}"
+    return f"value {short_value(record.value)}{where}"
+
+
+def _record(record: LogRecord) -> str:
+    offset = ", offset unknown" if record.offset is None else f", offset {grouped(record.offset)}"
+    return f"value {short_value(record.value)} to topic-partition {record.partition}{offset}"
+
+
+# Reasons --------------------------------------------------------------------------------------------------------------
+
+
+def _reason(step: LogStep, witness: LogWitness, when: Clock) -> str:
+    source, target = name(step.source), name(step.target)
+    first, second = witness.transactions[step.source], witness.transactions[step.target]
+    before = f"{source} comes before {target}"
+    if step.record is not None:
+        where = f"of topic-partition {step.record.partition}"
+        return f"{before}: {target} was delivered {_placed(step.record)} {where}, which {source} had sent"
+    if step.order == "process":
+        return f"{before}: process {first.process} had ended the one when it began the other"
+    ended, begun = when(first.completed), when(second.invoked)
+    return f"{before}: {source} had ended at {ended}, before {target} began at {begun}"
+
+
+def _value(witness: LogWitness) -> str:
+    assert witness.record is not None
+    return f"value {short_value(witness.record.value)}"
+
+
+def _aborted(witness: LogWitness, when: Clock) -> list[str]:
+    (writer,), (reader,) = witness.of("writer"), witness.of("reader")
+    return [
+        f"{name(writer)} sent {_value(witness)} and was aborted; {name(reader)}, which reads committed records only, "
+        "was delivered it"
+    ]
+
+
+def _phantom(witness: LogWitness, when: Clock) -> list[str]:
+    assert witness.record is not None
+    (reader,) = witness.of("reader")
+    here = f"topic-partition {witness.record.partition}"
+    lines = [f"{name(reader)} was delivered {_value(witness)} from {here}, and no transaction sent it there"]
+    lines += [f"{name(at)} sent it, to another topic-partition" for at in witness.of("elsewhere")]
+    return lines
+
+
+def _precommitted(witness: LogWitness, when: Clock) -> list[str]:
+    (both,) = witness.of("both")
+    return [
+        f"{name(both)} sent {_value(witness)} and was delivered it before it was over; until then its records are not "
+        "committed, and it reads committed records only"
+    ]
+
+
+def _lost(witness: LogWitness, when: Clock) -> list[str]:
+    (writer,), (reader,) = witness.of("writer"), witness.of("missing")
+    unknown = witness.transactions[writer].type == "info"
+    shown = (witness.of("shown") or [reader]) if unknown else []
+    return [
+        *(_committed_all_the_same(witness, writer, at, when) for at in shown),
+        _missed(witness, witness.transactions[reader], reader, writer, when),
+    ]
+
+
+def _committed_all_the_same(witness: LogWitness, writer: int, reader: int, when: Clock) -> str:
+    return (
+        f"nobody told the outcome of {name(writer)}, but {name(reader)} was delivered another record of it, so it was "
+        f"committed by {when(witness.transactions[reader].completed)}"
+    )
+
+
+def _missed(witness: LogWitness, reader: LogTransactionFacts, at: int, writer: int, when: Clock) -> str:
+    """How a lost record was passed by: by a single poll that has both sides of it, or by a late final read."""
+    assert witness.record is not None
+    whose = f"{name(writer)} was committed, and {_value(witness)} of it is missing"
+    sides = [each for each in reader.extents if each.partition == witness.record.partition and each.above is not None]
+    if sides:
+        below, above = grouped(sides[0].below or 0), grouped(sides[0].above or 0)
+        return f"{whose}: a poll of {name(at)} goes from offset {below} to {above}"
+    begun = when(reader.invoked)
+    return f"{whose}: {name(at)}, which read to the end and began at {begun}, after the commit, was not delivered it"
+
+
+_CONTRADICTIONS: Final[dict[str, Callable[[LogWitness, Clock], list[str]]]] = {
+    "aborted_read": _aborted,
+    "phantom": _phantom,
+    "precommitted_read": _precommitted,
+    "lost_write": _lost,
+}

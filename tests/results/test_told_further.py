@@ -1,0 +1,209 @@
+"""Witnesses of groups and of transactional logs are told in words that a person can follow, and drawn."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from squall.results.checks.further import FurtherResult, check_further
+from squall.results.checks.groups import COMMIT, NOWHERE, POLL, POSITION
+from squall.results.checks.kernels.operations import INFO, OK
+from squall.results.checks.transactions.anomalies import GROUPS as GROUP_ANOMALIES
+from squall.results.checks.transactions.anomalies import TRANSACTIONAL_LOG as LOG_ANOMALIES
+from squall.results.forge_catalogue import FAMILIES, Case
+from squall.results.forge_groups import GroupOperation, group_table
+from squall.results.forge_log_transactions import Delivered, LogTransaction, Sent, log_table
+from squall.results.further_verdict import ToldFurther, tell_further
+from squall.results.group_witness import group_diagram
+from squall.results.kinds import GROUPS, TRANSACTIONAL_LOG
+from squall.results.log_witness import log_diagram
+from squall.results.segments import FaultWindow
+from squall.results.witness import Surroundings
+
+QUIET = Surroundings(0)
+TABLES = {GROUPS: group_table, TRANSACTIONAL_LOG: log_table}
+SVG = "{http://www.w3.org/2000/svg}"
+
+SENTENCES: dict[str, str] = {
+    "position of yesterday": r"member 50 was told position 10 all the same: position 20 was the group's by then",
+    "position forgotten": r"member 50 was told no position all the same: position 20 was the group's by then",
+    "position that went back": r"the commit of position 20 by member 50 was done by .* when member 50 was told that",
+    "position nobody committed": r"no commit of position 5 that was not refused had begun when member 50 was told",
+    "refused commit stored": r"member 50's commit of position 20 was refused: it must have no effect",
+    "two owners": r"topic-partition \d was given to member \d and to member 60 in generation \d+",
+    "older generation": r"generation \d+ was complete for member \d at .*, before member 60's join began at",
+    "commit of a zombie": r"generation \d+ was complete for member \d .* before member 50's commit of position 20",
+    "commit ahead of delivery": r"the commit of position \d+ by member 50 was done at .* and passes offset \d+",
+    "aborted transaction read": r"T\d sent value \S+ and was aborted; T\d, .* committed records only, was delivered it",
+    "record nobody sent": r"T1 was delivered value \S+ from topic-partition \d, and no transaction sent it there",
+    "committed record lost": r"T\d was committed, and value \S+ of it is missing: ",
+    "torn transaction": r"nobody told the outcome of T1, but T2 was delivered another record of it",
+    "own record read": r"T1 sent value \S+ and was delivered it before it was over",
+    "each read the other": r"T2 comes before T1: T1 was delivered value \S+ at offset 0 of topic-partition \d, which",
+    "record from the future": r"T\d comes before T\d: T\d had ended at .*, before T\d began at",
+    "record from the process's future": r"comes before T\d: process 60 had ended the one when it began the other",
+}
+"""By injection: what contradicts what."""
+
+
+CASES = [(kind, case) for kind in TABLES for case in FAMILIES[kind].injections]
+NAMES = [case.name for _, case in CASES]
+
+
+def found(kind: str, history: list[object]) -> FurtherResult:
+    return check_further(kind, TABLES[kind](history), {})  # type: ignore[operator]
+
+
+def told(kind: str, *history: object) -> ToldFurther:
+    """The only witness of a history, in words."""
+    (one,) = tell_further([found(kind, list(history))], QUIET)
+    return one
+
+
+def reasons(one: ToldFurther) -> str:
+    return "\n".join(line.text for line in one.lines if line.subject in ("so", "because"))
+
+
+@pytest.mark.parametrize(("kind", "case"), CASES, ids=NAMES)
+@pytest.mark.parametrize("seed", [1, 5])
+def test_the_words_of_every_injection_say_who_did_what_and_what_contradicts_what(
+    kind: str, case: Case, seed: int
+) -> None:
+    for one in tell_further([found(kind, case.history(seed))], QUIET):
+        proof = one.facts.group.operations if one.facts.group else one.facts.log.transactions  # type: ignore[union-attr]
+        subjects = " ".join(line.subject for line in one.lines[: len(proof)])
+        assert all(f"process {each.process}" in subjects for each in proof)
+        assert all("begun at" in line.text and line.time for line in one.lines[: len(proof)])
+        assert one.lines[len(proof)].subject in ("so", "because"), "after the operations comes why they are wrong"
+        assert one.lines[-1].subject == "rows", "where they are to be looked up comes last"
+        assert re.search(SENTENCES[case.name] if one.anomaly == case.anomaly else ".", reasons(one)), reasons(one)
+
+
+@pytest.mark.parametrize(("kind", "case"), CASES, ids=NAMES)
+def test_every_injection_has_a_picture_with_all_its_operations(kind: str, case: Case) -> None:
+    for witness in found(kind, case.history(5)).witnesses:
+        if witness.group is not None:
+            drawn, one = group_diagram(witness.group, QUIET), witness.group
+            count = len(one.operations) + len(one.before) + len(one.after)
+        else:
+            assert witness.log is not None
+            drawn, each = log_diagram(witness.log, QUIET), witness.log
+            count = len(each.transactions) + len(each.before) + len(each.after)
+        picture = ElementTree.fromstring(drawn)
+        assert len(picture.findall(f"{SVG}rect")) == count
+        arrows = len(witness.log.steps) if witness.log else 0
+        assert len(picture.findall(f"{SVG}circle")) == arrows
+
+
+def test_every_anomaly_of_both_kinds_has_a_sentence() -> None:
+    shown = {case.anomaly for _, case in CASES if case.name in SENTENCES}
+    assert {one.name for one in (*GROUP_ANOMALIES, *LOG_ANOMALIES)} <= shown
+    assert set(SENTENCES) == set(NAMES)
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def commit(position: int, invoked: int, completed: int | None) -> GroupOperation:
+    kind = INFO if completed is None else OK
+    return GroupOperation(COMMIT, 1, invoked, completed, kind, partition=0, position=position)
+
+
+def asked(position: int, invoked: int, completed: int) -> GroupOperation:
+    return GroupOperation(POSITION, 2, invoked, completed, partition=0, position=position)
+
+
+def poll(invoked: int, completed: int, *offsets: int, member: int = 1) -> GroupOperation:
+    return GroupOperation(POLL, member, invoked, completed, partition=0, delivered=offsets)
+
+
+def test_an_operation_has_its_member_its_position_its_times_and_its_outcome() -> None:
+    one = told(GROUPS, commit(5, 1_000, 2_000), commit(9, 3_000, 4_000), asked(5, 5_000, 6_000))
+    assert one.title == "group 1, topic-partition 0: a group was told a position that had been replaced."
+    assert [(line.subject, line.text, line.time) for line in one.lines[1:3]] == [
+        ("process 1, member 1", "commit of position 9, acknowledged; begun at 0.000003 s", "0.000004 s"),
+        ("process 2, member 2", "question for the position, told position 5; begun at 0.000005 s", "0.000006 s"),
+    ]
+
+
+def test_only_what_lies_next_to_the_proof_stands_beside_it() -> None:
+    many = [commit(at, 10 * at, 10 * at + 1) for at in range(1, 20)]
+    one = told(GROUPS, *many, asked(500, 205, 206), *(commit(at, 10 * at, 10 * at + 1) for at in range(21, 30)))
+    assert [line.text.split(",")[1].split(": ")[1] for line in one.lines if line.subject == "before that"] == [
+        "commit of position 18", "commit of position 19"
+    ]  # fmt: skip
+    assert [line.text.split(",")[1].split(": ")[1] for line in one.lines if line.subject == "after that"] == [
+        "commit of position 21", "commit of position 22"
+    ]  # fmt: skip
+
+
+def test_two_positions_that_were_the_groups_at_the_same_time_are_told_with_the_time_of_each() -> None:
+    """Both commits at once: neither had replaced the other, but no order explains that both are told in turn."""
+    one = told(
+        GROUPS,
+        commit(5, 0, 30),
+        commit(9, 1, 31),
+        asked(5, 32, 33),
+        asked(9, 34, 35),
+        asked(5, 36, 37),
+        asked(9, 38, 39),
+    )
+    assert one.anomaly == "stale_commit"
+    assert re.search(r"position \d was the group's all the time from .* to .*", reasons(one))
+    assert "a group has one position at a time" in reasons(one)
+
+
+def test_a_group_that_is_told_none_is_told_so() -> None:
+    assert "member 2 was told no position all the same" in reasons(told(GROUPS, commit(5, 0, 1), asked(NOWHERE, 4, 5)))
+
+
+def test_a_record_that_was_given_to_a_member_too_late_is_told_with_the_late_poll() -> None:
+    one = told(GROUPS, poll(0, 1, 0, 1, 3), commit(4, 2, 3), poll(5, 6, 2, member=3))
+    assert "passes offset 2" in reasons(one)
+    assert "member 3 was given it only by a poll begun at 0.000000005 s" in reasons(one)
+
+
+def test_the_fault_of_that_time_is_named_and_shaded() -> None:
+    fault = FaultWindow(id="1", fault="isolate", targets=("c2",), summary="", injected=2_500)
+    around = Surroundings(0, faults=(fault,))
+    result = found(GROUPS, [commit(5, 1_000, 2_000), commit(9, 3_000, 4_000), asked(5, 5_000, 6_000)])
+    (one,) = tell_further([result], around)
+    assert ("under fault", "isolate c2") in [(line.subject, line.text) for line in one.lines]
+    assert one.facts.group is not None
+    assert 'class="faultname">isolate c2' in group_diagram(one.facts.group, around)
+
+
+# Transactional logs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_in_a_poll_is_told_with_both_of_its_sides() -> None:
+    one = told(
+        TRANSACTIONAL_LOG,
+        LogTransaction(1, 0, 10, (Sent(0, 7, 0), Sent(0, 8, 1), Sent(0, 9, 2))),
+        LogTransaction(2, 20, 30, (), (Delivered(0, 0, 7), Delivered(0, 2, 9))),
+    )
+    assert (
+        one.title == "transactional log, topic-partition 0, offset 1: an acknowledged record is missing from the log."
+    )
+    assert reasons(one) == "T1 was committed, and value 8 of it is missing: a poll of T2 goes from offset 0 to 2"
+
+
+def test_the_poll_that_lacks_a_record_may_be_what_proves_the_commit() -> None:
+    one = told(
+        TRANSACTIONAL_LOG,
+        LogTransaction(1, 0, None, (Sent(0, 7, 0), Sent(0, 8, 1), Sent(0, 9, 2)), type=INFO),
+        LogTransaction(2, 20, 30, (), (Delivered(0, 0, 7), Delivered(0, 2, 9))),
+    )
+    assert "nobody told the outcome of T1, but T2 was delivered another record of it" in reasons(one)
+    assert "a poll of T2 goes from offset 0 to 2" in reasons(one)
+
+
+def test_a_phantom_that_was_sent_elsewhere_says_so() -> None:
+    one = told(
+        TRANSACTIONAL_LOG,
+        LogTransaction(1, 0, 10, (Sent(1, 7, 0),)),
+        LogTransaction(2, 20, 30, (), (Delivered(0, 0, 7),)),
+    )
+    assert "T1 sent it, to another topic-partition" in reasons(one)
