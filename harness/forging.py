@@ -35,7 +35,11 @@ def forge_run(
             f"--operations {operations}: {family.kind} is forged in one piece, up to {grouped(MOST_IN_ONE_PIECE)}"
         )
     began = time.perf_counter()
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as trouble:
+        reason = trouble.strerror or str(trouble)
+        raise UsageError(f"{out}: cannot be made: {reason}", remedy="name a directory that can be written") from None
     count = family.write(out, seed, operations, case)
     what = "healthy" if case is None else case.name
     must = "valid" if case is None or case.anomaly is None else f"invalid with {case.anomaly}"

@@ -91,6 +91,7 @@ def test_the_table_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> No
         (["--kind", "register", "OUT"], "did you mean `registers`?"),
         (["--kind", "groups", "--operations", str(MOST_IN_ONE_PIECE + 1), "OUT"], "forged in one piece, up to 200 000"),
         (["FULL"], "is there already, and not empty"),
+        (["UNDER_A_FILE"], "cannot be made: Not a directory"),
     ],
 )
 def test_bad_usage_is_told(
@@ -99,6 +100,7 @@ def test_bad_usage_is_told(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     places = {"OUT": str(tmp_path / "out"), "FULL": str(tmp_path / "full")}
+    places["UNDER_A_FILE"] = str(tmp_path / "full" / "file" / "out")
     assert status_of(["forge", *(places.get(one, one) for one in arguments)]) == 254
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
