@@ -49,6 +49,7 @@ class Judge:
     def __init__(
         self, console: Console, *, spark_master: str | None, in_process: bool, budget: float | None = None
     ) -> None:
+        refuse_ignored_master(spark_master, in_process=in_process)
         self.console = console
         self.budget = budget
         self.spark_master = spark_master
@@ -116,6 +117,15 @@ class Judge:
                 yield engine
             finally:
                 engine.on_progress = None
+
+
+def refuse_ignored_master(spark_master: str | None, *, in_process: bool) -> None:
+    """A check in this process has no use for a Spark cluster; whoever names one expects it to be used."""
+    if in_process and spark_master is not None:
+        raise UsageError(
+            f"--in-process checks without Spark, and --spark-master {spark_master} would be ignored",
+            remedy="leave out one of them",
+        )
 
 
 def judge_stored(
