@@ -330,8 +330,8 @@ class LogWorkload:
         after_final = self.options.producers + self.options.consumers + 2
         return ClientPlan(after_final, "admin", (self._admin_thread,), self.topic_partitions)
 
-    def paced(self, rate: float, index: int, writes: Generator) -> Generator:
-        """So many sends per second to the index-th topic-partition."""
+    def paced(self, rate: float, lane: int, writes: Generator) -> Generator:
+        """So many sends per second to a topic-partition. Each worker has a `lane` of its own for each of them."""
         return Rate(rate, writes)
 
     def _reads(self, topic: str, partition: int) -> Generator:
@@ -346,7 +346,7 @@ class LogWorkload:
         for index, (topic, partition) in enumerate(self.topic_partitions):
             writers = [thread for producer in producers for thread in self._producer_threads(producer, index)]
             if writers:
-                yield threads_mask(writers), self.paced(rate, index, Writes(topic, partition))
+                yield threads_mask(writers), self.paced(rate, producers.start * count + index, Writes(topic, partition))
             readers = [self._consumer_thread(consumer, index) for consumer in consumers]
             if readers:
                 yield threads_mask(readers), self._reads(topic, partition)

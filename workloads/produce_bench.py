@@ -76,9 +76,10 @@ class ProduceBenchWorkload(LogWorkload):
 
     arrivals: Literal["even", "poisson"] = "even"
 
-    def paced(self, rate: float, index: int, writes: Generator) -> Generator:
+    def paced(self, rate: float, lane: int, writes: Generator) -> Generator:
+        """Of random arrivals those of each lane are others: together they are a Poisson process as well."""
         if self.arrivals == "poisson":
-            return Stagger(1.0 / rate, index, writes)
+            return Stagger(1.0 / rate, lane, writes)
         return Rate(rate, writes, patience=FOR_EVER)
 
 

@@ -52,8 +52,15 @@ class Stalling:
         return Completion(OK, offset=0)
 
 
-def run_for(seconds: float, plan: ProduceBenchWorkload, client_of: Callable[[Kernel], Stalling]) -> list[Event]:
-    """The events of a load against one client, in virtual time."""
+def run_for(
+    seconds: float,
+    plan: ProduceBenchWorkload,
+    client_of: Callable[[Kernel], Stalling],
+    *,
+    worker: int = 0,
+    workers: int = 1,
+) -> list[Event]:
+    """The events of a worker's load against one client, in virtual time."""
     kernel = Kernel()
     events: list[Event] = []
     client = client_of(kernel)
@@ -63,7 +70,7 @@ def run_for(seconds: float, plan: ProduceBenchWorkload, client_of: Callable[[Ker
             return kernel.now * 1000
 
     async def load() -> None:
-        shard = plan.shard(0, 1)
+        shard = plan.shard(worker, workers)
         threads = [thread for one in shard.clients for thread in one.threads]
         interpreter = Interpreter(
             shard.generator,
@@ -114,6 +121,24 @@ def test_random_arrivals_keep_the_rate_and_are_not_even() -> None:
     gaps = [after - before for before, after in pairwise(begun)]
     assert mean(gaps) == pytest.approx(0.01, rel=0.05)
     assert mean(gap**2 for gap in gaps) / mean(gaps) ** 2 == pytest.approx(2.0, rel=0.1), "as exponential gaps have it"
+
+
+def due_times(worker: int) -> list[int]:
+    """When the sends of one of two workers are due."""
+    plan = workload(rate=100, producers=2, in_flight=50, arrivals="poisson")
+    events = run_for(5.0, plan, lambda kernel: Stalling(kernel, 0.0, 0.0), worker=worker, workers=2)
+    return [event.operation.at for event in events if event.completion is None]
+
+
+def test_workers_do_not_send_at_the_same_moments() -> None:
+    """Else all of them together would send in bursts, which is no Poisson process."""
+    one, other = due_times(0)[1:], due_times(1)[1:]
+    assert len(one) > 100 and len(other) > 100
+    assert not set(one) & set(other)
+
+
+def test_random_arrivals_of_a_worker_are_the_same_every_time() -> None:
+    assert due_times(1) == due_times(1)
 
 
 def result(begun: int, acknowledged: int) -> BenchResult:
