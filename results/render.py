@@ -36,7 +36,7 @@ def check_lines(verdict: Verdict) -> list[Line]:
         return []
     counted = [_counted(verdict)] if verdict.is_about_logs or not verdict.further else []
     counted += [one.counted for one in verdict.further]
-    lines: list[Line] = [("plain", f"{'check':<7}{counted[0]:<65}{coverage.engine}, {coverage.seconds:.1f} s")]
+    lines: list[Line] = [("plain", f"{'check':<7}{counted[0]:<64} {coverage.engine}, {coverage.seconds:.1f} s")]
     lines += [("plain", f"{'':<7}{one}") for one in counted[1:]]
     promises = PROMISES if verdict.is_about_logs else 0
     if promises:
@@ -128,7 +128,7 @@ def witness_lines(witness: Witness, run: str = "runs/latest") -> list[Line]:
 def _told_lines(witness: Witness | ToldFurther) -> list[Line]:
     lines: list[Line] = [("strong", f"  {witness.title}"), ("plain", "")]
     subjects = max((len(one.subject) for one in witness.lines), default=0)
-    texts = max((len(one.text) for one in witness.lines), default=0)
+    texts = max((len(one.text) for one in witness.lines if one.time), default=0)
     for one in witness.lines:
         lines.append(("plain", f"    {one.subject:<{subjects}}  {one.text:<{texts}}  {one.time:>10}".rstrip()))
     lines.append(("plain", ""))

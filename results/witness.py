@@ -52,7 +52,7 @@ def tell(facts: WitnessFacts, count: int, around: Surroundings, *, another: bool
     """
     where = f"{facts.topic}-{facts.partition}"
     lines = [_operation_line(one, facts, around) for one in facts.operations]
-    lines += _leader_lines(facts, around) + _fault_lines(facts, around)
+    lines += _left_out(facts) + _leader_lines(facts, around) + _fault_lines(facts, around)
     return Witness(
         anomaly=facts.anomaly,
         title=f"{where}: {_headline(facts, count, another)}",
@@ -127,6 +127,30 @@ def _poll_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -
     if run.first > facts.offset:
         return f"a poll of {extent}, which begins after offset {grouped(facts.offset)}"
     return f"a poll of {extent}, without offset {grouped(facts.offset)}"
+
+
+def _left_out(facts: WitnessFacts) -> list[WitnessLine]:
+    """Of a record that was left out with others beside it: from where to where."""
+    if facts.anomaly not in ("poll_skip", "int_poll_skip"):
+        return []
+    before, after = _sides(facts)
+    if before is None or after is None or after - before <= 2:
+        return []
+    count = f"{grouped(after - before - 1)} in all"
+    return [WitnessLine("left out", f"offsets {grouped(before + 1)} to {grouped(after - 1)}, {count}")]
+
+
+def _sides(facts: WitnessFacts) -> tuple[int | None, int | None]:
+    """What the reader was delivered last before a record that it was not, and first after it, as far as is known."""
+    runs = {one.role: one.delivered for one in facts.operations}
+    earlier, run = runs.get("previous_reader"), runs.get("reader")
+    if run is None:
+        return None, None
+    if earlier is not None:
+        return (earlier.last, run.first) if earlier.last < facts.offset < run.first else (None, None)
+    known = [offset for offset, _ in run.near]
+    before = max((one for one in known if one < facts.offset), default=None)
+    return before, min((one for one in known if one > facts.offset), default=None)
 
 
 # Circumstances -------------------------------------------------------------------------------------------------------

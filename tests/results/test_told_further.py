@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from squall.results.check import check_run
+from squall.results.checks.engines import InProcess
 from squall.results.checks.further import FurtherResult, check_further
 from squall.results.checks.groups import COMMIT, NOWHERE, POLL, POSITION
 from squall.results.checks.kernels.operations import INFO, OK
+from squall.results.checks.result import Delivered as DeliveredRun
+from squall.results.checks.result import OperationFacts, WitnessFacts
 from squall.results.checks.transactions.anomalies import GROUPS as GROUP_ANOMALIES
 from squall.results.checks.transactions.anomalies import TRANSACTIONAL_LOG as LOG_ANOMALIES
-from squall.results.forge_catalogue import FAMILIES, Case
+from squall.results.forge_catalogue import FAMILIES, LOG, Case
 from squall.results.forge_groups import GroupOperation, group_table
 from squall.results.forge_log_transactions import Delivered, LogTransaction, Sent, log_table
 from squall.results.further_verdict import ToldFurther, tell_further
 from squall.results.group_witness import group_diagram
 from squall.results.kinds import GROUPS, TRANSACTIONAL_LOG
 from squall.results.log_witness import log_diagram
+from squall.results.render import plain, verdict_lines
+from squall.results.report import REPORT_FILE
 from squall.results.segments import FaultWindow
-from squall.results.witness import Surroundings
+from squall.results.witness import Surroundings, tell
 
 QUIET = Surroundings(0)
 TABLES = {GROUPS: group_table, TRANSACTIONAL_LOG: log_table}
@@ -207,3 +214,65 @@ def test_a_phantom_that_was_sent_elsewhere_says_so() -> None:
         LogTransaction(2, 20, 30, (), (Delivered(0, 0, 7),)),
     )
     assert "T1 sent it, to another topic-partition" in reasons(one)
+
+
+# The page and the terminal --------------------------------------------------------------------------------------------
+
+
+def written(run: Path, kind: str) -> tuple[str, str]:
+    """The report and the first line of the terminal of a forged run of a kind."""
+    FAMILIES[kind].write(run, 4, 1000, FAMILIES[kind].injections[0])
+    verdict = check_run(run, InProcess())
+    return (run / REPORT_FILE).read_text(), plain(verdict_lines(verdict)).splitlines()[0]
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_the_page_says_by_what_was_checked_and_has_topic_partitions_only_if_there_are_any(
+    tmp_path: Path, kind: str
+) -> None:
+    page, _ = written(tmp_path, kind)
+    assert "Checked in process in " in page
+    assert ('id="partitions"' in page) is ('href="#partitions"' in page) is (kind == LOG)
+
+
+def test_a_long_line_keeps_its_distance_from_what_checked_it(tmp_path: Path) -> None:
+    _, line = written(tmp_path, GROUPS)
+    assert re.search(r"poll operations \d+ in process, \d", line)
+
+
+def test_the_picture_and_the_words_of_a_group_stand_in_the_page(tmp_path: Path) -> None:
+    page, _ = written(tmp_path, GROUPS)
+    assert 'aria-label="operations of a consumer group over time"' in page
+    assert "told position 10" in page
+
+
+# Polls ----------------------------------------------------------------------------------------------------------------
+
+
+def facts_of(anomaly: str, *operations: OperationFacts) -> WitnessFacts:
+    return WitnessFacts(anomaly=anomaly, topic="events", partition=0, offset=73, operations=operations)
+
+
+def reader(role: str, *near: int, first: int, last: int) -> OperationFacts:
+    run = DeliveredRun(first, last, last - first + 1, tuple((offset, offset) for offset in near))
+    return OperationFacts(role=role, op_id=1, f="poll", type="ok", process=5, client=0, invoked=0, delivered=run)
+
+
+BEFORE_THE_GAP = reader("previous_reader", first=60, last=67)
+
+
+@pytest.mark.parametrize(
+    ("facts", "left_out"),
+    [
+        (
+            facts_of("poll_skip", BEFORE_THE_GAP, reader("reader", 74, first=74, last=80)),
+            ["offsets 68 to 73, 6 in all"],
+        ),
+        (facts_of("int_poll_skip", reader("reader", 71, 74, first=60, last=80)), ["offsets 72 to 73, 2 in all"]),
+        (facts_of("int_poll_skip", reader("reader", 72, 74, first=60, last=80)), []),
+        (facts_of("int_poll_skip", reader("reader", 74, first=60, last=80)), []),
+    ],
+    ids=["between polls", "within a poll", "a single one", "not known from where"],
+)
+def test_a_gap_of_several_offsets_is_told_from_where_to_where(facts: WitnessFacts, left_out: list[str]) -> None:
+    assert [line.text for line in tell(facts, 1, QUIET).lines if line.subject == "left out"] == left_out
