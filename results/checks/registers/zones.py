@@ -315,14 +315,16 @@ class Zones:
         return min(members.tolist(), key=self._step)
 
     def _end(self, place: int, start: int, other_start: int) -> int | None:
-        """An operation of a cluster that had ended before the other's began, as near to the cluster's `start` as can
-        be; None for what was there from the beginning.
+        """An operation of a cluster that had ended before the other's began, as near to the cluster's `start` in its
+        chain as can be, and rather the writer, which is told in any case, than somebody who met its value; None for
+        what was there from the beginning.
         """
         if self.values.writer[self.clusters.which[place]] == INITIAL:
             return None
         members = self.members.of(int(self.clusters.which[place]))
         members = members[self.operations.completed[members] < self.operations.invoked[other_start]]
-        return min(members.tolist(), key=lambda row: (abs(self._step(row) - self._step(start)), row))
+        depth = self._step(start) // 2
+        return min(members.tolist(), key=lambda row: (abs(self._step(row) // 2 - depth), self._step(row) % 2, row))
 
     def _step(self, row: int) -> int:
         """Where in its chain an operation comes: each value's writer, then those who met it."""

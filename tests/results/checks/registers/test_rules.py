@@ -77,6 +77,13 @@ def test_a_read_of_a_value_that_had_been_replaced() -> None:
     assert not anomalies(replace(first, completed=9), second, seen, read(1, (6, 7))), "the writes overlap"
 
 
+def test_a_witness_has_no_reader_where_the_writer_is_enough() -> None:
+    """That the replaced value was there before is shown by its write alone."""
+    replaced = (write(1, (0, 1)), read(1, (0, 2)), write(2, (3, 4)), read(1, (5, 6)))
+    (witness,) = check(*replaced).witnesses
+    assert [one.f for one in witness.operations] == ["write", "write", "read"]
+
+
 def test_two_readers_who_disagree_about_the_order_of_two_writes() -> None:
     """Nobody knows which of two writes at a time came first, but it cannot have been both."""
     writes = write(1, (0, 9)), write(2, (0, 9))
