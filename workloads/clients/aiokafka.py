@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 
 from squall.workloads.clients import errors
@@ -70,9 +71,22 @@ class AiokafkaKit:
             "client_id": f"squall-{plan.role}-{plan.client}",
             **self.settings,
         }
+        if plan.rack is not None:
+            configuration["client_rack"] = racked(plan.rack)
         if plan.role == "producer":
             return AiokafkaProducer(plan, configuration)
         return AiokafkaConsumer(plan, configuration)
+
+
+def racked(rack: str) -> str:
+    """The rack, if the library that is installed knows racks. Raises RackUnknown."""
+    if "client_rack" not in inspect.signature(AIOKafkaConsumer.__init__).parameters:
+        raise RackUnknown(f'this aiokafka reads from leaders only, and cannot stand in rack "{rack}"; 0.14 can')
+    return rack
+
+
+class RackUnknown(Exception):
+    """A consumer is to stand in a rack, and the aiokafka installed here has no notion of racks."""
 
 
 class AiokafkaProducer(SharedProducer):
@@ -111,6 +125,7 @@ class ProducerInstance:
         self._loop = loop
         self._started: asyncio.Future[AIOKafkaProducer] = loop.create_future()
         self._retired = asyncio.Event()
+        self._abandoned = False
         self._lanes: dict[TopicPartition, asyncio.Queue[_Record]] = {}
         self._pumps: list[asyncio.Task[None]] = []
         self._waiting: set[asyncio.Future[Delivered]] = set()
@@ -135,6 +150,18 @@ class ProducerInstance:
         """Take no more records; what is under way is reported, one way or another, and the tasks end."""
         self._retired.set()
 
+    def abandon(self) -> None:
+        """Hand nothing more over, and end the library's producer without a flush."""
+        self._abandoned = True
+        self.retire()
+        for pump in self._pumps:
+            pump.cancel()
+        if self._started.done():
+            _send_no_more(self._started.result())
+
+    def gone(self) -> bool:
+        return self._serving.done()
+
     async def ended(self) -> None:
         await asyncio.wait({self._serving})
 
@@ -146,12 +173,12 @@ class ProducerInstance:
                 self._started.set_result(producer)
                 await self._retired.wait()
                 await self._stop_pumps()
-                await _stopped(producer, CLOSE_SECONDS)
+                await (_broken_off(producer) if self._abandoned else _stopped(producer, CLOSE_SECONDS))
         finally:
             self.dead = True
             await self._stop_pumps()
             for report in tuple(self._handed_over):
-                _settle(report, Delivered(error="closed"))
+                _settle(report, Delivered(error="closed_in_flight" if self._abandoned else "closed"))
             for report in tuple(self._waiting):
                 _settle(report, Delivered(error="closed", refused=True))
 
@@ -238,6 +265,24 @@ async def _stopped(producer: AIOKafkaProducer, seconds: float) -> None:
         await producer._sender.close()  # there is no other way to end it without a flush
     with contextlib.suppress(aiokafka_errors.KafkaError):
         await producer.stop()
+
+
+def _send_no_more(producer: AIOKafkaProducer) -> None:
+    """At once: the library drains no further batch. What it has sent goes on."""
+    sending = producer._sender.sender_task
+    if sending is not None and not sending.cancelling():
+        sending.cancel()
+
+
+async def _broken_off(producer: AIOKafkaProducer) -> None:
+    """End it with nothing flushed, as if it had crashed; the library's own `stop` would flush."""
+    producer._closed = True
+    _send_no_more(producer)
+    with contextlib.suppress(aiokafka_errors.KafkaError, OSError):
+        await producer.client.close()  # with its connections, whatever is in flight breaks off
+    sending = producer._sender.sender_task
+    if sending is not None and not (await asyncio.wait({sending}, timeout=CLOSE_SECONDS))[0]:
+        sending.cancel()  # it waited for metadata, of which there will be none
 
 
 def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:

@@ -21,65 +21,73 @@ from aiokafka import errors as aiokafka_errors
 from squall.workloads.clients import errors
 from squall.workloads.clients.aiokafka import AGAIN_SECONDS, CLOSE_SECONDS, LOG
 from squall.workloads.clients.client import ClientPlan, TopicPartition
-from squall.workloads.clients.inbox import Inbox, Run
+from squall.workloads.clients.inbox import Run
 from squall.workloads.clients.payload import decode_value
-from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, Completion, Operation
+from squall.workloads.clients.shared_consumer import ConsumerInstance, Sessions, SharedConsumer
+from squall.workloads.operation import LIST_OFFSETS, OK, Completion
 
-POLL_SECONDS = 1.0
 LIBRARY_POLL_MS = 100
 LARGEST_POLL = 1000
 
 
-class AiokafkaConsumer:
+class AiokafkaConsumer(SharedConsumer):
     """Reads every topic-partition of its plan."""
 
     def __init__(self, plan: ClientPlan, configuration: Mapping[str, Any]) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.configuration = {
             **configuration,
             "group_id": None,
             "enable_auto_commit": False,
             "auto_offset_reset": "none",
             "isolation_level": "read_uncommitted",
+            "check_crcs": True,
             "fetch_min_bytes": 16_384,
             "fetch_max_wait_ms": 100,
         }
-        self.inboxes = {place: Inbox() for place in plan.topic_partitions}
-        self._sessions = dict.fromkeys(plan.topic_partitions, 0)
+
+    def start(self, sessions: Sessions) -> AiokafkaInstance:
+        instance = AiokafkaInstance(self.configuration, sessions, from_beginning=self.plan.from_beginning)
+        instance.begin()
+        return instance
+
+
+class AiokafkaInstance(ConsumerInstance):
+    """An `AIOKafkaConsumer`, or one after the other, and the task that owns it."""
+
+    def __init__(self, configuration: Mapping[str, Any], sessions: Sessions, *, from_beginning: bool) -> None:
+        super().__init__(sessions)
+        self.configuration = configuration
+        self._from_beginning = from_beginning
         self._consumer: AIOKafkaConsumer | None = None
+        self._starts: dict[TopicPartition, int] = {}
+        """Where a seek went while there was no consumer."""
         self._serving: asyncio.Task[None] | None = None
-        self._ending = False
 
-    async def open(self) -> None:
-        self._serving = asyncio.get_running_loop().create_task(self._serve())
+    def begin(self) -> None:
+        self._serving = self.loop.create_task(self._live())
 
-    async def setup(self) -> None:
-        return None
-
-    async def invoke(self, operation: Operation) -> Completion:
-        assert operation.topic is not None and operation.partition is not None
-        place = (operation.topic, operation.partition)
-        if operation.f == LIST_OFFSETS:
-            return await self._list_offsets(place)
-        if operation.f == DELETE_RECORDS:
-            return errors.refused("not_offered")
-        inbox = self.inboxes[place]
-        if not self._ending:
-            await inbox.arrival(POLL_SECONDS)
-        return inbox.take()
-
-    async def teardown(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        self._ending = True
+    def retire(self) -> None:
+        self.finish()
         if self._serving is not None:
             self._serving.cancel()
-            await asyncio.wait({self._serving})
-        for inbox in self.inboxes.values():
-            inbox.release()
 
-    async def _list_offsets(self, place: TopicPartition) -> Completion:
+    def gone(self) -> bool:
+        return self._serving is None or self._serving.done()
+
+    async def ended(self) -> None:
+        if self._serving is not None:
+            await asyncio.wait({self._serving})
+
+    async def seek(self, place: TopicPartition, offset: int) -> Completion:
+        """At once: nothing else runs between what the library forgets and what is forgotten here."""
+        if self._consumer is None:
+            self._starts[place] = offset
+        else:
+            self._consumer.seek(LibraryTopicPartition(*place), offset)
+        return self.inboxes[place].begin(self.begin_session(place), offset)
+
+    async def list_offsets(self, place: TopicPartition) -> Completion:
         """Both ends of a log."""
         consumer = self._consumer
         if consumer is None:
@@ -95,6 +103,13 @@ class AiokafkaConsumer:
 
     # -- the task that owns the consumer ----------------------------------------------------------------------------
 
+    async def _live(self) -> None:
+        try:
+            await self._serve()
+        except Exception as trouble:
+            LOG.warning("a consumer is dead", exc_info=trouble)
+            self.finish(errors.exception_name(trouble))
+
     async def _serve(self) -> None:
         """Make a consumer and poll it; if it breaks, make another. Until cancelled."""
         while True:
@@ -103,23 +118,29 @@ class AiokafkaConsumer:
                 await consumer.start()
                 await self._assign(consumer)
                 self._consumer = consumer
+                self._go_to_starts(consumer)
                 while True:
                     await self._poll(consumer)
             except (aiokafka_errors.KafkaError, OSError) as trouble:
                 LOG.debug("a consumer has ended: %s", trouble)
-                self._begin_again(self.plan.topic_partitions, trouble)
+                self._begin_again(self.sessions, trouble)
             finally:
                 self._consumer = None
                 await _stopped(consumer)
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
-        places = [LibraryTopicPartition(*place) for place in self.plan.topic_partitions]
+        places = [LibraryTopicPartition(*place) for place in self.sessions]
         consumer.assign(places)
-        if self.plan.from_beginning:
+        if self._from_beginning:
             await consumer.seek_to_beginning(*places)
         else:
             await consumer.seek_to_end(*places)
+
+    def _go_to_starts(self, consumer: AIOKafkaConsumer) -> None:
+        for place, offset in self._starts.items():
+            consumer.seek(LibraryTopicPartition(*place), offset)
+        self._starts.clear()
 
     async def _poll(self, consumer: AIOKafkaConsumer) -> None:
         """Hand on what has arrived. Raises KafkaError if this consumer is of no use any more."""
@@ -133,7 +154,7 @@ class AiokafkaConsumer:
         except aiokafka_errors.KafkaError as trouble:
             if not trouble.retriable:
                 raise
-            for place in self.plan.topic_partitions:
+            for place in self.sessions:
                 self._arrived(place, error=errors.exception_name(trouble))
             await asyncio.sleep(AGAIN_SECONDS)
             return
@@ -146,12 +167,12 @@ class AiokafkaConsumer:
         """Tell why, and number what comes from now on as a new session."""
         for place in places:
             self._arrived(place, error=errors.exception_name(trouble))
-            self._sessions[place] += 1
+            self.begin_session(place)
 
     def _arrived(
         self, place: TopicPartition, offsets: list[int] | None = None, values: list[int] | None = None, error: str = ""
     ) -> None:
-        run = Run(self._sessions[place], offsets or [], values or [], error=error or None)
+        run = Run(self.sessions[place], offsets or [], values or [], error=error or None)
         self.inboxes[place].deliver(run)
 
 

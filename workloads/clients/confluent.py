@@ -12,7 +12,7 @@ queue as the reports.
 
 A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to
 the process that polls it. On a truncated or vanished position the consumer starts that topic-partition again from
-the beginning under a new session.
+the beginning under a new session; the failed poll before it tells why.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
+from squall.workloads.clients.inbox import Run
 from squall.workloads.clients.payload import decode_value
+from squall.workloads.clients.shared_consumer import POLL_SECONDS, Sessions, SharedConsumer, ThreadedInstance
 from squall.workloads.clients.shared_producer import Delivered, SharedProducer
-from squall.workloads.operation import DELETE_RECORDS, LIST_OFFSETS, OK, SEND, Completion, Operation
+from squall.workloads.operation import LIST_OFFSETS, OK, SEND, Completion
 
-POLL_SECONDS = 1.0
 CONSUME_BATCH = 1000
 CONSUME_SECONDS = 0.1
 POLL_THREAD_SECONDS = 0.05
@@ -151,12 +152,15 @@ class _ProducerInstance:
         """None: it renumbers."""
         self.open: set[asyncio.Future[Report]] = set()
         logger = _heard_by(_Listener(lambda: self.reports.append(None)))
-        self.producer = Producer({**configuration, "error_cb": self._error}, logger=logger)
+        self.producer: Producer | None = Producer({**configuration, "error_cb": self._error}, logger=logger)
         self.thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
         self.thread.start()
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
         """Hand a record over, at once, and wait for its delivery report."""
+        producer = self.producer
+        if producer is None or self.retired.is_set():
+            return Delivered(error="closed", refused=True)
         report: asyncio.Future[Report] = self.loop.create_future()
         self.open.add(report)
 
@@ -164,7 +168,7 @@ class _ProducerInstance:
             self.reports.append((report, (error, message.offset())))
 
         try:
-            self.producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
+            producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
         except (BufferError, KafkaException) as refusal:
             self.open.discard(report)
             full = isinstance(refusal, BufferError)
@@ -182,6 +186,15 @@ class _ProducerInstance:
         """Stop polling once what is under way has been reported or purged."""
         self.retired.set()
 
+    def abandon(self) -> None:
+        """Purge at once, so that nothing more leaves while the thread comes to its end."""
+        self.retire()
+        if self.producer is not None:
+            self.producer.purge(in_queue=True, in_flight=True, blocking=False)
+
+    def gone(self) -> bool:
+        return not self.thread.is_alive()
+
     async def ended(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
 
@@ -191,22 +204,25 @@ class _ProducerInstance:
 
     def _poll(self) -> None:
         """In a thread: until retired or dead, then everything still open is reported, one way or another."""
+        producer = self.producer
+        assert producer is not None
         try:
             while not self.retired.is_set():
-                self.producer.poll(POLL_THREAD_SECONDS)
+                producer.poll(POLL_THREAD_SECONDS)
                 self._hand_over()
-        except KafkaException as death:  # librdkafka gave this instance up
+        except Exception as death:  # librdkafka gave this instance up, as a rule
             self.dead = True
             LOG.warning("a producer is dead: %s", death)
         with contextlib.suppress(KafkaException):
-            self.producer.purge()
-            self.producer.flush(CLOSE_SECONDS)
+            producer.purge()
+            producer.flush(CLOSE_SECONDS)
         self._hand_over()
         _call_soon(self.loop, self._settle_open)
+        self.producer = None  # with the last reference librdkafka's threads end, here and not in the event loop
 
     def _settle_open(self) -> None:
         """Nobody will report these any more; they may have arrived."""
-        self._settle(deque((report, (KafkaError(KafkaError._FATAL), None)) for report in tuple(self.open)))
+        self._settle(deque((report, (KafkaError(KafkaError._DESTROY), None)) for report in tuple(self.open)))
 
     def _hand_over(self) -> None:
         if self.reports:
@@ -234,128 +250,49 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
         LOG.debug("the event loop has ended; dropping a callback")
 
 
-@dataclass
-class _Inbox:
-    """What has arrived for one topic-partition and was not polled yet."""
-
-    offsets: list[int] = field(default_factory=list)
-    values: list[int] = field(default_factory=list)
-    error: str | None = None
-    restart: bool = False
-    session: int = 0
-    position: int | None = None
-    leader_epoch: int | None = None
-    waiter: asyncio.Future[None] | None = None
-
-
-@dataclass
-class Arrival:
-    """What one `consume` brought of one topic-partition; `leader_epoch` is that of its last record."""
-
-    topic_partition: TopicPartition
-    offsets: list[int] = field(default_factory=list)
-    values: list[int] = field(default_factory=list)
-    leader_epoch: int | None = None
-    error: str | None = None
-    restart: bool = False
-
-
-class ConfluentConsumer:
+class ConfluentConsumer(SharedConsumer):
     """One librdkafka consumer, manually assigned; every process polls one of its topic-partitions."""
 
     def __init__(self, plan: ClientPlan, configuration: Mapping[str, Setting]) -> None:
-        self.plan = plan
-        self.configuration = {
+        super().__init__(plan)
+        self.configuration: dict[str, Setting] = {
             **configuration,
             "group.id": f"squall-{plan.client}",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
             "isolation.level": "read_uncommitted",
+            "check.crcs": True,
             "fetch.min.bytes": 16_384,
             "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 100,
         }
-        self.inboxes: dict[TopicPartition, _Inbox] = {}
-        self.seeks: deque[tuple[TopicPartition, int]] = deque()
-        self.ending = threading.Event()
-        self.consumer: Consumer | None = None
+        if plan.rack is not None:
+            self.configuration["client.rack"] = plan.rack
+
+    def start(self, sessions: Sessions) -> ConfluentInstance:
+        instance = ConfluentInstance(self.configuration, sessions, from_beginning=self.plan.from_beginning)
+        instance.begin()
+        return instance
+
+
+class ConfluentInstance(ThreadedInstance):
+    """A librdkafka consumer and the thread that polls it."""
+
+    def __init__(self, configuration: Mapping[str, Setting], sessions: Sessions, *, from_beginning: bool) -> None:
+        super().__init__(sessions, "consumer-poll")
+        self.configuration = configuration
         self.admin: AdminClient | None = None
-        self.thread: threading.Thread | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.consumer = Consumer(dict(configuration), logger=LOG)
+        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+        self.consumer.assign([ConfluentTopicPartition(topic, partition, start) for topic, partition in sessions])
 
-    async def open(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        start = OFFSET_BEGINNING if self.plan.from_beginning else OFFSET_END
-        self.inboxes = {topic_partition: _Inbox() for topic_partition in self.plan.topic_partitions}
-        self.consumer = Consumer(dict(self.configuration), logger=LOG)
-        self.consumer.assign(
-            [ConfluentTopicPartition(topic, partition, start) for topic, partition in self.plan.topic_partitions]
-        )
-        self.thread = threading.Thread(target=self._consume, name="consumer-poll", daemon=True)
-        self.thread.start()
-
-    async def setup(self) -> None:
-        return None
-
-    async def invoke(self, operation: Operation) -> Completion:
-        assert operation.topic is not None and operation.partition is not None
-        topic_partition = (operation.topic, operation.partition)
-        if operation.f == LIST_OFFSETS:
-            return await self._list_offsets(topic_partition)
-        if operation.f == DELETE_RECORDS:
-            return errors.refused("not_offered")
-        inbox = self.inboxes[topic_partition]
-        if not inbox.offsets and inbox.error is None:
-            await self._arrival(inbox)
-        return self._take(topic_partition, inbox)
-
-    def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` in a new session; what has arrived before is forgotten."""
-        inbox = self.inboxes[topic_partition]
-        inbox.offsets, inbox.values, inbox.error = [], [], None
-        inbox.session += 1
-        inbox.position = None
-        self.seeks.append((topic_partition, offset))
-
-    async def _arrival(self, inbox: _Inbox) -> None:
-        assert self.loop is not None
-        inbox.waiter = self.loop.create_future()
-        timer = self.loop.call_later(POLL_SECONDS, _release, inbox)
-        try:
-            await inbox.waiter
-        finally:
-            timer.cancel()
-            inbox.waiter = None
-
-    def _take(self, topic_partition: TopicPartition, inbox: _Inbox) -> Completion:
-        if inbox.offsets:
-            completion = Completion(
-                OK,
-                offsets=tuple(inbox.offsets),
-                values=tuple(inbox.values),
-                session=inbox.session,
-                position=inbox.position,
-                leader_epoch=inbox.leader_epoch,
-            )
-            inbox.position = inbox.offsets[-1] + 1
-            inbox.offsets, inbox.values = [], []
-            return completion
-        if inbox.error is not None:
-            outcome = errors.lost("poll", inbox.error)
-            session, restart = inbox.session, inbox.restart
-            inbox.error, inbox.restart = None, False
-            if restart:
-                self.seek(topic_partition, OFFSET_BEGINNING)
-            return Completion(outcome.type, error=outcome.error, session=session)
-        return Completion(OK, session=inbox.session, position=inbox.position)
-
-    async def _list_offsets(self, topic_partition: TopicPartition) -> Completion:
+    async def list_offsets(self, place: TopicPartition) -> Completion:
         """Both ends of a log, by an admin client: librdkafka's consumer would block a thread for it."""
         if self.admin is None:
             names = {"bootstrap.servers", "client.id", *COMMON}
             self.admin = AdminClient({key: value for key, value in self.configuration.items() if key in names})
-        wanted = ConfluentTopicPartition(*topic_partition)
+        wanted = ConfluentTopicPartition(*place)
         try:
             earliest = self.admin.list_offsets({wanted: OffsetSpec.earliest()}, request_timeout=POLL_SECONDS * 5)
             latest = self.admin.list_offsets({wanted: OffsetSpec.latest()}, request_timeout=POLL_SECONDS * 5)
@@ -366,67 +303,65 @@ class ConfluentConsumer:
             return errors.retrying(LIST_OFFSETS, trouble.args[0].code(), trouble.args[0].name())
         return Completion(OK, high_watermark=high.offset, log_start=low.offset, leader_epoch=high.leader_epoch)
 
-    def _consume(self) -> None:
-        assert self.consumer is not None and self.loop is not None
-        while not self.ending.is_set():
-            while self.seeks:
-                (topic, partition), offset = self.seeks.popleft()
-                assignment = [ConfluentTopicPartition(topic, partition, offset)]
-                self.consumer.incremental_unassign(assignment)
-                self.consumer.incremental_assign(assignment)
-            messages = self.consumer.consume(CONSUME_BATCH, timeout=CONSUME_SECONDS)
-            if messages:
-                arrivals = sort_out(messages)
-                _call_soon(self.loop, lambda arrivals=arrivals: self._arrived(arrivals))  # type: ignore[misc]
-        self.consumer.close()
+    def name_of(self, trouble: Exception) -> str:
+        return _named(trouble.args[0]) if isinstance(trouble, KafkaException) else super().name_of(trouble)
 
-    def _arrived(self, arrivals: list[Arrival]) -> None:
-        for arrival in arrivals:
-            inbox = self.inboxes[arrival.topic_partition]
-            inbox.offsets += arrival.offsets
-            inbox.values += arrival.values
-            if arrival.offsets:
-                inbox.leader_epoch = arrival.leader_epoch
-            if arrival.error is not None:
-                inbox.error, inbox.restart = arrival.error, arrival.restart
-            _release(inbox)
+    # -- the thread -----------------------------------------------------------------------------------------------
 
-    async def teardown(self) -> None:
-        return None
+    def serve(self) -> None:
+        try:
+            while not self.retired.is_set():
+                self.carry_out_seeks()
+                self._sort_in(self.consumer.consume(CONSUME_BATCH, timeout=CONSUME_SECONDS))
+        finally:
+            self.admin = None  # librdkafka ends it here, and not in the event loop
+            with contextlib.suppress(KafkaException):
+                self.consumer.close()
 
-    async def close(self) -> None:
-        self.ending.set()
-        for inbox in self.inboxes.values():
-            _release(inbox)
-        if self.thread is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
+    def go_to(self, place: TopicPartition, offset: int) -> None:
+        """Taken away and given back, so that librdkafka forgets what it has fetched."""
+        assignment = [ConfluentTopicPartition(*place, offset)]
+        self.consumer.incremental_unassign(assignment)
+        self.consumer.incremental_assign(assignment)
+
+    def _sort_in(self, messages: list[Message]) -> None:
+        runs, gone = sort_out(messages, self.sessions)
+        for place, run in runs:
+            self.arrived(place, run)
+        for place in gone:
+            self.go_to(place, OFFSET_BEGINNING)
+            self.begin_session(place)
 
 
-def _release(inbox: _Inbox) -> None:
-    if inbox.waiter is not None and not inbox.waiter.done():
-        inbox.waiter.set_result(None)
-
+PlacedRun = tuple[TopicPartition, Run]
 
 RESTARTING = frozenset({KafkaError._LOG_TRUNCATION, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
-def sort_out(messages: list[Message]) -> list[Arrival]:
-    """Messages of one `consume` by topic-partition, in delivery order, errors beside them."""
-    found: dict[TopicPartition, Arrival] = {}
+def sort_out(messages: list[Message], sessions: Sessions) -> tuple[list[PlacedRun], set[TopicPartition]]:
+    """Messages of one `consume` as runs, in delivery order; and where the position is gone.
+
+    All of them were fetched in the sessions of now, whatever comes of the positions.
+    """
+    runs: list[PlacedRun] = []
+    growing: dict[TopicPartition, Run] = {}
+    gone: set[TopicPartition] = set()
     for message in messages:
-        topic, partition = message.topic(), message.partition()
-        if topic is None or partition is None or partition < 0:
+        topic, partition, error, offset = message.topic(), message.partition(), message.error(), message.offset()
+        if topic is None or partition is None or (topic, partition) not in sessions:
             continue
-        arrival = found.get((topic, partition))
-        if arrival is None:
-            arrival = found[topic, partition] = Arrival((topic, partition))
-        error = message.error()
-        offset = message.offset()
-        if error is None and offset is not None:
-            arrival.offsets.append(offset)
-            arrival.values.append(decode_value(message.value()))
-            arrival.leader_epoch = message.leader_epoch()
-        elif error is not None:
-            arrival.error = _named(error)
-            arrival.restart = arrival.restart or error.code() in RESTARTING
-    return list(found.values())
+        place = (topic, partition)
+        if error is not None:
+            growing.pop(place, None)
+            runs.append((place, Run(sessions[place], error=_named(error))))
+            if error.code() in RESTARTING:
+                gone.add(place)
+        elif offset is not None:
+            if place not in growing:
+                growing[place] = Run(sessions[place])
+                runs.append((place, growing[place]))
+            run = growing[place]
+            run.offsets.append(offset)
+            run.values.append(decode_value(message.value()))
+            run.leader_epoch = message.leader_epoch()
+    return runs, gone

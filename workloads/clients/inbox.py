@@ -1,13 +1,16 @@
 """What has arrived of a topic-partition and was not polled yet: where a library and the polling process meet.
 
 The library delivers runs, each of one session: records, or the error that ended them. A poll takes the next run whole,
-together with what came behind it in the same session; position and session are those of the process that polls.
+together with what came behind it in the same session; position and session are those of the process that polls. Runs
+come through a `Mailbox` where the library has threads, in the order in which these saw them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from squall.workloads.operation import FAIL, OK, Completion
@@ -56,6 +59,12 @@ class Inbox:
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
+    def begin(self, session: int, position: int) -> Completion:
+        """The answer of a seek: from here on in a new session; what has arrived before is forgotten."""
+        self.runs.clear()
+        self.session, self.position = session, position
+        return Completion(OK, session=session, position=position)
+
     def take(self) -> Completion:
         """The answer of one poll: the next run, whole."""
         if not self.runs:
@@ -79,3 +88,24 @@ class Inbox:
             position=position,
             leader_epoch=run.leader_epoch,
         )
+
+
+class Mailbox:
+    """Calls from the library's threads, carried out by the event loop in their order, many at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: deque[Callable[[], None]] = deque()
+        self._expected = False
+
+    def post(self, call: Callable[[], None]) -> None:
+        self._calls.append(call)
+        if not self._expected:
+            self._expected = True
+            with contextlib.suppress(RuntimeError):  # the event loop has ended and needs no news
+                self._loop.call_soon_threadsafe(self._carry_out)
+
+    def _carry_out(self) -> None:
+        self._expected = False  # first, so that a call posted from here on is either seen below or announced anew
+        while self._calls:
+            self._calls.popleft()()

@@ -20,7 +20,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from kafka import errors as kafka_errors
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan
 from squall.workloads.clients.errors import exception_name
+from squall.workloads.clients.inbox import Mailbox
 from squall.workloads.clients.shared_producer import Delivered, SharedProducer
 from squall.workloads.operation import FAIL, SEND, Completion
 
@@ -76,30 +77,11 @@ class KafkaPythonKit:
             "client_id": f"squall-{plan.role}-{plan.client}",
             **self.settings,
         }
+        if plan.rack is not None:
+            configuration["client_rack"] = plan.rack
         if plan.role == "producer":
             return KafkaPythonProducer(plan, configuration)
         return KafkaPythonConsumer(plan, configuration)
-
-
-class Mailbox:
-    """Calls from the library's threads, carried out by the event loop in their order, many at a time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: deque[Callable[[], None]] = deque()
-        self._expected = False
-
-    def post(self, call: Callable[[], None]) -> None:
-        self._calls.append(call)
-        if not self._expected:
-            self._expected = True
-            with contextlib.suppress(RuntimeError):  # the event loop has ended and needs no news
-                self._loop.call_soon_threadsafe(self._carry_out)
-
-    def _carry_out(self) -> None:
-        self._expected = False  # first, so that a call posted from here on is either seen below or announced anew
-        while self._calls:
-            self._calls.popleft()()
 
 
 class KafkaPythonProducer(SharedProducer):
@@ -143,7 +125,11 @@ class ProducerInstance:
         self._mailbox = Mailbox(loop)
         self._open: set[asyncio.Future[Delivered]] = set()
         self._records: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
+        self._waiting: deque[_Record | None] = deque()
+        """What the thread has taken out of the queue and not handed over: all of it comes before what is queued."""
         self._retired = threading.Event()
+        self._abandoned = threading.Event()
+        self._producer: KafkaProducer | None = None
         self.thread = threading.Thread(target=self._serve, name="kafka-python-producer", daemon=True)
         self.thread.start()
 
@@ -163,19 +149,31 @@ class ProducerInstance:
             self._retired.set()
             self._records.put(None)
 
+    def abandon(self) -> None:
+        """Hand nothing more over, and have the library give up what it has."""
+        self._abandoned.set()
+        self.retire()
+        if self._producer is not None:
+            self._producer._sender.force_close()  # its `close` would flush first
+
+    def gone(self) -> bool:
+        return not self.thread.is_alive()
+
     async def ended(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
 
     def _serve(self) -> None:
         """The thread's life. Whatever ends it, nobody is left waiting for a report."""
         try:
-            producer = self._constructed()
-            while producer is not None and (record := self._records.get()) is not None:
-                self._hand_over(producer, record)
+            self._producer = producer = self._constructed()
             if producer is not None:
-                with contextlib.suppress(kafka_errors.KafkaError):
-                    producer.close(timeout=CLOSE_SECONDS)
+                try:
+                    while (record := self._next()) is not None:
+                        self._hand_over(producer, record)
+                finally:
+                    self._end(producer)
         finally:
+            self._producer = None
             self.dead = True
             self._mailbox.post(self._settle_open)
 
@@ -192,21 +190,41 @@ class ProducerInstance:
         return None
 
     def _refuse_late(self, reason: str, *, all_of_them: bool = False) -> None:
-        """Records that have waited too long for a producer were never transmitted, and will not be."""
-        kept: list[_Record | None] = []
+        """Records that have waited too long for a producer were never transmitted, and will not be.
+
+        Those that wait on are first in line: what the event loop puts into the queue meanwhile stays behind them.
+        """
         with contextlib.suppress(queue.Empty):
             while True:
-                record = self._records.get_nowait()
-                if record is not None and (all_of_them or record.late < time.monotonic()):
-                    self._report(record.report, Delivered(error=reason, refused=True))
-                else:
-                    kept.append(record)
-        for record in kept:
-            self._records.put(record)
+                self._waiting.append(self._records.get_nowait())
+        while self._waiting:
+            record = self._waiting[0]
+            if record is None or not (all_of_them or record.late < time.monotonic()):
+                return
+            self._waiting.popleft()
+            self._report(record.report, Delivered(error=reason, refused=True))
+
+    def _next(self) -> _Record | None:
+        """The record that was sent first of those not handed over; None after the last."""
+        return self._waiting.popleft() if self._waiting else self._records.get()
+
+    def _end(self, producer: KafkaProducer) -> None:
+        """Flush for a while, unless abandoned, then give up the rest.
+
+        The library's own `close` raises when its flush does not succeed, and leaves its thread running.
+        """
+        if not self._abandoned.is_set():
+            with contextlib.suppress(kafka_errors.KafkaError):
+                producer.flush(CLOSE_SECONDS)
+        producer._sender.force_close()
+        producer._sender.join(CLOSE_SECONDS)
+        with contextlib.suppress(kafka_errors.KafkaError):
+            producer.close(timeout=0)
 
     def _hand_over(self, producer: KafkaProducer, record: _Record) -> None:
-        if record.late < time.monotonic():
-            self._report(record.report, Delivered(error="too_late_to_send", refused=True))
+        if self._abandoned.is_set() or record.late < time.monotonic():
+            reason = "closed" if self._abandoned.is_set() else "too_late_to_send"
+            self._report(record.report, Delivered(error=reason, refused=True))
             return
         try:
             future = producer.send(record.topic, record.payload, partition=record.partition)
@@ -218,7 +236,9 @@ class ProducerInstance:
         future.add_errback(lambda error: self._failed(record.report, error))
 
     def _acknowledged(self, report: asyncio.Future[Delivered], offset: int) -> None:
-        self._report(report, Delivered(offset=offset if offset >= 0 else None))
+        """Without acknowledgements the library makes offsets up, from 0 on in every batch."""
+        told = offset >= 0 and self._configuration.get("acks") != 0
+        self._report(report, Delivered(offset=offset if told else None))
 
     def _failed(self, report: asyncio.Future[Delivered], error: Exception) -> None:
         self.dead = self.dead or not isinstance(error, RECOVERED)
@@ -231,7 +251,7 @@ class ProducerInstance:
     def _settle_open(self) -> None:
         """Nobody will report these any more; they may have arrived."""
         for report in tuple(self._open):
-            _settle(report, Delivered(error="closed"))
+            _settle(report, Delivered(error="closed_in_flight" if self._abandoned.is_set() else "closed"))
 
 
 def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:

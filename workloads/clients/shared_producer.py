@@ -2,7 +2,12 @@
 
 Records are handed over in the order of calls, and the number of the call, the send *sequence*, is recorded: with
 idempotence on, acknowledged records must lie in that order (S3 of the checkers). An instance that is dead is replaced
-under a new client number, and its numbers begin anew: order is promised within an instance only.
+under a new client number, and its numbers begin anew: order is promised within an instance only. So is one that a
+reopen abandons, as if it had crashed, with whatever is under way in it. Instances end in the background, and closing
+the client waits for what is left of them.
+
+Under acks=all an acknowledgement has an offset. One without it answers DUPLICATE_SEQUENCE_NUMBER, which a leader says
+of a batch that it has appended and that need not be replicated yet: nobody can tell.
 
 The library may go on under a new producer epoch and send again what it has no answer for; a broker cannot know the
 second attempt from a new record. It does so when a record fails, and some for other reasons too, of which they
@@ -22,7 +27,7 @@ import msgspec
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import GENERATION_STRIDE, ClientPlan
 from squall.workloads.clients.payload import encode_value
-from squall.workloads.operation import INFO, OK, Completion, CompletionType, Operation
+from squall.workloads.operation import FAIL, INFO, MARKER, OK, REOPEN, SEND, Completion, CompletionType, Operation
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +54,14 @@ class Instance(Protocol):
 
     def retire(self) -> None: ...
 
+    def abandon(self) -> None:
+        """Retire without a flush: what was not transmitted is not any more, and nobody waits for deliveries."""
+        ...
+
+    def gone(self) -> bool:
+        """Whether nothing of a retired instance is left."""
+        ...
+
     async def ended(self) -> None:
         """Until nothing of a retired instance is left."""
         ...
@@ -73,6 +86,8 @@ class SharedProducer(ABC):
     def __init__(self, plan: ClientPlan) -> None:
         self.plan = plan
         self.life: Life | None = None
+        self.replaced: list[Instance] = []
+        self.closed = False
 
     @abstractmethod
     def start(self, loop: asyncio.AbstractEventLoop) -> Instance:
@@ -86,8 +101,17 @@ class SharedProducer(ABC):
 
     async def invoke(self, operation: Operation) -> Completion:
         assert self.life is not None, "open comes before invoke"
+        if self.closed:
+            return errors.refused("closed")
+        if operation.f == REOPEN:
+            self.life.instance.abandon()
+            self.life = self._next(self.life)
+            return Completion(OK, client=self.life.client)
+        if operation.f not in (SEND, MARKER):
+            return errors.refused("not_offered")
         assert operation.topic is not None and operation.partition is not None and operation.value is not None
         if self.life.instance.dead:
+            self.life.instance.retire()
             self.life = self._next(self.life)
         life = self.life
         life.sequence += 1
@@ -97,8 +121,10 @@ class SharedProducer(ABC):
         delivered = await life.instance.send(operation.topic, operation.partition, payload)
         if delivered.error is not None:
             if delivered.refused:
-                return errors.refused(delivered.error)
+                return Completion(FAIL, error=delivered.error, client=life.client)
             life.in_doubt_to = life.sequence
+        elif delivered.offset is None and self.plan.acks == "all":
+            delivered = Delivered(error="acknowledged_without_offset")
         return Completion(
             OK if delivered.error is None else delivered.meaning,
             offset=delivered.offset,
@@ -108,15 +134,16 @@ class SharedProducer(ABC):
             idempotent=None if sequence > life.in_doubt_to and life.instance.renumberings == renumberings else False,
         )
 
-    def _next(self, dead: Life) -> Life:
-        """A new instance for a dead one, whose open deliveries still get their reports."""
-        dead.instance.retire()
-        return Life(self.start(asyncio.get_running_loop()), dead.client + GENERATION_STRIDE)
+    def _next(self, old: Life) -> Life:
+        """A new instance for one that ends, whose open deliveries still get their reports."""
+        self.replaced = [one for one in (*self.replaced, old.instance) if not one.gone()]
+        return Life(self.start(asyncio.get_running_loop()), old.client + GENERATION_STRIDE)
 
     async def teardown(self) -> None:
         return None
 
     async def close(self) -> None:
+        self.closed = True
         if self.life is not None:
             self.life.instance.retire()
-            await self.life.instance.ended()
+            await asyncio.gather(*(one.ended() for one in (*self.replaced, self.life.instance)))

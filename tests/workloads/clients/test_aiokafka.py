@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from squall.workloads.clients.aiokafka import AiokafkaKit, AiokafkaProducer, ProducerInstance, offset_of
-from squall.workloads.clients.aiokafka_consumer import AiokafkaConsumer
+from squall.workloads.clients.aiokafka_consumer import AiokafkaConsumer, AiokafkaInstance
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.kits import LibraryMissing, kit_of
 from squall.workloads.clients.shared_producer import Delivered
@@ -256,8 +256,9 @@ class LosingItsPlace:
 def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_the_beginning() -> None:
     async def scenario(library: Any) -> list[Completion]:
         client = consumer(NOBODY, "events")  # not opened: the task's part is done here
+        client.instance = AiokafkaInstance({}, {("events", 0): 0}, from_beginning=True)
         for _ in range(3):
-            await client._poll(library)
+            await client.instance._poll(library)
         return [await client.invoke(poll("events")) for _ in range(4)]
 
     library = LosingItsPlace()

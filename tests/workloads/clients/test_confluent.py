@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Producer
+from confluent_kafka import Producer
 
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentKit, ConfluentProducer
-from squall.workloads.operation import LIST_OFFSETS, OK, POLL, SEND, UNREADABLE_VALUE, Completion, Operation
+from squall.workloads.operation import LIST_OFFSETS, OK, POLL, SEEK, SEND, UNREADABLE_VALUE, Completion, Operation
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -91,19 +91,20 @@ def test_a_poll_of_an_idle_log_is_ok_and_empty(brokers: Bootstrap) -> None:
 
 
 def test_a_seek_begins_a_new_session(brokers: Bootstrap) -> None:
-    async def scenario() -> tuple[Completion, Completion]:
+    async def scenario() -> tuple[Completion, Completion, Completion]:
         await send_all(brokers, "seeking", [1, 2])
         client = consumer(brokers, "seeking")
         await client.open()
         before = await client.invoke(poll("seeking"))
-        client.seek(("seeking", 0), OFFSET_BEGINNING)
+        sought = await client.invoke(Operation(SEEK, 1, 1, 4, 0, "seeking", 0, 1))
         after = await client.invoke(poll("seeking"))
         await client.close()
-        return before, after
+        return before, sought, after
 
-    before, after = asyncio.run(scenario())
-    assert before.offsets == after.offsets == (0, 1)
-    assert (before.session, after.session) == (0, 1)
+    before, sought, after = asyncio.run(scenario())
+    assert (sought.type, sought.session, sought.position) == (OK, 1, 1)
+    assert (before.offsets, after.offsets) == ((0, 1), (1,))
+    assert (before.session, after.session, after.position) == (0, 1, 1)
 
 
 def test_a_record_that_is_none_of_ours_is_reported_as_unreadable(brokers: Bootstrap) -> None:

@@ -17,10 +17,9 @@ from squall.workloads.clients.errors import exception_name
 from squall.workloads.clients.kafka_python import (
     KafkaPythonKit,
     KafkaPythonProducer,
-    Mailbox,
     ProducerInstance,
 )
-from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer
+from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer, KafkaPythonInstance
 from squall.workloads.clients.kits import kit_of
 from squall.workloads.clients.shared_producer import Delivered
 from squall.workloads.operation import (
@@ -186,10 +185,10 @@ def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_th
             self.sought.append(places)
 
     async def scenario(library: Library) -> list[Completion]:
-        client = consumer(NOBODY, "events")
-        client._mailbox = Mailbox(asyncio.get_running_loop())  # not opened: the thread's part is done here
+        client = consumer(NOBODY, "events")  # not opened: the thread's part is done here
+        client.instance = KafkaPythonInstance({}, {("events", 0): 0}, from_beginning=True)
         for _ in range(3):
-            client._poll(library)
+            client.instance._poll(library)
         await asyncio.sleep(0)
         return [await client.invoke(poll("events")) for _ in range(4)]
 

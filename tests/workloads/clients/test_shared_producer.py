@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import pytest
 
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.shared_producer import Delivered, SharedProducer
-from squall.workloads.operation import FAIL, INFO, OK, SEND, Completion, Operation
+from squall.workloads.operation import DELETE_RECORDS, FAIL, INFO, OK, REOPEN, SEND, Completion, Operation
 
 PLAN = ClientPlan(3, "producer", (0,), (("events", 0),))
 
@@ -19,6 +22,8 @@ class Library:
         self.dead = False
         self.renumberings = 0
         self.retired = False
+        self.abandoned = False
+        self.remains = True
         self.reports: list[asyncio.Future[Delivered]] = []
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
@@ -28,13 +33,21 @@ class Library:
     def retire(self) -> None:
         self.retired = True
 
+    def abandon(self) -> None:
+        self.abandoned = True
+        self.retire()
+
+    def gone(self) -> bool:
+        return not self.remains
+
     async def ended(self) -> None:
         assert self.retired
+        self.remains = False
 
 
 class Producer(SharedProducer):
-    def __init__(self) -> None:
-        super().__init__(PLAN)
+    def __init__(self, plan: ClientPlan = PLAN) -> None:
+        super().__init__(plan)
         self.libraries: list[Library] = []
 
     def start(self, loop: asyncio.AbstractEventLoop) -> Library:
@@ -46,9 +59,11 @@ def sending(client: Producer, *values: int) -> list[asyncio.Task[Completion]]:
     return [asyncio.ensure_future(client.invoke(Operation(SEND, 0, 0, 3, 0, "events", 0, one))) for one in values]
 
 
-def carried_out(scenario: Callable[[Producer], Awaitable[list[Completion]]]) -> list[Completion]:
+def carried_out(
+    scenario: Callable[[Producer], Awaitable[list[Completion]]], plan: ClientPlan = PLAN
+) -> list[Completion]:
     async def whole() -> list[Completion]:
-        client = Producer()
+        client = Producer(plan)
         await client.open()
         told = await scenario(client)
         await client.close()
@@ -151,3 +166,65 @@ def test_all_that_is_under_way_when_the_library_renumbers_leaves_the_promise_of_
         return [before, under_way, await later[0]]
 
     assert [one.idempotent for one in carried_out(scenario)] == [None, False, None]
+
+
+@pytest.mark.parametrize(
+    ("acks", "expected"), [("all", (INFO, "acknowledged_without_offset")), ("1", (OK, None)), ("0", (OK, None))]
+)
+def test_an_acknowledgement_of_all_replicas_without_an_offset_is_none(
+    acks: Literal["all", "1", "0"], expected: tuple[str, str | None]
+) -> None:
+    """DUPLICATE_SEQUENCE_NUMBER is answered before the first attempt is replicated."""
+
+    async def scenario(client: Producer) -> list[Completion]:
+        sends = sending(client, 1)
+        await asyncio.sleep(0)
+        client.libraries[0].reports[0].set_result(Delivered(offset=None))
+        return [await sends[0]]
+
+    (told,) = carried_out(scenario, ClientPlan(3, "producer", (0,), (("events", 0),), acks=acks))
+    assert (told.type, told.error) == expected
+    assert (told.offset, told.sequence, told.idempotent) == (None, 1, None)
+
+
+def test_a_reopen_abandons_the_instance_and_another_takes_its_place() -> None:
+    async def scenario(client: Producer) -> list[Completion]:
+        sends = sending(client, 1)
+        await asyncio.sleep(0)
+        reopened = await client.invoke(Operation(REOPEN, 0, 0, 3, 0))
+        old, new = client.libraries
+        assert old.abandoned and not new.retired
+        sends += sending(client, 2)
+        await asyncio.sleep(0)
+        old.reports[0].set_result(Delivered(error="closed_in_flight"))
+        new.reports[0].set_result(Delivered(offset=0))
+        return [reopened, *await asyncio.gather(*sends)]
+
+    reopened, under_way, later = carried_out(scenario)
+    assert (reopened.type, reopened.client) == (OK, 10_003)
+    assert (under_way.type, under_way.error, under_way.client) == (INFO, "closed_in_flight", 3)
+    assert (later.type, later.client, later.sequence, later.idempotent) == (OK, 10_003, 1, None)
+
+
+def test_closing_waits_for_what_is_left_of_instances_that_were_replaced() -> None:
+    async def scenario() -> list[bool]:
+        client = Producer()
+        await client.open()
+        await client.invoke(Operation(REOPEN, 0, 0, 3, 0))
+        client.libraries[1].dead = True
+        sends = sending(client, 1)
+        await asyncio.sleep(0)
+        client.libraries[2].reports[0].set_result(Delivered(offset=0))
+        await asyncio.gather(*sends)
+        await client.close()
+        return [one.gone() for one in client.libraries]
+
+    assert asyncio.run(scenario()) == [True, True, True]
+
+
+def test_what_a_producer_does_not_know_is_refused() -> None:
+    async def scenario(client: Producer) -> list[Completion]:
+        return [await client.invoke(Operation(DELETE_RECORDS, 0, 0, 3, 0, "events", 0, 1))]
+
+    (told,) = carried_out(scenario)
+    assert (told.type, told.error) == (FAIL, "not_offered")

@@ -1,0 +1,246 @@
+"""One consumer of a real library, shared by many processes: what the adapters of real libraries have in common.
+
+Every process polls one topic-partition of the plan. What the library brings goes into inboxes as runs of one session
+(`inbox.py`); sessions are counted where the library is served, so that nothing that was on its way when a session began
+is booked under it.
+
+A reopen abandons the instance as if it had crashed. Another reads every topic-partition as the plan says, in a session
+of its own and under a client number of its own; what had arrived and was not polled is lost. Instances end in the
+background, and closing the client waits for what is left of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from squall.workloads.clients import errors
+from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.inbox import Inbox, Mailbox, Run
+from squall.workloads.clients.shared_producer import GENERATION_STRIDE
+from squall.workloads.operation import (
+    FAIL,
+    FINAL_POLL,
+    LIST_OFFSETS,
+    OK,
+    POLL,
+    REOPEN,
+    SEEK,
+    Completion,
+    Operation,
+)
+
+POLL_SECONDS = 1.0
+AGAIN_SECONDS = 0.1
+
+LOG = logging.getLogger("squall.consumer")
+
+Sessions = Mapping[TopicPartition, int]
+
+
+class ConsumerInstance(ABC):
+    """A consumer of the library and whatever serves it; made in the event loop.
+
+    `sessions` are those of what the library brings from now on. `over` is done when nothing more is answered; `died_of`
+    says why, if nobody wanted it.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.sessions = dict(sessions)
+        self.inboxes = {place: Inbox(session=session) for place, session in sessions.items()}
+        self.over: asyncio.Future[None] = self.loop.create_future()
+        self.died_of: str | None = None
+
+    @abstractmethod
+    async def seek(self, place: TopicPartition, offset: int) -> Completion: ...
+
+    @abstractmethod
+    async def list_offsets(self, place: TopicPartition) -> Completion: ...
+
+    @abstractmethod
+    def retire(self) -> None:
+        """Bring nothing more, and end in the background."""
+
+    @abstractmethod
+    def gone(self) -> bool:
+        """Whether nothing of it is left."""
+
+    @abstractmethod
+    async def ended(self) -> None:
+        """Until nothing of a retired instance is left."""
+
+    def begin_session(self, place: TopicPartition) -> int:
+        """What arrives of that topic-partition from here on belongs to a new session."""
+        self.sessions[place] += 1
+        return self.sessions[place]
+
+    def finish(self, death: str | None = None) -> None:
+        """In the event loop: whoever waits for this instance waits in vain."""
+        if not self.over.done():
+            self.died_of = death
+            self.over.set_result(None)
+        for inbox in self.inboxes.values():
+            inbox.release()
+
+
+class ThreadedInstance(ConsumerInstance):
+    """An instance whose library is owned by a thread of ours. Only `serve` and what it calls run there."""
+
+    def __init__(self, sessions: Sessions, name: str) -> None:
+        super().__init__(sessions)
+        self.mailbox = Mailbox(self.loop)
+        self.retired = threading.Event()
+        self.seeks: deque[tuple[TopicPartition, int, asyncio.Future[Completion]]] = deque()
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        self._thread = threading.Thread(target=self._live, name=self._name, daemon=True)
+        self._thread.start()
+
+    @abstractmethod
+    def serve(self) -> None:
+        """The thread's life, until `retired`."""
+
+    @abstractmethod
+    def go_to(self, place: TopicPartition, offset: int) -> None:
+        """In the thread: have the library go on from there, with nothing that it has fetched before."""
+
+    async def seek(self, place: TopicPartition, offset: int) -> Completion:
+        answer: asyncio.Future[Completion] = self.loop.create_future()
+        self.seeks.append((place, offset, answer))
+        return await answer
+
+    def retire(self) -> None:
+        self.retired.set()
+        self.finish()
+
+    def gone(self) -> bool:
+        return self._thread is None or not self._thread.is_alive()
+
+    async def ended(self) -> None:
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _live(self) -> None:
+        death: str | None = None
+        try:
+            self.serve()
+        except Exception as trouble:
+            death = self.name_of(trouble)
+            LOG.warning("a consumer is dead", exc_info=trouble)
+        finally:
+            self.mailbox.post(lambda: self.finish(death))
+
+    def name_of(self, trouble: Exception) -> str:
+        return errors.exception_name(trouble)
+
+    def carry_out_seeks(self) -> None:
+        """In the thread."""
+        while self.seeks:
+            place, offset, answer = self.seeks.popleft()
+            self.go_to(place, offset)
+            self._sought(place, self.begin_session(place), offset, answer)
+
+    def _sought(self, place: TopicPartition, session: int, offset: int, answer: asyncio.Future[Completion]) -> None:
+        def tell() -> None:
+            begun = self.inboxes[place].begin(session, offset)
+            if not answer.done():
+                answer.set_result(begun)
+
+        self.mailbox.post(tell)
+
+    def arrived(self, place: TopicPartition, run: Run) -> None:
+        """In the thread."""
+        inbox = self.inboxes[place]
+        self.mailbox.post(lambda: inbox.deliver(run))
+
+    def failed(self, place: TopicPartition, error: str) -> None:
+        """In the thread."""
+        self.arrived(place, Run(self.sessions[place], error=error))
+
+
+class SharedConsumer(ABC):
+    """A client whose processes all read through one instance at a time."""
+
+    def __init__(self, plan: ClientPlan) -> None:
+        self.plan = plan
+        self.client = plan.client
+        self.instance: ConsumerInstance | None = None
+        self.abandoned: list[ConsumerInstance] = []
+        self.closed = False
+
+    @abstractmethod
+    def start(self, sessions: Sessions) -> ConsumerInstance:
+        """A new instance, at once: it may connect later."""
+
+    async def open(self) -> None:
+        self.instance = self.start(dict.fromkeys(self.plan.topic_partitions, 0))
+
+    async def setup(self) -> None:
+        return None
+
+    async def invoke(self, operation: Operation) -> Completion:
+        assert self.instance is not None, "open comes before invoke"
+        if operation.f == REOPEN and self.closed:
+            return errors.refused("closed")
+        if operation.f == REOPEN:
+            self._reopen(self.instance)
+            return Completion(OK, client=self.client)
+        number = self.client
+        completion = await self._answer(self.instance, operation)
+        return completion if number == self.plan.client else msgspec.structs.replace(completion, client=number)
+
+    async def _answer(self, instance: ConsumerInstance, operation: Operation) -> Completion:
+        if operation.f not in (POLL, FINAL_POLL, LIST_OFFSETS, SEEK):
+            return errors.refused("not_offered")
+        assert operation.topic is not None and operation.partition is not None
+        place = (operation.topic, operation.partition)
+        if operation.f == LIST_OFFSETS:
+            return await _unless_over(instance, instance.list_offsets(place))
+        if operation.f == SEEK:
+            assert operation.value is not None and operation.value >= 0
+            return await _unless_over(instance, instance.seek(place, operation.value))
+        inbox = instance.inboxes[place]
+        if not instance.over.done():
+            await inbox.arrival(POLL_SECONDS)
+        elif instance.died_of is not None and not inbox.runs:
+            await asyncio.sleep(AGAIN_SECONDS)  # whoever polls the dead should not spin
+        if instance.died_of is not None and not inbox.runs:
+            return Completion(FAIL, error=instance.died_of, session=inbox.session)
+        return inbox.take()
+
+    def _reopen(self, old: ConsumerInstance) -> None:
+        """Another instance in its place, whose sessions nothing of the old one has."""
+        old.retire()
+        self.abandoned = [one for one in (*self.abandoned, old) if not one.gone()]
+        self.client += GENERATION_STRIDE
+        self.instance = self.start({place: session + 1 for place, session in old.sessions.items()})
+
+    async def teardown(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.closed = True
+        if self.instance is not None:
+            self.instance.retire()
+            await asyncio.gather(*(one.ended() for one in (*self.abandoned, self.instance)))
+
+
+async def _unless_over(instance: ConsumerInstance, question: Coroutine[Any, Any, Completion]) -> Completion:
+    """The answer of an instance; it fails if that ends or dies before it has answered."""
+    asking = asyncio.get_running_loop().create_task(question)
+    waiting: set[asyncio.Future[Any]] = {asking, instance.over}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return asking.result() if asking.done() else errors.refused(instance.died_of or "closed")
+    finally:
+        asking.cancel()
