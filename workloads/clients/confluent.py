@@ -8,7 +8,8 @@ What is recorded of a producer is the business of `shared_producer.py`. librdkaf
 error makes an instance dead. It takes a new producer epoch and repeats, as new records, what it has no answer for, on
 whatever topic-partition: when a record times out, and when one request behind another that failed is answered
 OUT_OF_ORDER_SEQUENCE_NUMBER. Of the latter no delivery report tells, but its log does (`RENUMBERS`), through the same
-queue as the reports.
+queue as the reports. An answer without an offset (DUPLICATE_SEQUENCE_NUMBER) gives the first record of its batch the
+offset -1, and the others 0, 1 and so on: librdkafka counts on from it (`Offsets`).
 
 A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to
 the process that polls it. On a truncated or vanished position the consumer starts that topic-partition again from
@@ -140,6 +141,26 @@ def _heard_by(listener: _Listener) -> logging.Logger:
     return logger
 
 
+class Offsets:
+    """Which offsets of delivery reports a broker has answered, told in the order of the reports.
+
+    Those that librdkafka makes up from -1 on end where no broker's can begin: the records of such a batch have been
+    appended, so whatever is appended behind them has a larger offset than their number.
+    """
+
+    def __init__(self) -> None:
+        self._made_up_next: dict[tuple[str | None, int | None], int] = {}
+
+    def answered(self, topic: str | None, partition: int | None, offset: int | None) -> int | None:
+        """`offset` as the report has it: None for what is negative."""
+        place = (topic, partition)
+        if offset is None or self._made_up_next.get(place) == offset:
+            self._made_up_next[place] = 0 if offset is None else offset + 1
+            return None
+        self._made_up_next.pop(place, None)
+        return offset
+
+
 class _ProducerInstance:
     """A librdkafka producer and the thread that polls it for delivery reports."""
 
@@ -151,6 +172,8 @@ class _ProducerInstance:
         self.reports: deque[Told | None] = deque()
         """None: it renumbers."""
         self.open: set[asyncio.Future[Report]] = set()
+        self.offsets = Offsets()
+        self.acknowledged = configuration["acks"] != "0"
         logger = _heard_by(_Listener(lambda: self.reports.append(None)))
         self.producer: Producer | None = Producer({**configuration, "error_cb": self._error}, logger=logger)
         self.thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
@@ -165,7 +188,8 @@ class _ProducerInstance:
         self.open.add(report)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self.reports.append((report, (error, message.offset())))
+            offset = None if error else self.offsets.answered(message.topic(), message.partition(), message.offset())
+            self.reports.append((report, (error, offset)))
 
         try:
             producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
@@ -178,7 +202,7 @@ class _ProducerInstance:
         finally:
             self.open.discard(report)
         if error is None:
-            return Delivered(offset=offset if offset is not None and offset >= 0 else None)
+            return Delivered(offset=offset if self.acknowledged else None)
         outcome = errors.retrying(SEND, error.code(), error.name())
         return Delivered(error=outcome.error, meaning=outcome.type)
 
