@@ -1,7 +1,8 @@
-"""A consumer that names its rack reads from the replica in it (KIP-392, rule 18), as librdkafka does it."""
+"""A consumer that names its rack reads from the replica in it (KIP-392, rule 18): librdkafka, and all load clients."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -11,6 +12,12 @@ import confluent_kafka
 import pytest
 
 from squall.nodes.config import RACK_AWARE_SELECTOR
+from squall.workloads.clients.aiokafka import AiokafkaKit
+from squall.workloads.clients.client import ClientKit, ClientPlan
+from squall.workloads.clients.confluent import ConfluentKit
+from squall.workloads.clients.kafka_python import KafkaPythonKit
+from squall.workloads.clients.shared_consumer import SharedConsumer
+from squall.workloads.operation import POLL, Operation
 from tests.clusters import Cluster
 from tests.interop.clients import ConfluentKafka
 from tests.interop.records import Record
@@ -84,3 +91,59 @@ def test_librdkafka_reads_from_the_replica_in_its_rack_and_sees_everything(racke
     finally:
         consumer.close()
     assert consumer.values == [record.value for record in first + second]
+
+
+class Watched:
+    """A load client's consumer in a rack; which replica it was sent to is inside its library."""
+
+    def __init__(self, library: str, bootstrap: str, topic: str, rack: str) -> None:
+        self._topic = topic
+        self._told_by_librdkafka = -1
+        addresses = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in bootstrap.split(",")))
+        kit: ClientKit
+        if library == "confluent":
+            settings: Any = {"statistics.interval.ms": 100, "stats_cb": self._note}
+            kit = ConfluentKit(addresses, settings)
+        else:
+            kit = KafkaPythonKit(addresses) if library == "kafka-python" else AiokafkaKit(addresses)
+        made = kit.client(ClientPlan(3, "consumer", (0,), ((topic, 0),), rack=rack))
+        assert isinstance(made, SharedConsumer)
+        self.client = made
+        self._library = library
+
+    def _note(self, text: str) -> None:
+        partition = json.loads(text)["topics"].get(self._topic, {}).get("partitions", {}).get("0")
+        if partition is not None:
+            self._told_by_librdkafka = partition["broker"]
+
+    def reads_from(self) -> int:
+        if self._library == "confluent":
+            return self._told_by_librdkafka
+        consumer: Any = getattr(self.client.instance, "_consumer", None)
+        if consumer is None:
+            return -1
+        if self._library == "kafka-python":
+            (state,) = consumer._subscription.assignment.values() or (None,)
+            return -1 if state is None or state._preferred_read_replica is None else int(state._preferred_read_replica)
+        return next((int(node) for node, _ in consumer._fetcher._preferred_read_replica.values()), -1)
+
+    async def read(self, count: int, broker: int) -> list[int]:
+        await self.client.open()
+        offsets: list[int] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(offsets) < count or self.reads_from() != broker:
+            assert time.monotonic() < deadline, f"{len(offsets)} records, reads from {self.reads_from()}"
+            offsets += (await self.client.invoke(Operation(POLL, 0, 0, 3, 0, self._topic, 0))).offsets
+        await self.client.close()
+        return offsets
+
+
+@pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])
+def test_a_load_client_reads_from_the_replica_in_its_rack(racked: Cluster, library: str) -> None:
+    client, topic = ConfluentKafka(racked.bootstrap), f"racked-{library}"
+    client.create_topic(topic, 1)
+    client.produce(topic, 0, [Record(None, b"%d" % number) for number in range(50)])
+    leader = client.partitions(topic)[0].leader
+    follower = next(broker for broker in (1, 2, 3) if broker != leader)
+    watched = Watched(library, racked.bootstrap, topic, f"rack-{follower}")
+    assert asyncio.run(watched.read(50, follower)) == list(range(50))

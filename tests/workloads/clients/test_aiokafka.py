@@ -13,6 +13,7 @@ from aiokafka import TopicPartition, errors
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from squall.workloads.clients import aiokafka, aiokafka_consumer
 from squall.workloads.clients.aiokafka import AiokafkaKit, AiokafkaProducer, ProducerInstance, offset_of
 from squall.workloads.clients.aiokafka_consumer import AiokafkaConsumer, AiokafkaInstance
 from squall.workloads.clients.client import ClientPlan
@@ -268,6 +269,46 @@ def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_th
     assert (after.values, after.session, after.position) == ((9,), 1, None)
     assert (empty.type, empty.offsets, empty.position) == (OK, (), 1)
     assert library.sought == [(TopicPartition("events", 0),)]
+
+
+def test_a_consumer_whose_task_died_fails_its_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unusable:
+        """A consumer of the library that breaks as nobody expected."""
+
+        def __init__(self, **_: object) -> None: ...
+
+        async def start(self) -> None:
+            raise ValueError("broken")
+
+        async def stop(self) -> None: ...
+
+    monkeypatch.setattr(aiokafka_consumer, "AIOKafkaConsumer", Unusable)
+
+    async def scenario() -> list[Completion]:
+        client = consumer(NOBODY, "events")
+        await client.open()
+        told = [await client.invoke(poll("events", f)) for f in (POLL, POLL, LIST_OFFSETS, DELETE_RECORDS, SEND)]
+        await client.close()
+        return told
+
+    told = asyncio.run(scenario())
+    assert [(one.type, one.error) for one in told] == [(FAIL, "value")] * 3 + [(FAIL, "not_offered")] * 2
+
+
+def test_consumers_check_what_they_read_and_name_their_rack() -> None:
+    made = AiokafkaKit(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
+    assert isinstance(made, AiokafkaConsumer)
+    assert (made.configuration["check_crcs"], made.configuration["client_rack"]) == (True, "r1")
+    assert "client_rack" not in consumer(NOBODY, "events").configuration
+
+
+def test_a_rack_is_refused_where_the_library_has_no_notion_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Older:
+        def __init__(self, *, bootstrap_servers: object) -> None: ...
+
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", Older)
+    with pytest.raises(aiokafka.RackUnknown, match='cannot stand in rack "r1"'):
+        AiokafkaKit(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
 
 
 def test_the_library_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
+from squall.workloads.clients import confluent
 from squall.workloads.clients.client import ClientPlan
-from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentKit, ConfluentProducer
-from squall.workloads.operation import LIST_OFFSETS, OK, POLL, SEEK, SEND, UNREADABLE_VALUE, Completion, Operation
+from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentKit, ConfluentProducer, sort_out
+from squall.workloads.operation import (
+    CREATE_TOPIC,
+    DELETE_RECORDS,
+    FAIL,
+    LIST_OFFSETS,
+    OK,
+    POLL,
+    REOPEN,
+    SEEK,
+    SEND,
+    UNREADABLE_VALUE,
+    Completion,
+    Operation,
+)
 
 Bootstrap = tuple[tuple[str, int], ...]
 
@@ -105,6 +123,139 @@ def test_a_seek_begins_a_new_session(brokers: Bootstrap) -> None:
     assert (sought.type, sought.session, sought.position) == (OK, 1, 1)
     assert (before.offsets, after.offsets) == ((0, 1), (1,))
     assert (before.session, after.session, after.position) == (0, 1, 1)
+
+
+def message(offset: int | None, error: int | None = None, value: int = 7) -> Any:
+    """As librdkafka hands it over."""
+    return SimpleNamespace(
+        topic=lambda: "events",
+        partition=lambda: 0,
+        offset=lambda: offset,
+        error=lambda: None if error is None else KafkaError(error),
+        value=lambda: value.to_bytes(8, "big"),
+        leader_epoch=lambda: 2,
+    )
+
+
+def test_a_position_that_is_gone_is_restarted_whatever_else_is_told_with_it() -> None:
+    truncated, unavailable = KafkaError._LOG_TRUNCATION, KafkaError.LEADER_NOT_AVAILABLE
+    messages = [message(3), message(4), message(4, truncated), message(None, unavailable), message(5)]
+    runs, gone = sort_out(messages, {("events", 0): 6})
+    assert [(run.session, run.offsets, run.error) for _, run in runs] == [
+        (6, [3, 4], None),
+        (6, [], "log_truncation"),
+        (6, [], "leader_not_available"),
+        (6, [5], None),
+    ]
+    assert gone == {("events", 0)}
+
+
+class Scripted:
+    """Stands in for librdkafka's consumer: what it fetches comes when the test lets it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.fetched: queue.Queue[list[Any] | Exception] = queue.Queue()
+        self.sought: list[int] = []
+        self.waits = threading.Event()
+        self.closed = False
+
+    def assign(self, _: object) -> None: ...
+
+    def incremental_unassign(self, _: object) -> None: ...
+
+    def incremental_assign(self, assignment: list[Any]) -> None:
+        self.sought.append(assignment[0].offset)
+
+    def consume(self, _: int, timeout: float) -> list[Any]:
+        self.waits.set()
+        try:
+            answer = self.fetched.get(timeout=timeout)
+        except queue.Empty:
+            return []
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> list[Scripted]:
+    """The consumers that were made."""
+    made: list[Scripted] = []
+
+    def make(*_: object, **__: object) -> Scripted:
+        made.append(Scripted())
+        return made[-1]
+
+    monkeypatch.setattr(confluent, "Consumer", make)
+    return made
+
+
+NOBODY: Bootstrap = (("127.0.0.1", 1),)
+
+
+def test_what_was_fetched_before_a_seek_is_not_booked_under_its_session(scripted: list[Scripted]) -> None:
+    async def scenario() -> tuple[Completion, Completion]:
+        client = consumer(NOBODY, "events")
+        await client.open()
+        library = scripted[0]
+        library.waits.wait(5)
+        seeking = asyncio.create_task(client.invoke(Operation(SEEK, 1, 1, 4, 0, "events", 0, 2)))
+        await asyncio.sleep(0)
+        library.fetched.put([message(9)])
+        sought = await seeking
+        library.fetched.put([message(2)])
+        after = await client.invoke(poll("events"))
+        await client.close()
+        return sought, after
+
+    sought, after = asyncio.run(scenario())
+    assert (sought.type, sought.session, sought.position) == (OK, 1, 2)
+    assert (after.offsets, after.session, after.position) == ((2,), 1, 2)
+    assert scripted[0].sought == [2] and scripted[0].closed
+
+
+def test_polls_of_a_consumer_whose_thread_died_fail_until_it_is_reopened(scripted: list[Scripted]) -> None:
+    async def scenario() -> tuple[list[Completion], Completion, Completion]:
+        client = consumer(NOBODY, "events")
+        await client.open()
+        scripted[0].fetched.put(RuntimeError("broken"))
+        dead = [await client.invoke(poll("events")) for _ in range(2)]
+        dead.append(await client.invoke(Operation(SEEK, 1, 1, 4, 0, "events", 0, 2)))
+        dead.append(await client.invoke(poll("events", f=LIST_OFFSETS)))
+        reopened = await client.invoke(Operation(REOPEN, 1, 1, 4, 0))
+        scripted[1].fetched.put([message(0)])
+        alive = await client.invoke(poll("events"))
+        await client.close()
+        return dead, reopened, alive
+
+    dead, reopened, alive = asyncio.run(scenario())
+    assert [(one.type, one.error) for one in dead] == [(FAIL, "runtime")] * 4
+    assert (reopened.type, reopened.client) == (OK, 10_004)
+    assert (alive.type, alive.offsets, alive.session, alive.client) == (OK, (0,), 1, 10_004)
+
+
+def test_consumers_check_what_they_read_and_name_their_rack(brokers: Bootstrap) -> None:
+    made = ConfluentKit(brokers).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
+    assert isinstance(made, ConfluentConsumer)
+    assert (made.configuration["check.crcs"], made.configuration["client.rack"]) == (True, "r1")
+    assert "client.rack" not in consumer(brokers, "events").configuration
+
+
+@pytest.mark.parametrize("f", [DELETE_RECORDS, SEND, CREATE_TOPIC])
+def test_what_a_consumer_does_not_know_is_refused(scripted: list[Scripted], f: str) -> None:
+    async def scenario() -> Completion:
+        client = consumer(NOBODY, "events")
+        await client.open()
+        scripted[0].fetched.put([message(0)])
+        told = await client.invoke(poll("events", f=f))
+        await client.close()
+        return told
+
+    told = asyncio.run(scenario())
+    assert (told.type, told.error) == (FAIL, "not_offered")
 
 
 def test_a_record_that_is_none_of_ours_is_reported_as_unreadable(brokers: Bootstrap) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition, errors
 
+from squall.workloads.clients import kafka_python, kafka_python_consumer
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.confluent import ConfluentConsumer, ConfluentProducer
 from squall.workloads.clients.errors import exception_name
@@ -23,6 +28,7 @@ from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer, 
 from squall.workloads.clients.kits import kit_of
 from squall.workloads.clients.shared_producer import Delivered
 from squall.workloads.operation import (
+    DELETE_RECORDS,
     FAIL,
     LIST_OFFSETS,
     OK,
@@ -199,6 +205,137 @@ def test_a_position_that_is_gone_fails_one_poll_and_begins_a_new_session_from_th
     assert (after.values, after.session, after.position) == ((9,), 1, None)
     assert (empty.type, empty.offsets, empty.position) == (OK, (), 1)
     assert library.sought == [(TopicPartition("events", 0),)]
+
+
+class Unusable:
+    """A consumer of the library that breaks as nobody expected."""
+
+    def __init__(self, **_: object) -> None:
+        raise ValueError("broken")
+
+
+def test_a_consumer_whose_thread_died_fails_and_refuses_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_python_consumer, "KafkaConsumer", Unusable)
+
+    async def scenario() -> list[Completion]:
+        client = consumer(NOBODY, "events")
+        await client.open()
+        told = [await client.invoke(poll("events", f)) for f in (POLL, POLL, LIST_OFFSETS, DELETE_RECORDS, SEND)]
+        await client.close()
+        return told
+
+    told = asyncio.run(scenario())
+    assert [(one.type, one.error) for one in told] == [(FAIL, "value")] * 3 + [(FAIL, "not_offered")] * 2
+
+
+def test_a_seek_before_any_broker_answers_is_where_the_consumer_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        def __init__(self) -> None:
+            self.calls: list[object] = []
+
+        def assign(self, _: object) -> None: ...
+
+        def seek_to_beginning(self, *places: object) -> None:
+            self.calls.append("beginning")
+
+        def seek(self, place: object, offset: int) -> None:
+            self.calls.append((place, offset))
+
+    async def scenario(library: Library) -> Completion:
+        instance = KafkaPythonInstance({}, {("events", 0): 0}, from_beginning=True)
+        seeking = asyncio.create_task(instance.seek(("events", 0), 7))
+        await asyncio.sleep(0)
+        instance.carry_out_seeks()
+        instance._assign(library)
+        return await seeking
+
+    library = Library()
+    sought = asyncio.run(scenario(library))
+    assert (sought.type, sought.session, sought.position) == (OK, 1, 7)
+    assert library.calls == ["beginning", (TopicPartition("events", 0), 7)]
+
+
+def test_consumers_check_what_they_read_and_name_their_rack() -> None:
+    made = KafkaPythonKit(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
+    assert isinstance(made, KafkaPythonConsumer)
+    assert (made.configuration["check_crcs"], made.configuration["client_rack"]) == (True, "r1")
+    assert "client_rack" not in consumer(NOBODY, "events").configuration
+
+
+class Overtaking(queue.SimpleQueue[Any]):
+    """A queue into which the event loop puts one more record just when the thread has found it empty."""
+
+    one_more: Callable[[], object] | None = None
+
+    def get_nowait(self) -> Any:
+        try:
+            return super().get_nowait()
+        except queue.Empty:
+            if self.one_more is not None:
+                one_more, self.one_more = self.one_more, None
+                one_more()
+            raise
+
+
+def test_records_that_wait_for_a_broker_are_handed_over_in_the_order_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handed:
+        """The library; the broker answers at the second attempt."""
+
+        attempts = 0
+        payloads: ClassVar[list[bytes]] = []
+
+        def __init__(self, **_: object) -> None:
+            Handed.attempts += 1
+            if Handed.attempts == 1:
+                begun.wait(5)
+                raise errors.KafkaConnectionError("nobody")
+            self._sender = SimpleNamespace(force_close=lambda: None, join=lambda _: None)
+
+        def send(self, _: str, payload: bytes, partition: int) -> Any:
+            self.payloads.append(payload)
+            metadata = SimpleNamespace(offset=len(self.payloads))
+            return SimpleNamespace(add_callback=lambda call: call(metadata), add_errback=lambda _: None)
+
+        def flush(self, _: float) -> None: ...
+
+        def close(self, timeout: float) -> None: ...
+
+    begun = threading.Event()
+    monkeypatch.setattr(kafka_python, "KafkaProducer", Handed)
+
+    async def scenario() -> None:
+        instance = ProducerInstance({}, asyncio.get_running_loop())
+        waiting = Overtaking()
+        instance._records = waiting
+        third: asyncio.Future[Delivered] = asyncio.get_running_loop().create_future()
+        late = kafka_python._Record("events", 0, b"3", third, time.monotonic() + 10)
+        waiting.one_more = lambda: waiting.put(late)
+        sends = [asyncio.create_task(instance.send("events", 0, payload)) for payload in (b"1", b"2")]
+        await asyncio.sleep(0)
+        begun.set()
+        await asyncio.gather(*sends, third)
+        instance.retire()
+        await instance.ended()
+
+    asyncio.run(scenario())
+    assert Handed.payloads == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(("acks", "offset"), [(0, None), (1, 4), ("all", 4)])
+def test_offsets_are_those_of_an_acknowledgement(acks: int | str, offset: int | None) -> None:
+    """Without acknowledgements the library tells offsets that it has made up."""
+
+    async def scenario() -> Delivered:
+        loop = asyncio.get_running_loop()
+        instance = ProducerInstance(
+            {"bootstrap_servers": ["127.0.0.1:1"], "bootstrap_timeout_ms": 10, "acks": acks}, loop
+        )
+        report: asyncio.Future[Delivered] = loop.create_future()
+        instance._acknowledged(report, 4)
+        instance.retire()
+        return await report
+
+    assert asyncio.run(scenario()) == Delivered(offset=offset)
 
 
 def test_what_was_never_handed_over_has_certainly_not_happened() -> None:
