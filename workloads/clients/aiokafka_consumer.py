@@ -76,8 +76,9 @@ class AiokafkaInstance(ConsumerInstance):
         return self._serving is None or self._serving.done()
 
     async def ended(self) -> None:
-        if self._serving is not None:
-            await asyncio.wait({self._serving})
+        while self._serving is not None and not self._serving.done():
+            await asyncio.wait({self._serving}, timeout=CLOSE_SECONDS)
+            self._serving.cancel()
 
     async def seek(self, place: TopicPartition, offset: int) -> Completion:
         """At once: nothing else runs between what the library forgets and what is forgotten here."""
@@ -111,15 +112,15 @@ class AiokafkaInstance(ConsumerInstance):
             self.finish(errors.exception_name(trouble))
 
     async def _serve(self) -> None:
-        """Make a consumer and poll it; if it breaks, make another. Until cancelled."""
-        while True:
+        """Make a consumer and poll it; if it breaks, make another. Until retired: the library may swallow a cancel."""
+        while not self.over.done():
             consumer = AIOKafkaConsumer(**self.configuration)
             try:
                 await consumer.start()
                 await self._assign(consumer)
                 self._consumer = consumer
                 self._go_to_starts(consumer)
-                while True:
+                while not self.over.done():
                     await self._poll(consumer)
             except (aiokafka_errors.KafkaError, OSError) as trouble:
                 LOG.debug("a consumer has ended: %s", trouble)

@@ -26,6 +26,7 @@ from squall.workloads.operation import (
     LIST_OFFSETS,
     OK,
     POLL,
+    REOPEN,
     SEND,
     UNREADABLE_VALUE,
     Completion,
@@ -300,6 +301,22 @@ def test_consumers_check_what_they_read_and_name_their_rack() -> None:
     assert isinstance(made, AiokafkaConsumer)
     assert (made.configuration["check_crcs"], made.configuration["client_rack"]) == (True, "r1")
     assert "client_rack" not in consumer(NOBODY, "events").configuration
+
+
+def test_a_consumer_that_finds_no_broker_is_reopened_and_closed() -> None:
+    """At any moment of its attempts: the library swallows the one or other cancel."""
+
+    async def scenario() -> None:
+        for pause in (0.0, 0.01, 0.05, 0.1):
+            client = consumer(NOBODY, "events")
+            await client.open()
+            await asyncio.sleep(pause)
+            reopened = await client.invoke(Operation(REOPEN, 1, 1, 4, 0))
+            assert (reopened.type, reopened.client) == (OK, 10_004)
+            await asyncio.sleep(pause)
+            await asyncio.wait_for(client.close(), 5)
+
+    asyncio.run(scenario())
 
 
 def test_a_rack_is_refused_where_the_library_has_no_notion_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
