@@ -30,9 +30,11 @@ from typing import Protocol
 
 import msgspec
 
-from squall.workloads.operation import FUNCTIONS, MARKER, OK, POLL, SEND, Event, Operation, unique_value
+from squall.workloads.operation import FUNCTIONS, MARKER, OK, POLL, SEEK, SEND, Event, Operation, unique_value
 
 NANOSECONDS = 1_000_000_000
+SEEK_BACK = 1000
+"""How many records a seek goes back at most."""
 _UNTIL_TOLD = 2**63 - 1
 _EXHAUSTED = 2**63
 
@@ -177,6 +179,42 @@ class Reads(msgspec.Struct, frozen=True):
 
     def update(self, context: Context, event: Event) -> Generator:
         return self
+
+
+class Seeks(msgspec.Struct, frozen=True):
+    """For ever: send a process back to somewhere among the last `SEEK_BACK` records of a topic-partition that anybody
+    has read. Where, is counted from `seed`.
+    """
+
+    topic: str
+    partition: int
+    seed: int = 0
+    reached: int = -1
+    """The highest offset that a poll has delivered."""
+    count: int = 0
+
+    def op(self, context: Context) -> tuple[Answer, Generator]:
+        thread = context.free_thread()
+        if thread is None:
+            return WAIT, self
+        back = random_fraction(self.seed, self.count) * min(self.reached + 1, SEEK_BACK)
+        operation = Operation(
+            SEEK,
+            thread,
+            context.processes[thread],
+            context.clients[thread],
+            context.meant(),
+            self.topic,
+            self.partition,
+            max(0, self.reached - int(back)),
+        )
+        return operation, msgspec.structs.replace(self, count=self.count + 1)
+
+    def update(self, context: Context, event: Event) -> Generator:
+        offsets = () if event.completion is None else event.completion.offsets
+        if not offsets or offsets[-1] <= self.reached:
+            return self
+        return msgspec.structs.replace(self, reached=offsets[-1])
 
 
 # --- shaping in number and time -------------------------------------------------------------------

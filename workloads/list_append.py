@@ -88,5 +88,6 @@ class ListAppendWorkload(LogWorkload):
     def _consumer(self, consumer: int) -> ClientPlan:
         return replace(super()._consumer(consumer), whole=True)
 
-    def _reads(self, topic: str, partition: int) -> Generator:
+    def _reads(self, index: int) -> Generator:
+        topic, partition = self.topic_partitions[index]
         return Rate(self.reads_per_second / len(self.topic_partitions), Reads(topic, partition))

@@ -11,8 +11,10 @@ topic-partition until one is acknowledged, then a fresh consumer reads from the 
 marker. Whatever was acknowledged and is not there is lost; without a complete final read nothing of the kind
 can be said, so completeness is part of the history.
 
-Of what consumers do, a share may be to ask for the log's end (KIP-207: it never goes back) or to delete what they have
-read; and an admin client may make topics come and go beside the load (admin_load.py).
+Of what consumers do, a share may be to ask for the log's end (KIP-207: it never goes back), to delete what they have
+read, or to go back and read again. Clients of both kinds may crash now and then and be opened anew. Consumers may stand
+in racks, and then read from followers nearby (KIP-392). And an admin client may make topics come and go beside the load
+(admin_load.py).
 
 Threads are numbered once for the whole run: producers, consumers, the final ones, then the admin one. Worker *w* of
 *n* gets every n-th producer and consumer; the first worker does the final reads, and is the admin client.
@@ -40,6 +42,7 @@ from squall.workloads.generator import (
     Rate,
     Reads,
     Reserve,
+    Seeks,
     TimeLimit,
     Validated,
     Writes,
@@ -52,6 +55,7 @@ from squall.workloads.operation import (
     MARKER,
     OK,
     POLL,
+    REOPEN,
     SEND,
     Event,
     Operation,
@@ -72,6 +76,7 @@ def _rate(value: Any) -> Any:
 
 PerSecond = Annotated[float, BeforeValidator(_rate), Field(gt=0, le=1_000_000)]
 MaybePerSecond = Annotated[float, BeforeValidator(_rate), Field(ge=0, le=1000)]
+RackName = Annotated[str, Field(min_length=1, max_length=100)]
 Share = Annotated[float, Field(ge=0, le=0.5)]
 
 
@@ -95,6 +100,13 @@ class LogOptions(BaseModel):
     final_timeout: float = Field(default=60.0, gt=0, description="seconds the final reads may take")
     list_offsets: Share = Field(default=0.0, description="share of consumers' operations that ask for the log's end")
     delete_records: Share = Field(default=0.0, description="share that lets the log begin later, behind the consumer")
+    seek: Share = Field(default=0.0, description="share that goes back among the last thousand records that were read")
+    reopen: Share = Field(
+        default=0.0, description="share of all operations that crash the client, with another in its place"
+    )
+    consumer_racks: tuple[RackName, ...] = Field(
+        default=(), description="racks that consumers stand in, in turn: they read from followers there (KIP-392)"
+    )
     admin: MaybePerSecond = Field(default=0.0, description="side topics made, enlarged and deleted: steps per second")
     operations: tuple[ScriptedOperation, ...] | None = Field(
         default=None, description="do exactly this, instead of sends at a rate and polls without end"
@@ -264,7 +276,7 @@ class LogWorkload:
         if place is None:
             return f"process {operation.process}: the workload has processes 0 to {self._final_threads_start - 1}"
         topic, partition = operation.topic_partition
-        role = "producer" if operation.f == SEND else "consumer"
+        role = place.role if operation.f == REOPEN else "producer" if operation.f == SEND else "consumer"
         if (place.role, place.topic, place.partition) == (role, topic, partition):
             return None
         return (
@@ -324,7 +336,12 @@ class LogWorkload:
             role="consumer",
             threads=tuple(self._consumer_thread(consumer, index) for index in range(len(self.topic_partitions))),
             topic_partitions=self.topic_partitions,
+            rack=self._rack(consumer),
         )
+
+    def _rack(self, consumer: int) -> str | None:
+        racks = self.options.consumer_racks
+        return racks[consumer % len(racks)] if racks else None
 
     def _admin(self) -> ClientPlan:
         after_final = self.options.producers + self.options.consumers + 2
@@ -334,11 +351,16 @@ class LogWorkload:
         """So many sends per second to a topic-partition. Each worker has a `lane` of its own for each of them."""
         return Rate(rate, writes)
 
-    def _reads(self, topic: str, partition: int) -> Generator:
-        """Polls, with whatever share of other operations."""
-        options = self.options
+    def _writes(self, topic: str, partition: int) -> Generator:
+        return with_share(self.options.reopen, Reads(topic, partition, REOPEN), Writes(topic, partition))
+
+    def _reads(self, index: int) -> Generator:
+        """Polls of the index-th topic-partition, with whatever share of other operations."""
+        options, (topic, partition) = self.options, self.topic_partitions[index]
         reads = with_share(options.list_offsets, Reads(topic, partition, LIST_OFFSETS), Reads(topic, partition))
-        return with_share(options.delete_records, Reads(topic, partition, DELETE_RECORDS), reads)
+        reads = with_share(options.delete_records, Reads(topic, partition, DELETE_RECORDS), reads)
+        reads = with_share(options.seek, Seeks(topic, partition, index), reads)
+        return with_share(options.reopen, Reads(topic, partition, REOPEN), reads)
 
     def _shares(self, producers: range, consumers: range) -> Iterator[tuple[int, Generator]]:
         count = len(self.topic_partitions)
@@ -346,10 +368,11 @@ class LogWorkload:
         for index, (topic, partition) in enumerate(self.topic_partitions):
             writers = [thread for producer in producers for thread in self._producer_threads(producer, index)]
             if writers:
-                yield threads_mask(writers), self.paced(rate, producers.start * count + index, Writes(topic, partition))
+                lane = producers.start * count + index
+                yield threads_mask(writers), self.paced(rate, lane, self._writes(topic, partition))
             readers = [self._consumer_thread(consumer, index) for consumer in consumers]
             if readers:
-                yield threads_mask(readers), self._reads(topic, partition)
+                yield threads_mask(readers), self._reads(index)
 
 
 def final_states(generator: Generator) -> tuple[FinalState, ...]:

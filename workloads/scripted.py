@@ -27,8 +27,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from squall.workloads.generator import NANOSECONDS, WAIT, Answer, Context, Generator, Pending
-from squall.workloads.operation import LIST_OFFSETS, POLL, SEND, Event, Operation, unique_value
+from squall.workloads.operation import LIST_OFFSETS, POLL, REOPEN, SEEK, SEND, Event, Operation, unique_value
 
+SCRIPTED = (SEND, POLL, LIST_OFFSETS, SEEK, REOPEN)
+"""What may be listed."""
 MICROSECONDS = 1_000_000
 _TOPIC_PARTITION = re.compile(r"([A-Za-z0-9._-]+)/(\d+)")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)?")
@@ -57,7 +59,9 @@ OneTopicPartition = Annotated[str, AfterValidator(_topic_partition)]
 
 
 class ScriptedOperation(BaseModel):
-    """One line of `operations:`; exactly one of `send`, `poll`, `list_offsets` names the topic-partition."""
+    """One line of `operations:`; exactly one of `send`, `poll`, `list_offsets`, `seek` and `reopen` names the
+    topic-partition.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,20 +70,35 @@ class ScriptedOperation(BaseModel):
     send: OneTopicPartition | None = None
     poll: OneTopicPartition | None = None
     list_offsets: OneTopicPartition | None = None
+    seek: OneTopicPartition | None = None
+    to: int | None = Field(default=None, ge=0, description="the offset that a seek goes to")
+    reopen: OneTopicPartition | None = Field(default=None, description="crash the client that reads or writes it")
 
     @model_validator(mode="after")
     def _one_thing(self) -> ScriptedOperation:
-        if sum(where is not None for where in (self.send, self.poll, self.list_offsets)) != 1:
-            raise ValueError("an operation is exactly one of `send`, `poll` and `list_offsets`")
+        if sum(where is not None for where in self._named.values()) != 1:
+            raise ValueError("an operation is exactly one of `send`, `poll`, `list_offsets`, `seek` and `reopen`")
+        if (self.seek is None) != (self.to is None):
+            raise ValueError("a `seek` needs `to`, the offset it goes to, and nothing else has one")
         return self
 
     @property
+    def _named(self) -> dict[str, str | None]:
+        return {
+            SEND: self.send,
+            POLL: self.poll,
+            LIST_OFFSETS: self.list_offsets,
+            SEEK: self.seek,
+            REOPEN: self.reopen,
+        }
+
+    @property
     def f(self) -> str:
-        return SEND if self.send is not None else POLL if self.poll is not None else LIST_OFFSETS
+        return next(f for f, where in self._named.items() if where is not None)
 
     @property
     def topic_partition(self) -> tuple[str, int]:
-        match = _TOPIC_PARTITION.fullmatch(self.send or self.poll or self.list_offsets or "")
+        match = _TOPIC_PARTITION.fullmatch(self._named[self.f] or "")
         assert match is not None, "validated"
         return match[1], int(match[2])
 
@@ -89,10 +108,12 @@ class ScriptedOperation(BaseModel):
         return round(self.at * MICROSECONDS) * (NANOSECONDS // MICROSECONDS)
 
 
-def operation_at(due: int, process: int, f: str, topic: str, partition: int) -> ScriptedOperation:
-    """An operation `due` nanoseconds after the load began, as it stands in a file."""
+def operation_at(due: int, operation: Operation) -> ScriptedOperation:
+    """An operation on a topic-partition `due` nanoseconds after the load began, as it stands in a file."""
     at = round(due / (NANOSECONDS // MICROSECONDS)) / MICROSECONDS
-    return ScriptedOperation.model_validate({"at": at, "process": process, f: f"{topic}/{partition}"})
+    where = {operation.f: f"{operation.topic}/{operation.partition}"}
+    to = {"to": operation.value} if operation.f == SEEK else {}
+    return ScriptedOperation.model_validate({"at": at, "process": operation.thread, **where, **to})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +167,7 @@ class Scripted:
             origin + scripted.due,
             topic,
             partition,
-            unique_value(process, place) if scripted.f == SEND else None,
+            unique_value(process, place) if scripted.f == SEND else scripted.to,
         )
 
 

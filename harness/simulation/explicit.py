@@ -26,10 +26,9 @@ from squall.harness.suite import Scenario
 from squall.nemesis.options import NemesisEntry
 from squall.nemesis.runner import NemesisEvent
 from squall.nemesis.schedule import Schedule, ScheduledFault
-from squall.workloads.operation import LIST_OFFSETS, POLL, SEND, Event
-from squall.workloads.scripted import operation_at
+from squall.workloads.operation import Event
+from squall.workloads.scripted import SCRIPTED, operation_at
 
-LOAD_FUNCTIONS = (SEND, POLL, LIST_OFFSETS)
 BETWEEN_LOOKS_S = 0.1
 SHORTEST_FAULT_S = 0.001
 DRAWS_BY_ITSELF = ("halves", "thirds", "bridge", "majorities-ring", "admin-mix")
@@ -47,7 +46,7 @@ class Recording(Witness):
     """The `started` event of each fault that took place, by the fault's id."""
 
     def operation(self, event: Event) -> None:
-        if event.completion is None and event.operation.f in LOAD_FUNCTIONS:
+        if event.completion is None and event.operation.f in SCRIPTED:
             self.operations.append(event)
 
     def fault(self, event: NemesisEvent) -> None:
@@ -65,16 +64,7 @@ def explicit(
 ) -> Scenario:
     """The scenario with all that was drawn in it. `nemesis` comes of `scheduled_faults` or `swarm_faults`."""
     faults = tuple(nemesis)
-    operations = tuple(
-        operation_at(
-            event.invoked - load_started,
-            event.operation.thread,
-            event.operation.f,
-            str(event.operation.topic),
-            event.operation.partition or 0,
-        )
-        for event in recording.operations
-    )
+    operations = tuple(operation_at(event.invoked - load_started, event.operation) for event in recording.operations)
     cluster = scenario.cluster.model_copy(
         update={"mutants": tuple(dict.fromkeys((*scenario.cluster.mutants, *mutants)))}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
@@ -15,6 +16,9 @@ from squall.workloads.operation import (
     DELETE_TOPIC,
     LIST_OFFSETS,
     POLL,
+    REOPEN,
+    SEEK,
+    SEND,
     Operation,
 )
 
@@ -99,6 +103,27 @@ def test_consumers_ask_for_log_ends_and_delete_by_share() -> None:
         assert isinstance(answer, Operation)
         made.append(answer.f)
     assert made == [POLL, LIST_OFFSETS, POLL, DELETE_RECORDS, LIST_OFFSETS, POLL, LIST_OFFSETS, DELETE_RECORDS]
+
+
+def test_clients_of_both_kinds_crash_and_consumers_go_back_by_share() -> None:
+    """Issue 6: crash and reopen clients, seek."""
+    generator = workload(seek=0.25, reopen=0.2).shard(0, 1).generator
+    made: dict[int, list[str]] = {0: [], 1: []}
+    for thread, names in made.items():
+        context = Context(now=0, free=1 << thread, threads=0b11, processes={0: 0, 1: 1}, clients={0: 0, 1: 1})
+        for now in range(10):
+            answer, generator = generator.op(msgspec.structs.replace(context, now=now * 10**9))
+            assert isinstance(answer, Operation)
+            names.append(answer.f)
+    assert made[1] == [POLL, POLL, POLL, SEEK, REOPEN, POLL, POLL, POLL, SEEK, REOPEN]
+    assert made[0] == [SEND, SEND, SEND, SEND, REOPEN] * 2
+
+
+def test_consumers_stand_in_racks_in_turn_and_the_final_reader_in_none() -> None:
+    """KIP-392; what the final reads show is the leader's."""
+    racked = workload(consumers=3, consumer_racks=("r1", "r2"))
+    assert [one.rack for one in racked.shard(0, 1).clients if one.role == "consumer"] == ["r1", "r2", "r1"]
+    assert [one.rack for one in racked.final_shard().clients] == [None, None]
 
 
 def test_a_share_of_more_than_half_is_refused() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from squall.workloads.generator import (
     NANOSECONDS,
+    SEEK_BACK,
     Answer,
     Context,
     Generator,
@@ -23,6 +24,7 @@ from squall.workloads.generator import (
     Rate,
     Reads,
     Reserve,
+    Seeks,
     Stagger,
     TimeLimit,
     Until,
@@ -84,6 +86,23 @@ def test_values_are_unique_and_name_their_process() -> None:
 def test_work_goes_round_among_free_threads() -> None:
     made = simulate(Limit(8, Reads("events", 0)))
     assert [operation.thread for operation in made] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_a_seek_goes_back_to_what_somebody_has_read_and_not_too_far() -> None:
+    """Issue 6: seek. Where to is counted, so that it is the same again."""
+    generator: Generator = Seeks("events", 0, seed=7)
+    context = Context(now=0, free=0b1, threads=0b1, processes={0: 0}, clients={0: 0})
+    nowhere, _ = generator.op(context)
+    assert isinstance(nowhere, Operation) and (nowhere.f, nowhere.value) == ("seek", 0), "nothing has been read"
+    poll = Operation("poll", 0, 0, 0, 0, "events", 0)
+    for offsets in ((4997, 4998, 4999), (3, 4), ()):
+        generator = generator.update(context, Event(poll, 0, Completion("ok", offsets=offsets), 1))
+    sought = []
+    for _ in range(200):
+        answer, generator = generator.op(context)
+        assert isinstance(answer, Operation) and answer.value is not None
+        sought.append(answer.value)
+    assert 5000 - SEEK_BACK <= min(sought) < 5000 - SEEK_BACK / 2 and 5000 - SEEK_BACK / 2 < max(sought) <= 4999
 
 
 def test_nothing_is_asked_of_a_busy_thread() -> None:

@@ -90,7 +90,21 @@ def test_values_are_unique_though_a_process_sends_many() -> None:
 
 def test_an_operation_that_was_recorded_is_due_again_at_the_same_microsecond() -> None:
     for due in (0, 1_000, 123_456_789_000, 59_999_999_000):
-        assert operation_at(due, 3, "send", "events", 1).due == due
+        assert operation_at(due, Operation("send", 3, 3, 0, due, "events", 1)).due == due
+
+
+def test_a_seek_that_was_recorded_goes_to_the_same_offset_again() -> None:
+    again = operation_at(1_000, Operation("seek", 3, 3, 0, 1_000, "events", 1, 17))
+    assert (again.f, again.topic_partition, again.to) == ("seek", ("events", 1), 17)
+    _, generator = ask(scripted((again,), frozenset({3})), context(0))
+    answer, _ = ask(generator, context(2))
+    assert isinstance(answer, Operation) and (answer.f, answer.value) == ("seek", 17)
+
+
+def test_a_seek_says_where_to_and_nothing_else_does() -> None:
+    for wrong in ({"seek": "events/0"}, {"poll": "events/0", "to": 3}):
+        with pytest.raises(ValidationError, match="a `seek` needs `to`"):
+            ScriptedOperation.model_validate({"at": "1s", "process": 0, **wrong})
 
 
 def test_each_worker_does_the_operations_of_its_clients_and_no_others() -> None:

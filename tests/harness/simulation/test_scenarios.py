@@ -5,8 +5,10 @@ One seed in CI, twenty in `make test-full`. These are also the healthy twins of 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from squall.harness.simulation.command import told
@@ -18,6 +20,7 @@ from squall.harness.suite import Scenario, load_suite
 from squall.results.history import History
 from squall.results.manifest import Manifest
 from squall.results.segments import FUNCTIONS, TYPES
+from squall.workloads.clients.client import GENERATION_STRIDE
 from squall.workloads.operation import Event
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
@@ -181,6 +184,19 @@ def test_clients_delete_records_ask_for_log_ends_and_change_topics_beside_the_lo
     for name in ("list_offsets", "delete_records", "create_topic", "create_partitions", "delete_topic"):
         assert (FUNCTIONS[name], TYPES["ok"]) in done, name
     assert max(start or 0 for start in table["log_start"].to_pylist()) > 0, "no log began later"
+
+
+def test_clients_that_crash_and_go_back_do_so_and_lose_nothing(tmp_path: Path) -> None:
+    """Issue 6: crash and reopen clients; seek. Beside `test_healthy_nodes_are_valid`: that it was done at all."""
+    found = simulate(scenario_of("restless-clients", "restless-clients"), 2, SimOptions(keep=tmp_path))
+    assert found.verdict == "valid", told(found, "restless-clients", SimOptions())
+    table = History.load(tmp_path / "seed-2").table
+    done = Counter(zip(table["f"].to_pylist(), table["type"].to_pylist(), strict=True))
+    assert done[FUNCTIONS["seek"], TYPES["ok"]] > 10 and done[FUNCTIONS["reopen"], TYPES["ok"]] > 10
+    reopened = table.filter(pc.equal(table["f"], FUNCTIONS["reopen"]))
+    assert min(reopened["client"].to_pylist()) >= GENERATION_STRIDE, "another client took its place"
+    polls = table.filter(pc.and_(pc.equal(table["f"], FUNCTIONS["poll"]), pc.equal(table["type"], TYPES["ok"])))
+    assert len(set(zip(polls["client"].to_pylist(), polls["session"].to_pylist(), strict=True))) > 10
 
 
 # -- the control plane ------------------------------------------------------------------------------------------------
