@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from squall.results.manifest import MANIFEST_FILE
+from squall.results.manifest import MANIFEST_FILE, Manifest
+from squall.results.segments import IllFormedHistory
 
 LATEST: Final = "latest"
 
@@ -38,8 +39,16 @@ def point_latest(runs: Path, directory: Path) -> None:
     draft.replace(runs / LATEST)
 
 
+def _is_of(run: Path, scenario: str) -> bool:
+    try:
+        return Manifest.load(run).scenario == scenario
+    except IllFormedHistory:
+        return False
+
+
 def find_run(name: str | Path, runs: Path) -> Path:
-    """The directory of a run given by its path, `latest`, `SCENARIO` (its newest) or `SCENARIO/TIME`.
+    """The directory of a run given by its path, `latest`, `SCENARIO` (its newest) or `SCENARIO/TIME`. A directory with
+    several runs that is no scenario's is refused: nobody can tell which is meant.
 
     Raises NoSuchRun.
     """
@@ -48,6 +57,8 @@ def find_run(name: str | Path, runs: Path) -> Path:
             return candidate.resolve()
         if candidate.is_dir():
             inside = sorted(path for path in candidate.iterdir() if (path / MANIFEST_FILE).exists())
+            if len(inside) > 1 and not _is_of(inside[-1], candidate.resolve().name):
+                raise NoSuchRun(f"{name}: holds {len(inside)} runs; name one, such as {inside[-1]}")
             if inside:
                 return inside[-1].resolve()
     known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in runs.glob(f"*/*/{MANIFEST_FILE}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def test_a_run_is_found_by_path_latest_scenario_or_time(tmp_path: Path) -> None:
     assert find_run("quickstart", tmp_path) == new.resolve()
     assert find_run("quickstart/2026-11-20T12-00-00", tmp_path) == old.resolve()
     assert find_run(old, tmp_path) == old.resolve()
+
+
+def test_of_several_runs_that_are_no_scenarios_nobody_guesses_which_is_meant(tmp_path: Path) -> None:
+    """A verdict on another run than the one that was meant is worth nothing."""
+    for name in ("mine", "yours"):
+        MANIFEST.save(tmp_path / "kept" / name)
+    with pytest.raises(NoSuchRun, match=r"kept: holds 2 runs; name one, such as .*kept/yours"):
+        find_run(tmp_path / "kept", tmp_path / "runs")
+    shutil.rmtree(tmp_path / "kept" / "yours")
+    assert find_run(tmp_path / "kept", tmp_path / "runs") == (tmp_path / "kept" / "mine").resolve()
 
 
 def test_a_run_that_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
