@@ -132,13 +132,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Raises IllFormedHistory naming the file and the field."""
         path = Path(run_dir) / MANIFEST_FILE
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            manifest = msgspec.json.decode(path.read_bytes(), type=cls)
         except OSError as trouble:
             raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
         except msgspec.ValidationError as trouble:
             raise IllFormedHistory(path, None, f"is not a manifest: {trouble}") from trouble
         except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
             raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
+        started, ended = manifest.load_started, manifest.load_ended
+        if started is not None and ended is not None and ended < started:
+            problem = f"load_ended is {ended}, before load_started, {started}: both are nanoseconds of one clock"
+            raise IllFormedHistory(path, None, problem)
+        return manifest
 
     @property
     def topic_partitions(self) -> list[tuple[str, int]]:

@@ -37,6 +37,8 @@ def reasons_of(
 def _of_logs(manifest: Manifest, results: Sequence[PartitionResult], unchecked: Sequence[str]) -> list[str]:
     """Of those that were not looked at nobody can say that there was too little."""
     too_little = [] if unchecked else _too_little(manifest, results)
+    if not manifest.topics:
+        too_little.append("the manifest names no topics: nobody knows which logs had to be read to their end")
     return too_little + _final_reads(manifest, results, unchecked)
 
 

@@ -102,6 +102,7 @@ def test_a_definite_violation_stands_whatever_else_is_unknown(run: Run) -> None:
         ({"min_acknowledged": 5000}, "sends were acknowledged; fewer than 5 000 (min_acknowledged) prove nothing"),
         ({"trouble": ("b3 went away",)}, "b3 went away"),
         ({"completed": False}, "the run was cut off before it ended"),
+        ({"topics": {}}, "the manifest names no topics: nobody knows which logs had to be read to their end"),
         ({"topics": {"events": TopicFacts(partitions=3)}}, "the final read of events-1, events-2 did not get to"),
     ],
 )  # fmt: skip

@@ -61,6 +61,10 @@ def test_a_manifest_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     [
         ('{"run_id": "r"}', "missing required field `scenario`"),
         ('{"run_id": "r", "scenario": "s", "seed": "x", "topics": {}}', r"Expected `int`, got `str` - at `\$\.seed`"),
+        (
+            '{"run_id": "r", "scenario": "s", "seed": 1, "topics": {}, "load_started": 5, "load_ended": 4}',
+            "load_ended is 4, before load_started, 5",
+        ),
         ("not json", "is not JSON"),
     ],
 )
