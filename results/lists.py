@@ -3,7 +3,8 @@
     send, marker                  an append of its value to the list that its topic-partition is
     poll from position 0          a read of that list
     final polls of one session    one read, from the first's invocation to the last's completion; left out where they do
-                                  not begin at 0 or do not follow on each other (that the checks of the log judge)
+                                  not begin at 0, do not follow on each other (that the checks of the log judge), or were
+                                  cut off: did not come to an acknowledged marker, so that there may be more
 
 A read that failed says nothing and is left out. Lists are numbered in the order of topics and topic-partitions, which
 for a single topic is the number of the topic-partition.
@@ -34,7 +35,7 @@ WORKLOAD: Final = LIST_APPEND
 _APPENDS: Final = (FUNCTIONS["send"], FUNCTIONS["marker"])
 _NEEDED: Final = (
     "op_id", "process", "client", "f", "type", "topic", "partition", "invoked", "completed", "clock_error", "value",
-    "session", "position", "offsets", "values",
+    "offset", "session", "position", "offsets", "values",
 )  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -91,7 +92,11 @@ class _Transaction:
 
 def _transactions(rows: Iterable[Row]) -> Iterator[_Transaction]:
     finals = []
+    ends: dict[tuple[str, int], int] = {}  # by topic-partition: the offset of its last acknowledged marker
     for row in rows:
+        if row["f"] == FUNCTIONS["marker"] and row["type"] == TYPES["ok"] and row["offset"] is not None:
+            place = (row["topic"], row["partition"])
+            ends[place] = max(row["offset"], ends.get(place, 0))
         read = row["type"] == TYPES["ok"] and row["session"] is not None
         if row["f"] in _APPENDS and row["value"] is not None:
             yield _Transaction(row, row, element=row["value"])
@@ -99,16 +104,19 @@ def _transactions(rows: Iterable[Row]) -> Iterator[_Transaction]:
             yield _Transaction(row, row, elements=tuple(row["values"]))
         elif row["f"] == FUNCTIONS["final_poll"] and read:
             finals.append(row)
-    yield from _final_reads(finals)
+    yield from _final_reads(finals, ends)
 
 
-def _final_reads(rows: list[Row]) -> Iterator[_Transaction]:
+def _final_reads(rows: list[Row], ends: Mapping[tuple[str, int], int]) -> Iterator[_Transaction]:
     def of(row: Row) -> tuple[Any, ...]:
         return (row["topic"], row["partition"], row["client"], row["session"])
 
     for _, polls in groupby(sorted(rows, key=lambda row: (*of(row), row["invoked"])), of):
         whole = list(polls)
         offsets = [offset for poll in whole for offset in poll["offsets"]]
+        end = ends.get((whole[0]["topic"], whole[0]["partition"]))
+        if end is None or not offsets or offsets[-1] < end:
+            continue
         if whole[0]["position"] == 0 and all(one < other for one, other in pairwise(offsets)):
             elements = tuple(value for poll in whole for value in poll["values"])
             yield _Transaction(whole[0], whole[-1], elements=elements)

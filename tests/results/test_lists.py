@@ -29,6 +29,10 @@ def appended(process: int, at: int, value: int, offset: int | None, kind: str = 
     return [invoked("send", process, at, value, partition), completed(process, at + 5, kind, offset=offset)]
 
 
+def marker(process: int, at: int, value: int, offset: int | None, kind: str = "ok", partition: int = 0) -> Rows:
+    return [invoked("marker", process, at, value, partition), completed(process, at + 5, kind, offset=offset)]
+
+
 def read(process: int, at: int, values: list[int], session: int = 0, position: int = 0, f: str = "poll") -> Rows:
     offsets = list(range(position, position + len(values)))
     facts = {"offsets": offsets, "values": values, "session": session, "position": position}
@@ -85,7 +89,7 @@ def test_the_final_polls_of_a_session_are_one_read() -> None:
     """Also when they were many; its time is that of all of them."""
     table = transactions(
         appended(1, 0, 7, 0),
-        appended(1, 10, 8, 1),
+        marker(1, 10, 8, 1),
         read(2, 20, [7], f="final_poll"),
         read(2, 30, [8], position=1, f="final_poll"),
     )
@@ -94,7 +98,32 @@ def test_the_final_polls_of_a_session_are_one_read() -> None:
 
 
 def test_final_polls_that_do_not_begin_at_the_start_are_left_out() -> None:
-    assert told(transactions(read(2, 30, [8], position=1, f="final_poll"))) == []
+    table = transactions(marker(1, 0, 8, 1), read(2, 30, [8], position=1, f="final_poll"))
+    assert told(table) == [(0, 0, 8, None)]
+
+
+def test_final_polls_that_were_cut_off_are_no_read_of_the_whole_list() -> None:
+    """What they did not come to was there all the same."""
+    appends = [*appended(1, 0, 101, 0), *appended(1, 10, 102, 1), *read(2, 20, [101, 102]), *marker(3, 30, 103, 2)]
+    failed: Rows = [invoked("final_poll", 4, 50), completed(4, 55, "fail", error="disconnected")]
+    cut_off = check_list_append(transactions(appends, read(4, 40, [101], f="final_poll"), failed))
+    assert verdict_of(cut_off, "strict-serializable") == "valid"
+    whole = check_list_append(transactions(appends, read(4, 40, [101, 102, 103], f="final_poll")))
+    assert verdict_of(whole, "strict-serializable") == "valid"
+    turned = check_list_append(transactions(appends, read(4, 40, [102, 101, 103], f="final_poll")))
+    assert verdict_of(turned, "serializable") == "invalid"
+
+
+@pytest.mark.parametrize("kind", ["fail", "info", None])
+def test_without_an_acknowledged_marker_nobody_knows_whether_final_polls_came_to_the_end(kind: str | None) -> None:
+    ending = marker(3, 30, 103, None, kind) if kind else []
+    table = transactions(appended(1, 0, 7, 0), ending, read(4, 40, [7], f="final_poll"))
+    assert [shown for *_, shown in told(table) if shown is not None] == []
+
+
+def test_a_marker_of_another_topic_partition_is_no_end() -> None:
+    table = transactions(appended(1, 0, 7, 0), marker(3, 30, 103, 0, partition=1), read(4, 40, [7], f="final_poll"))
+    assert [shown for *_, shown in told(table) if shown is not None] == []
 
 
 def test_lists_that_disagree_are_found_and_the_near_miss_is_not() -> None:
