@@ -9,6 +9,9 @@ A weaker model allows all names from some place of this list on, so that what it
 A circle through several steps of real time can always be cut down to one: of a → b and c → d on it, either a had
 ended before d began, or c before b. So the example of a `-realtime` name is a shortest way along dependencies from
 some transaction to one that had ended before it began.
+
+What is too large, or begun too late, to search in full is searched in linear time: the groups that dependencies and the
+order within processes close are found whatever their size, and of real time an example if one transaction is late.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from squall.results.checks.transactions.components import (
     shortest_path,
 )
 from squall.results.checks.transactions.dependencies import PROCESS, REALTIME, RW, WR, WW, Edges
-from squall.results.checks.transactions.suspects import Suspects, suspects
+from squall.results.checks.transactions.suspects import Suspects, peeled, suspects
 
 NODES: Final = 60_000
 """How many suspects of one block are searched in full."""
@@ -58,7 +61,7 @@ class Cycles:
     counts: dict[str, int] = field(default_factory=dict)
     examples: list[Cycle] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
-    partly: int = 0  # groups so large that only an example was looked for, so that a lesser name might fit
+    partly: int = 0  # pieces of which real time was not searched in full: one example stands for all there are
 
     def add(self, cycle: Cycle) -> None:
         self.counts[cycle.name] = self.counts.get(cycle.name, 0) + 1
@@ -67,13 +70,16 @@ class Cycles:
 
 
 def find_cycles(invoked: Ints, completed: Ints, edges: Edges, deadline: float = float("inf")) -> Cycles:
-    """All groups of transactions that depend on each other in a circle. `deadline` is one of `time.monotonic`."""
+    """All groups of transactions that depend on each other in a circle. After the deadline (one of `time.monotonic`)
+    nothing is begun that takes more than linear time.
+    """
     found = Cycles()
     implied = (edges.kind == PROCESS) & (completed[edges.source] < invoked[edges.target])
     some = suspects(invoked, completed, edges.select(~implied), deadline)
-    if not some.settled and len(some.late) == 0:
-        found.undecided.append("the time was up before the order of the transactions was settled")
     if not some.settled:
+        _without_real_time(np.arange(len(invoked)), edges, found, deadline)
+        if len(some.late) == 0:
+            found.undecided.append("the time was up before the order of the transactions was settled")
         _only_an_example(some, invoked, completed, edges, found)
         return found
     bounds = np.flatnonzero(np.diff(some.block, prepend=-1, append=-1))
@@ -81,7 +87,7 @@ def find_cycles(invoked: Ints, completed: Ints, edges: Edges, deadline: float = 
     local = _edges_by_piece(pieces, len(invoked), edges)
     for nodes, inner in zip(pieces, local, strict=True):
         if len(nodes) > NODES or time.monotonic() > deadline:
-            _large(nodes, some, invoked, completed, inner, found)
+            _large(nodes, some, invoked, completed, inner, found, deadline)
         else:
             _search(nodes, inner, invoked, completed, found)
     return found
@@ -120,15 +126,29 @@ def _search(nodes: Ints, inner: Edges, invoked: Ints, completed: Ints, found: Cy
 
 
 class _Group:
-    """One strongly connected group of transactions, to be named."""
+    """One strongly connected group of transactions, to be named. `briefly`: in linear time, so that its examples need
+    not be the shortest, and one with a single missed write may be called one with several.
+    """
 
-    def __init__(self, members: set[int], edges: list[Edge], begun: dict[int, int], ended: dict[int, int]) -> None:
+    def __init__(
+        self,
+        members: set[int],
+        edges: list[Edge],
+        begun: dict[int, int],
+        ended: dict[int, int],
+        *,
+        briefly: bool = False,
+    ) -> None:
         self.members, self.edges, self.begun, self.ended = members, edges, begun, ended
+        self.briefly = briefly
+        self.out: dict[int, list[Edge]] = {node: [] for node in members}
+        for edge in edges:
+            self.out[edge.source].append(edge)
 
-    def named(self) -> list[Cycle]:
+    def named(self, levels: Sequence[tuple[str, tuple[int, ...]]] = _ORDERS) -> list[Cycle]:
         explained: set[int] = set()
         cycles = []
-        for suffix, orders in _ORDERS:
+        for suffix, orders in levels:
             for base, dependencies, needed in _BASES:
                 kinds = frozenset((*dependencies, *orders))
                 for group in components(neighbours(self.edges, kinds, self.members)):
@@ -141,37 +161,42 @@ class _Group:
 
     def _cycle(self, base: str, suffix: str, kinds: frozenset[int], needed: int, among: set[int]) -> Cycle:
         """A shortest cycle of a group that no lesser name explains."""
-        if base == "G2":
+        if base == "G2" and not self.briefly:
             single = self._shortest(suffix, kinds, needed, among, single=True)
             if single is not None:
                 return Cycle(f"G-single{suffix}", tuple(single), len(among))
         cycle = self._shortest(suffix, kinds, needed, among, single=False)
         assert cycle is not None, "a strongly connected group has a cycle"
-        return Cycle(f"{base}{suffix}", tuple(cycle), len(among))
+        name = name_of(cycle) if self.briefly else base
+        return Cycle(f"{name}{suffix}", tuple(cycle), len(among))
 
     def _shortest(
         self, suffix: str, kinds: frozenset[int], needed: int, among: set[int], *, single: bool
     ) -> list[Edge] | None:
-        graph = neighbours(self.edges, kinds - {REALTIME}, among)
+        graph = self._among(kinds - {REALTIME}, among)
         if single and not self._one_missed_is_enough(kinds, among):
             return None
         if suffix == "-realtime":
             return self._through_real_time(graph, among, single=single)
         closing = PROCESS if suffix == "-process" else needed
-        return _shortest_through(graph, closing, single=single)
+        return _shortest_through(graph, closing, single=single, starts=1 if self.briefly else STARTS)
+
+    def _among(self, kinds: frozenset[int], among: set[int]) -> Neighbours:
+        """The edges of some kinds between some members."""
+        return neighbours([edge for node in among for edge in self.out[node]], kinds, among)
 
     def _one_missed_is_enough(self, kinds: frozenset[int], among: set[int]) -> bool:
         """Whether some rw edge is closed to a circle by others. Without rw edges the group has no circle, or it would
         have had a lesser name; so what each transaction reaches is found in one go, as bits of one number.
         """
-        graph = neighbours(self.edges, kinds - {RW}, among)
+        graph = self._among(kinds - {RW}, among)
         bit = {node: 1 << place for place, node in enumerate(sorted(among))}
         reach: dict[int, int] = {}
         for node in _successors_first(graph):
             reach[node] = bit[node]
             for edge in graph[node]:
                 reach[node] |= reach[edge.target]
-        missed = (edge for edge in self.edges if edge.kind == RW and edge.source in among and edge.target in among)
+        missed = (edge for node in among for edge in self.out[node] if edge.kind == RW and edge.target in among)
         return any(reach[edge.target] & bit[edge.source] for edge in missed)
 
     def _through_real_time(self, graph: Neighbours, among: set[int], *, single: bool) -> list[Edge] | None:
@@ -209,7 +234,7 @@ def _successors_first(graph: Neighbours) -> list[int]:
     return order
 
 
-def _shortest_through(graph: Neighbours, closing: int, *, single: bool) -> list[Edge] | None:
+def _shortest_through(graph: Neighbours, closing: int, *, single: bool, starts: int) -> list[Edge] | None:
     """The shortest cycle through an edge of some kind; with `single`, with exactly one rw edge in all."""
     best: list[Edge] | None = None
     closings = (edge for out in graph.values() for edge in out if edge.kind == closing)
@@ -219,7 +244,7 @@ def _shortest_through(graph: Neighbours, closing: int, *, single: bool) -> list[
         way = shortest_path(around, edge.target, {edge.source}, missed=missed)
         if way is not None and (best is None or len(way) + 1 < len(best)):
             best = [edge, *way]
-        if best is not None and (tried >= STARTS or len(best) == 2):
+        if best is not None and (tried >= starts or len(best) == 2):
             break
     return best
 
@@ -231,13 +256,37 @@ def _without_missed(graph: Neighbours) -> Neighbours:
 # What is too large to search in full ----------------------------------------------------------------------------------
 
 
-def _large(nodes: Ints, some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles) -> None:
-    """A block with more suspects than there is time for: an example if one of them is late, otherwise nobody knows."""
+def _large(
+    nodes: Ints, some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles, deadline: float
+) -> None:
+    """A block with more suspects than there is time for. Without a late one in it, no circle goes through real time."""
+    _without_real_time(nodes, edges, found, deadline)
     late = np.intersect1d(some.late, nodes)
-    if len(late) == 0:
-        found.undecided.append(f"{len(nodes)} suspect transactions were too many to search, or the time was up")
-        return
-    _only_an_example(Suspects(nodes, nodes, late, some.effect, True), invoked, completed, edges, found)
+    if len(late):
+        _only_an_example(Suspects(nodes, nodes, late, some.effect, True), invoked, completed, edges, found)
+
+
+def _without_real_time(nodes: Ints, edges: Edges, found: Cycles, deadline: float) -> None:
+    """All names but those in real time, in time linear in the edges between these nodes."""
+    place = np.sort(nodes)
+    source, target = np.searchsorted(place, edges.source), np.searchsorted(place, edges.target)
+    left = peeled(len(place), source, target)
+    keep = np.zeros(len(place), np.bool_)
+    keep[left] = True
+    inner = edges.select(keep[source] & keep[target])
+    columns = (inner.source, inner.target, inner.kind, inner.append)
+    listed = [Edge(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+    groups = components(neighbours(listed, frozenset((WW, WR, RW, PROCESS)), set(place[left].tolist())))
+    group_of = {node: number for number, group in enumerate(groups) for node in group}
+    own: list[list[Edge]] = [[] for _ in groups]
+    for edge in listed:
+        number = group_of.get(edge.source, -1)
+        if number >= 0 and group_of.get(edge.target) == number:
+            own[number].append(edge)
+    for group, among in zip(groups, own, strict=True):
+        briefly = len(group) > NODES or time.monotonic() > deadline
+        for cycle in _Group(set(group), among, {}, {}, briefly=briefly).named(_ORDERS[:2]):
+            found.add(cycle)
 
 
 def _only_an_example(some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles) -> None:
