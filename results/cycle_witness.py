@@ -136,7 +136,11 @@ def _contradiction(witness: TransactionWitness) -> list[str]:
     texts = {
         "G1a": f"{reader} read {element}, but {writer}, which had appended it, was aborted",
         "G1b": f"{reader} read as far as {element}, after which {writer} appended more to the same key",
-        "internal": f"{reader}'s later operation does not continue its earlier one on the same key",
+        "internal": (
+            f"{reader}'s later operation does not continue its earlier one on the same key"
+            if element is None
+            else f"{writer} appended {element} after its other element, and {reader} read it before that one"
+        ),
         "incompatible_order": "neither list is a beginning of the other, and lists only ever grow",
         "duplicate_element": "every element was appended once",
         "phantom_element": f"nobody appended {element} to this key",

@@ -11,7 +11,8 @@ append: whoever began after it had been acknowledged, and did not see it, closes
 elements and readers are too many to connect one by one, some are left out and `complete` says so.
 
 Only a transaction's *external* reads count, those before its own appends to the key. What its own appends must
-look like to itself is `internal`; a read that ends in the midst of what another transaction appended is `G1b`.
+look like to itself is `internal`, and so is a list that has two of them in another order than they were made in; a
+read that ends in the midst of what another transaction appended is `G1b`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ REALTIME: Final = 4
 
 UNREAD_EDGES: Final = 4_000_000
 """How many edges from readers to elements nobody read may be made."""
+INSTANT_EDGES: Final = 4_000_000
+"""How many edges may be made between transactions of which several of a process took no time, at one instant."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,11 @@ class Edges:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """All edges but those of real time; `complete` is False where some had to be left out."""
+    """All edges but those of real time. `left_out` are sentences about those for which there were too many."""
 
     edges: Edges
     contradictions: tuple[Contradictions, ...]
-    complete: bool
+    left_out: tuple[str, ...]
 
 
 def joined(parts: list[Edges]) -> Edges:
@@ -86,9 +89,14 @@ def dependencies(transactions: Transactions, orders: Versions) -> Dependencies:
     from_midst, external = external[midst], external[~midst]
     chain = _Chain(transactions, orders)
     unread, complete = _unread(transactions, orders, external, chain)
-    edges = joined([chain.writes(), *chain.reads(external), unread, process_order(transactions, orders.effective)])
+    effective = orders.effective[transactions.by_process]
+    process, in_order = process_order(
+        transactions.by_process[effective], transactions.process, transactions.asked, transactions.answered
+    )
+    edges = joined([chain.writes(), *chain.reads(external), unread, process])
     found = [own.contradictions(), _as_intermediate(orders, transactions, from_midst)]
-    return Dependencies(edges, tuple(one for one in found if one.total), complete)
+    left_out = () if complete else ("too many elements were never read; let the workload read every key at its end",)
+    return Dependencies(edges, tuple(one for one in found if one.total), (*left_out, *in_order))
 
 
 def edges_of(source: Ints, target: Ints, kind: int, append: Ints | None = None) -> Edges:
@@ -167,14 +175,28 @@ def _unread(transactions: Transactions, orders: Versions, external: Ints, chain:
     return edges, complete
 
 
-def process_order(transactions: Transactions, effective: Flags) -> Edges:
-    """From each transaction of a process to its next, where the first had ended by then."""
-    order = transactions.by_process[effective[transactions.by_process]]
-    first, second = order[:-1], order[1:]
-    asked, answered = transactions.asked, transactions.answered
-    follows = transactions.process[first] == transactions.process[second]
-    follows &= (asked[first] < asked[second]) | (answered[first] < answered[second])  # two in one instant: who knows
-    return edges_of(first[follows], second[follows], PROCESS)
+def process_order(by_process: Ints, process: Ints, asked: Ints, answered: Ints) -> tuple[Edges, tuple[str, ...]]:
+    """From each transaction of a process to its next, where the first had ended by then, and what was left out.
+
+    `by_process` has those that count, by process, beginning and end. Transactions of a process that took no time, all
+    at one instant, have no order among themselves: each comes after all of the instant before, and before the next.
+    """
+    first, second = by_process[:-1], by_process[1:]
+    same = process[first] == process[second]
+    apart = ~same | (asked[first] < asked[second]) | (answered[first] < answered[second])
+    if apart.all():
+        return edges_of(first[same], second[same], PROCESS), ()
+    begin = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(apart) + 1))  # of each instant
+    size = np.diff(np.concatenate((begin, np.array([len(by_process)]))))
+    before = np.flatnonzero(process[by_process[begin[:-1]]] == process[by_process[begin[1:]]])
+    allowed = np.cumsum(np.maximum(0, size[before] * size[before + 1] - 1)) <= INSTANT_EDGES  # one is there anyway
+    left_out = () if allowed.all() else ("too many transactions of a process took no time, at one instant",)
+    before = before[allowed]
+    source_at = spread(begin[before], size[before])
+    following = np.repeat(before + 1, size[before])
+    target_at = spread(begin[following], size[following])
+    source = np.repeat(by_process[source_at], size[following])
+    return edges_of(source, by_process[target_at], PROCESS), left_out
 
 
 def _intermediate(transactions: Transactions, orders: Versions, external: Ints, own: _OwnOperations) -> Flags:
@@ -202,7 +224,7 @@ class _OwnOperations:
     """Several operations of one transaction on one key: what the later ones must see of the earlier.
 
     `after_append` flags operations after an own append to the key, `followed` appends before another own append,
-    `wrong` operations that contradict earlier ones.
+    `wrong` operations that contradict earlier ones, `overtaken` appends that stand in their list before an earlier one.
     `order` holds the operations concerned, grouped by transaction and key, in the transaction's order.
     """
 
@@ -228,6 +250,7 @@ class _OwnOperations:
         self.bad, self.base = self._mismatches()
         self.wrong = np.zeros(total, np.bool_)
         self.wrong[self.bad] = True
+        self.earlier, self.overtaken = self._misplaced()
 
     def _left(self, appends: Ints) -> Ints:
         """Own appends to the key after each operation."""
@@ -236,9 +259,32 @@ class _OwnOperations:
         return totals[number] - self.done - appends
 
     def contradictions(self) -> Contradictions:
-        """Reads that do not continue what the transaction itself had read and appended."""
+        """Operations that do not continue what the transaction itself had read and appended, and appends that stand
+        in another order than it made them, with the read that shows it.
+        """
         pairs = zip(self.base[:WITNESSES].tolist(), self.bad[:WITNESSES].tolist(), strict=True)
-        return Contradictions("internal", len(self.bad), tuple(Contradiction("internal", pair) for pair in pairs))
+        instances = [Contradiction("internal", pair) for pair in pairs]
+        shown = self.orders.longest[self.transactions.key[self.overtaken]]
+        turned = zip(self.earlier[:WITNESSES], self.overtaken[:WITNESSES], shown[:WITNESSES], strict=True)
+        for first, second, reads in turned:
+            micros = (int(first), int(second), int(reads))
+            instances.append(Contradiction("internal", micros, int(self.transactions.element[second])))
+        return Contradictions("internal", len(self.bad) + len(self.overtaken), tuple(instances[:WITNESSES]))
+
+    def _misplaced(self) -> tuple[Ints, Ints]:
+        """Appends that stand in their list before an earlier one of their transaction: that one, and they. Where the
+        transaction itself read that list, its read is what is wrong.
+        """
+        transactions, orders = self.transactions, self.orders
+        keep = transactions.is_append[self.order] & (orders.place[self.order] >= 0)
+        keep &= orders.effective[transactions.owner[self.order]] & orders.usable[transactions.key[self.order]]
+        keep &= ~self.wrong[self.order]
+        appends, group = self.order[keep], self.group[keep]
+        turned = (np.diff(group) == 0) & (np.diff(orders.place[appends]) < 0)
+        earlier, overtaken = appends[:-1][turned], appends[1:][turned]
+        reader = transactions.owner[orders.longest[transactions.key[overtaken]]]
+        by_others = reader != transactions.owner[overtaken]
+        return earlier[by_others], overtaken[by_others]
 
     def _mismatches(self) -> tuple[Ints, Ints]:
         """Operations that contradict the transaction itself, and for each the earlier one that shows it."""

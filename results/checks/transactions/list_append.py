@@ -70,9 +70,7 @@ def check_list_append(table: pa.Table, *, seconds: float = SECONDS) -> ListAppen
     found = dependencies(transactions, orders)
     edges = found.edges
     cycles = find_cycles(transactions.invoked, transactions.completed, edges, deadline)
-    undecided = list(cycles.undecided)
-    if not found.complete:
-        undecided.append("too many elements were never read; let the workload read every key at its end")
+    undecided = (*cycles.undecided, *found.left_out)
     told = _Teller(transactions, orders)
     listed = (*orders.contradictions, *found.contradictions)
     kinds = np.bincount(edges.kind, minlength=len(ORDERS))
@@ -90,7 +88,7 @@ def check_list_append(table: pa.Table, *, seconds: float = SECONDS) -> ListAppen
             *(told.contradiction(one) for each in listed for one in each.instances),
             *(told.cycle(one) for one in cycles.examples),
         ),
-        undecided=tuple(undecided),
+        undecided=undecided,
         large_groups=cycles.partly,
         milliseconds=(time.perf_counter() - began) * 1000,
     )

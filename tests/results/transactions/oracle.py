@@ -26,6 +26,9 @@ def anything_goes(first: ForgedTransaction, second: ForgedTransaction) -> bool:
 
 
 def in_session(first: ForgedTransaction, second: ForgedTransaction) -> bool:
+    """Two that took no time at the same instant have no order."""
+    if (first.invoked, first.completed) == (second.invoked, second.completed):
+        return False
     return first.process == second.process and first.completed is not None and first.completed <= second.invoked
 
 
@@ -95,10 +98,12 @@ def random_history(rng: random.Random, most: int = 5) -> list[ForgedTransaction]
         done[who].append(read(key, *_disturbed(rng, shown, element)) if kinds[who] == OK else Micro(1, key))
     history = []
     now = 0
+    instants = rng.random() < 0.3  # many take no time
     free: dict[int, int] = {}  # processes, and since when each has nothing to do
     for who, operations in enumerate(done):
-        now += rng.randrange(0, 12)
-        ended = None if kinds[who] == INFO else now + rng.randrange(1, 20)
+        now += 0 if instants and rng.random() < 0.5 else rng.randrange(0, 12)
+        took = 0 if instants and rng.random() < 0.6 else rng.randrange(1, 20)
+        ended = None if kinds[who] == INFO else now + took
         idle = [process for process, since in free.items() if since <= now]
         process = rng.choice(idle) if idle and rng.random() < 0.7 else who
         free[process] = 1 << 60 if ended is None else ended
@@ -125,10 +130,10 @@ def _interleaved(rng: random.Random, plans: list[list[tuple[bool, int]]]) -> lis
 
 def _disturbed(rng: random.Random, shown: tuple[int, ...], last: int) -> tuple[int, ...]:
     chance = rng.random()
-    if chance < 0.02 and len(shown) > 1:
+    if chance < 0.04 and len(shown) > 1:
         return (*shown[:-2], shown[-1], shown[-2])
-    if chance < 0.03:
+    if chance < 0.05:
         return (*shown, rng.randrange(1, last + 3))
-    if chance < 0.04 and shown:
+    if chance < 0.06 and shown:
         return shown[:-1]
     return shown

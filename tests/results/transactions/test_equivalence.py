@@ -20,11 +20,15 @@ def agree(seeds: range) -> dict[bool, int]:
     for seed in seeds:
         history = random_history(random.Random(seed))
         result = check_list_append(table_of(history))
+        rushed = check_list_append(table_of(history), seconds=-1.0)
         for model, before in MODELS.items():
             expected = serializable(history, before)
             found = verdict_of(result, model)
             assert (found != "invalid") == expected, (
                 f"seed {seed}: the search says {model}: {expected}, the check {result.anomalies}: {history}"
+            )
+            assert verdict_of(rushed, model) != ("valid" if not expected else "invalid"), (
+                f"seed {seed}: without time the check says of {model} what is wrong: {rushed.anomalies}: {history}"
             )
         seen[expected] += 1
     return seen

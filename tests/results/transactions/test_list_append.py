@@ -8,9 +8,19 @@ import pyarrow as pa
 import pytest
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
+from squall.results.checks.transactions import cycles, dependencies, suspects
 from squall.results.checks.transactions.columns import READ, SCHEMA
 from squall.results.checks.transactions.list_append import MODELS, ListAppendResult, check_list_append, verdict_of
-from squall.results.forge_transactions import ForgedTransaction, Micro, append, healthy_table, read, table_of
+from squall.results.cycle_witness import tell_transactions
+from squall.results.forge_transactions import (
+    ForgedTransaction,
+    Micro,
+    append,
+    healthy_table,
+    read,
+    table_of,
+    transactions_of,
+)
 
 X, Y, Z = 1, 2, 3
 
@@ -72,6 +82,30 @@ def test_internal_a_transaction_sees_its_own_append_too_early() -> None:
 def test_internal_another_element_where_the_own_one_should_be() -> None:
     spoilt = (read(X), append(X, 1), read(X, 2))
     assert "internal" in found_in(at_once(spoilt, (append(X, 2),)))
+
+
+def test_internal_appends_stand_in_another_order_than_their_transaction_made_them() -> None:
+    writes, others = (append(X, 1), append(X, 2)), (append(X, 3),)
+    assert found_in(at_once(writes, (read(X, 2, 1),))) == {"internal": 1, "G1b": 1}
+    assert found_in(at_once(writes, (read(X, 1, 2),))) == {}
+    assert found_in(at_once(writes, others, (read(X, 2, 1, 3),))) == {"internal": 1}
+    assert found_in(at_once(writes, others, (read(X, 1, 2, 3),))) == {}
+    apart = append(X, 1), append(Y, 1), append(X, 2)
+    assert found_in(at_once(apart, others, (read(X, 2, 1, 3),))) == {"internal": 1}
+    assert found_in(at_once(apart[::-1], others, (read(X, 2, 1, 3),))) == {}
+    unknown = [txn(1, 0, None, *writes), txn(2, 0, 5, *others)]
+    assert found_in([*unknown, txn(3, 6, 9, read(X, 2, 1, 3))]) == {"internal": 1}
+    assert found_in([*unknown, txn(3, 6, 9, read(X, 1, 2, 3))]) == {}
+    assert found_in(at_once((*writes, read(X, 2, 1)), others, (read(X, 2, 1, 3),))) == {"internal": 2}
+
+
+def test_internal_a_list_turned_round_is_told_by_the_read_that_shows_it() -> None:
+    around = [(append(X, number),) for number in range(10, 20)]
+    shown = read(X, 2, 1, *range(10, 20))
+    (witness,) = result_of(at_once((append(X, 1), append(X, 2)), *around, (shown,))).witnesses
+    told = [line.text for line in tell_transactions(witness, 0)]
+    assert "read key 1: 2 1 10 11 12 13 …" in told[1]
+    assert told[-1] == "T1 appended 2 after its other element, and T2 read it before that one"
 
 
 def test_incompatible_order() -> None:
@@ -163,6 +197,29 @@ def test_g_single_process_a_session_forgets_what_it_did() -> None:
     first = txn(1, 0, 5, append(X, 1))
     assert found_in([first, txn(1, 5, 9, read(X))]) == {"G-single-process": 1}
     assert found_in([first, txn(2, 5, 9, read(X))]) == {}
+
+
+def test_transactions_that_took_no_time_do_not_cut_the_order_of_their_process() -> None:
+    """Two at one instant have no order, but both come after what had ended by then, and before what follows."""
+    seen = txn(9, 20, 30, read(X, 1), read(Y, 2))
+    first = txn(1, 3, 6, append(X, 1))
+    assert found_in([first, txn(1, 6, 6, append(Y, 2)), txn(1, 6, 6, read(X)), seen]) == {"G-single-process": 1}
+    assert found_in([first, txn(1, 6, 6, append(Y, 2)), txn(2, 6, 6, read(X)), seen]) == {}
+    before = txn(1, 6, 6, append(X, 1))
+    assert found_in([before, txn(1, 6, 6, append(Y, 2)), txn(1, 6, 8, read(X)), seen]) == {"G-single-process": 1}
+    assert found_in([before, txn(1, 6, 6, append(Y, 2)), txn(1, 6, 6, read(X)), seen]) == {}, (
+        "who knows which was first"
+    )
+
+
+def test_too_many_transactions_at_one_instant_are_not_called_valid(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    moments = [txn(1, now, now, append(10 * now + number, 1)) for now in (5, 6) for number in range(3)]
+    history = [*moments, txn(2, 9, 10, read(50, 1))]
+    assert verdict_of(result_of(history), "strong-session-serializable") == "valid"
+    monkeypatch.setattr(dependencies, "INSTANT_EDGES", 7)
+    result = result_of(history)
+    assert result.undecided == ("too many transactions of a process took no time, at one instant",)
+    assert verdict_of(result, "strong-session-serializable") == "unknown"
 
 
 def test_g_single_realtime_a_stale_read() -> None:
@@ -260,6 +317,63 @@ def test_what_was_found_stands_when_the_time_is_up() -> None:
     result = check_list_append(table_of([*spoilt, txn(4, 6, 9, read(Y, 1))]), seconds=-1.0)
     assert verdict_of(result, "read-committed") == "invalid"
     assert result.anomalies["G1a"] == 1
+
+
+def verdicts(result: ListAppendResult) -> list[str]:
+    return [verdict_of(result, model) for model in MODELS]
+
+
+SEEN_BY_EACH_OTHER = [txn(5, 21, 29, append(-1, 1), read(-2, 2)), txn(6, 21, 29, append(-2, 2), read(-1, 1))]
+
+
+class Clock:
+    """A clock by which the time is up after a few looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def monotonic(self) -> float:
+        self.looks -= 1
+        return float("-inf") if self.looks >= 0 else float("inf")
+
+
+@pytest.mark.parametrize("looks", [0, 5])
+def test_a_lesser_cycle_is_found_although_the_time_was_up(monkeypatch, looks: int) -> None:  # type: ignore[no-untyped-def]
+    """Each transaction of a long chain depends on the one before, and began before it: a case that takes long."""
+    size, later = 2_000, 10**6
+    chain = [txn(10 + at, 15, 10 * later, read(at - 1, 1), append(at, 1)) for at in range(1, size)]
+    stale = [txn(0, 0, 10, append(0, 1)), txn(1, later, later + 10, read(0)), *chain]
+    monkeypatch.setattr(suspects, "time", Clock(looks))
+    result = result_of([*stale, *SEEN_BY_EACH_OTHER])
+    assert result.anomalies["G1c"] == 1
+    assert verdicts(result) == ["invalid"] * 4
+    monkeypatch.setattr(suspects, "time", Clock(looks))
+    near = result_of([*stale, SEEN_BY_EACH_OTHER[0], txn(6, 21, 29, append(-2, 2))])
+    if looks:
+        assert near.anomalies == {"G-single-realtime": 1}
+        assert verdicts(near) == ["valid", "valid", "valid", "invalid"]
+    else:
+        assert verdicts(near) == ["unknown", "unknown", "unknown", "invalid"], "one edge leads back in time"
+
+
+@pytest.mark.parametrize("size", [300, cycles.NODES + 5_000])
+def test_a_lesser_cycle_is_found_in_a_piece_of_any_size(size: int) -> None:
+    base = transactions_of(healthy_table(1, size, unknown=0, aborted=0))
+    first, last = min(one.invoked for one in base), max(one.completed or 0 for one in base)
+    middle, who, key = (first + last) // 2, 10**6, 10**9
+    stale = [
+        txn(who, first - 10, first - 5, append(key, 1)),
+        *base,
+        txn(who + 1, last + 10, last + 20, read(key)),
+        txn(who + 2, last + 30, last + 40, read(key, 1)),
+    ]
+    pair = [txn(who + at, middle, middle + 9, *one.operations) for at, one in enumerate(SEEN_BY_EACH_OTHER, 3)]
+    result = result_of([*stale, *pair])
+    assert result.anomalies["G1c"] == 1
+    assert verdicts(result) == ["invalid"] * 4
+    near = result_of(stale)
+    assert near.anomalies == {"G-single-realtime": 1}
+    assert verdicts(near) == ["valid", "valid", "valid", "invalid"]
 
 
 def test_unknown_reads_of_a_committed_transaction_say_nothing() -> None:
