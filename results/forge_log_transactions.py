@@ -42,7 +42,9 @@ class Delivered:
 
 @dataclass(frozen=True)
 class LogTransaction:
-    """A transaction, or a plain poll (which is one that sends nothing). `completed` None stays open."""
+    """A transaction, or a plain poll (which is one that sends nothing). `completed` None stays open. A `final` read
+    covers `final_partitions`, or, if it does not say, those of which it was delivered something.
+    """
 
     process: int
     invoked: int
@@ -52,6 +54,8 @@ class LogTransaction:
     type: int = OK
     committed_only: bool = True
     final: bool = False
+    final_partitions: tuple[int, ...] | None = None
+    clock_error: int = 0
 
 
 History = list[LogTransaction]
@@ -67,9 +71,10 @@ def log_table(history: Sequence[LogTransaction]) -> pa.Table:
             "type": [one.type for one in history],
             "invoked": [one.invoked for one in history],
             "completed": [one.completed for one in history],
-            "clock_error": [0] * len(history),
+            "clock_error": [one.clock_error for one in history],
             "committed_only": [one.committed_only for one in history],
             "final": [one.final for one in history],
+            "final_partitions": [one.final_partitions for one in history],
             "sent_partition": [[sent.partition for sent in one.sent] for one in history],
             "sent_value": [[sent.value for sent in one.sent] for one in history],
             "sent_offset": [[sent.offset for sent in one.sent] for one in history],
@@ -150,8 +155,10 @@ class _Log:
                     polled.append(Delivered(partition, offset, value))
             cursors[partition] = max(cursors[partition], end)
         self._tick()
-        process = 901 if final else 900
-        self.history.append(LogTransaction(process, began, self._tick(), (), tuple(polled), final=final))
+        process, covered = (901, tuple(range(PARTITIONS))) if final else (900, None)
+        self.history.append(
+            LogTransaction(process, began, self._tick(), (), tuple(polled), final=final, final_partitions=covered)
+        )
 
 
 def healthy_log(seed: int, transactions: int = 40) -> History:

@@ -2,9 +2,9 @@
 
     send, marker                  an append of its value to the list that its topic-partition is
     poll from position 0          a read of that list
-    final polls of one session    one read, from the first's invocation to the last's completion; left out where they do
-                                  not begin at 0, do not follow on each other (that the checks of the log judge), or were
-                                  cut off: did not come to an acknowledged marker, so that there may be more
+    final polls of one session    one read, from the first's invocation to the last's completion; left out where they
+                                  do not begin at 0, do not follow on each other (that the checks of the log judge), or
+                                  were cut off: did not come to an acknowledged marker, so that there may be more
 
 A read that failed says nothing and is left out. Lists are numbered in the order of topics and topic-partitions, which
 for a single topic is the number of the topic-partition.

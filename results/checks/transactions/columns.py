@@ -117,13 +117,7 @@ class Transactions:
     def _refuse_nonsense(self) -> None:
         _refuse(bool((self.invoked > self.asked).any()), "the error of a clock must not be negative")
         refuse_impossible(self.op_id, self.type, self.asked, self.answered)
-        first, second = self.by_process[:-1], self.by_process[1:]
-        both = (self.process[first] == self.process[second]) & (self.answered[first] > self.asked[second])
-        if both.any():
-            one = first[np.flatnonzero(both)[0]]
-            raise UnusableTransactions(
-                f"process {self.process[one]} began another transaction before {self.op_id[one]} had ended"
-            )
+        refuse_overlaps(self.op_id, self.process, self.asked, self.answered, self.by_process)
 
     def list_of(self, micro: int) -> list[int]:
         """The list that a read returned."""
@@ -160,6 +154,17 @@ def refuse_impossible(op_id: Ints, kind: Ints, asked: Ints, answered: Ints) -> N
         raise UnusableTransactions(
             f"operation {op_id[unknown[0]]} has the type {kind[unknown[0]]}; it must be 0, 1 or 2"
         )
+
+
+def refuse_overlaps(op_id: Ints, process: Ints, asked: Ints, answered: Ints, by_process: Ints) -> None:
+    """Two things that one process did at once. `by_process` is all by process, beginning and end. Raises
+    UnusableTransactions.
+    """
+    first, second = by_process[:-1], by_process[1:]
+    both = (process[first] == process[second]) & (answered[first] > asked[second])
+    if both.any():
+        one = first[np.flatnonzero(both)[0]]
+        raise UnusableTransactions(f"process {process[one]} began another transaction before {op_id[one]} had ended")
 
 
 def _refuse(condition: bool, reason: str) -> None:

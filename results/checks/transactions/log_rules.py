@@ -6,15 +6,23 @@ own rules (`kernels/log.py`). Of those who read committed records only:
 
 T1  no record of an aborted transaction is delivered (`aborted_read`), nor one that nobody sent there (`phantom`);
 T2  a transaction of unknown outcome of which somebody was delivered a record was committed. All of what a committed
-    transaction sent is there: a poll that goes past a record's offset delivers it, and so does a final read that
-    begins after the commit was known (`lost_write`);
+    transaction sent is there: a poll that goes past a record's offset delivers it, however many others do, and so do
+    the final reads of its topic-partition together, if one of them begins after the commit was known (`lost_write`).
+    Of a committed record that nobody was delivered, and no final read looked for since, nobody knows;
 T3  a transaction is not delivered its own records before it is committed (`precommitted_read`);
 T4  there is no circle of transactions each of which was delivered a record of the one before, alone or together
     with process order or real time (`G1c` and its variants). That records of transactions lie interleaved (G0) is
     normal in such a log, and so is a reader that lags behind; neither is held against it.
 
 Polls count whatever became of the transaction they were in: a consumer must never be handed bad data. But only a
-transaction that was committed takes part in T4. Who reads uncommitted records is promised nothing here.
+transaction that was committed takes part in T4: one that was acknowledged, or of unknown outcome and committed by T2;
+then what it was delivered counts as that of any other. Who reads uncommitted records is promised nothing here.
+
+A *final read* takes its topic-partitions whole, from their beginnings to their ends; several may share the work. One
+that was not acknowledged (`ok`) did not come to the end, for all that is known, and counts as any other poll.
+
+A record whose offset nobody told lies where it was delivered. One that was delivered elsewhere than where it was told
+to be has no offset to go past: that is for the log's own rules.
 """
 
 from __future__ import annotations
@@ -28,9 +36,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Flags, Ints
-from squall.results.checks.transactions.columns import UnusableTransactions, conformed, refuse_impossible
+from squall.results.checks.transactions.columns import (
+    UnusableTransactions,
+    conformed,
+    refuse_impossible,
+    refuse_overlaps,
+)
 from squall.results.checks.transactions.cycles import Cycles, find_cycles
-from squall.results.checks.transactions.dependencies import PROCESS, WR, Edges, edges_of, joined
+from squall.results.checks.transactions.dependencies import WR, edges_of, joined, process_order
+from squall.results.text import several
 
 WITNESSES: Final = 8
 SECONDS: Final = 120.0
@@ -44,7 +58,8 @@ LOG_SCHEMA: Final = pa.schema(
         pa.field("completed", pa.int64()),
         pa.field("clock_error", pa.int64(), nullable=False),
         pa.field("committed_only", pa.bool_(), nullable=False),  # its polls ask for committed records
-        pa.field("final", pa.bool_(), nullable=False),  # its polls read its topic-partitions to their ends
+        pa.field("final", pa.bool_(), nullable=False),  # its polls read its topic-partitions whole
+        pa.field("final_partitions", pa.list_(pa.int32())),  # those, also if they were empty; null: those delivered
         pa.field("sent_partition", pa.list_(pa.int32()), nullable=False),
         pa.field("sent_value", pa.list_(pa.int64()), nullable=False),
         pa.field("sent_offset", pa.list_(pa.int64()), nullable=False),  # null: not known
@@ -61,15 +76,23 @@ _POLLED: Final = ("polled_run", "polled_partition", "polled_offset", "polled_val
 
 @dataclass(frozen=True)
 class LogTransactions:
-    """One element per transaction; then one per record sent, and one per record delivered, with its transaction."""
+    """One element per transaction; then one per topic-partition that was `covered` by a final read, with its
+    transaction, one per record sent, and one per record delivered. `invoked` and `completed` are widened by the error
+    of the clock, `asked` and `answered` are as the process itself saw them; `by_process` is all of them in its order.
+    """
 
     op_id: Ints
     process: Ints
     type: Ints
     invoked: Ints
     completed: Ints
+    asked: Ints
+    answered: Ints
+    by_process: Ints
     committed_only: Flags
     final: Flags
+    covering: Ints
+    covered: Ints
     sender: Ints
     sent_partition: Ints
     sent_value: Ints
@@ -92,15 +115,25 @@ class LogTransactions:
             if any(not widths[0].equals(other) for other in widths[1:]):
                 raise UnusableTransactions(f"the lists in the columns {', '.join(names)} differ in length")
         error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
-        completed = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
+        if (error < 0).any():
+            raise UnusableTransactions("the error of a clock must not be negative")
+        asked = _numbers(table, "invoked", 0)
+        answered = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
+        process = _numbers(table, "process", -1)
+        covering, covered = _covered(table)
         made = cls(
             op_id=_numbers(table, "op_id", -1),
-            process=_numbers(table, "process", -1),
+            process=process,
             type=kind,
-            invoked=_numbers(table, "invoked", 0) - error,
-            completed=np.where(completed == NEVER, NEVER, completed + error),
+            invoked=asked - error,
+            completed=np.where(answered == NEVER, NEVER, answered + error),
+            asked=asked,
+            answered=answered,
+            by_process=np.lexsort((answered, asked, process)),
             committed_only=np.asarray(table["committed_only"], dtype=np.bool_),
             final=np.asarray(table["final"], dtype=np.bool_),
+            covering=covering,
+            covered=covered,
             sender=_owners(table, "sent_value"),
             sent_partition=_flat(table, "sent_partition"),
             sent_value=_flat(table, "sent_value"),
@@ -111,7 +144,8 @@ class LogTransactions:
             offset=_flat(table, "polled_offset"),
             value=_flat(table, "polled_value"),
         )
-        refuse_impossible(made.op_id, kind, made.invoked, made.completed)
+        refuse_impossible(made.op_id, kind, asked, answered)
+        refuse_overlaps(made.op_id, process, asked, answered, made.by_process)
         ordered = np.sort(made.sent_value)
         twice = np.flatnonzero(np.diff(ordered) == 0)
         if len(twice):
@@ -131,6 +165,17 @@ def _flat(table: pa.Table, name: str) -> Ints:
 def _owners(table: pa.Table, name: str) -> Ints:
     lengths = np.asarray(pc.list_value_length(table[name])).astype(np.int64)
     return np.repeat(np.arange(len(table)), lengths)
+
+
+def _covered(table: pa.Table) -> tuple[Ints, Ints]:
+    """Transactions, and topic-partitions that they say they read whole, or of which they were delivered something."""
+    told = table["final_partitions"]
+    silent = np.flatnonzero(np.asarray(pc.is_null(told), dtype=np.bool_))
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(told), 0)).astype(np.int64)
+    reader = _owners(table, "polled_value")
+    delivered = np.isin(reader, silent)
+    who = np.concatenate((np.repeat(np.arange(len(table)), sizes), reader[delivered]))
+    return who, np.concatenate((_flat(table, "final_partitions"), _flat(table, "polled_partition")[delivered]))
 
 
 @dataclass(frozen=True)
@@ -190,7 +235,13 @@ class _Rules:
         self.writer = np.full(len(self.sent), -1, np.int64)
         self.writer[self.sent >= 0] = transactions.sender[self.sent[self.sent >= 0]]
         self.promised = transactions.committed_only[transactions.reader]
+        self.undecided: list[str] = []
+        whole = transactions.committed_only & transactions.final & (transactions.type == OK)
+        covers = whole[transactions.covering]
+        self.covering, self.covered = transactions.covering[covers], transactions.covered[covers]
+        self.final_record = self.promised & whole[transactions.reader]
         self.own = self.writer == transactions.reader
+        self.place = self._places()
         self.effective = transactions.type == OK
         by_others = self.promised & (self.writer >= 0) & ~self.own
         seen = self.writer[by_others]
@@ -214,7 +265,8 @@ class _Rules:
         cycles = self._cycles(deadline)
         self.counts |= cycles.counts
         records = int(self.promised.sum())
-        return LogFindings(self.counts, tuple(self.instances), cycles, records, tuple(cycles.undecided))
+        undecided = (*self.undecided, *cycles.undecided)
+        return LogFindings(self.counts, tuple(self.instances), cycles, records, undecided)
 
     def _add(self, anomaly: str, places: list[LogFinding], total: int) -> None:
         if total:
@@ -248,28 +300,53 @@ class _Rules:
     # T2 ---------------------------------------------------------------------------------------------------------
 
     def _losses(self) -> None:
-        """Records of committed transactions that polls passed by, or that a final read should have and has not."""
+        """Records of committed transactions that a poll passed by, or that the final reads should have and have not."""
         transactions = self.transactions
-        committed = self.effective[transactions.sender]
-        delivered = np.zeros(len(transactions.sent_value), np.bool_)
-        delivered[self.sent[(self.sent >= 0) & self.promised]] = True
-        missing = np.flatnonzero(committed & ~delivered)
-        witness = np.maximum(self._passed_by(missing), self._left_out(missing))
-        lost = missing[witness >= 0]
+        committed = np.flatnonzero(self.effective[transactions.sender])
+        witness = np.maximum(self._passed_by(committed), self._left_out(committed))
+        lost = committed[witness >= 0]
         found = [
             LogFinding(
                 "lost_write",
                 (int(transactions.sender[one]), int(who)),
                 int(transactions.sent_partition[one]),
-                int(transactions.sent_offset[one]) if transactions.sent_offset[one] != NONE else -1,
+                int(self.place[one]),
                 int(transactions.sent_value[one]),
             )
             for one, who in zip(lost[:WITNESSES], witness[witness >= 0][:WITNESSES], strict=True)
         ]
         self._add("lost_write", found, len(lost))
+        delivered = np.zeros(len(transactions.sent_value), np.bool_)
+        delivered[self.sent[(self.sent >= 0) & self.promised]] = True
+        self._nobody_knows(committed[(witness < 0) & ~delivered[committed]])
 
-    def _passed_by(self, missing: Ints) -> Ints:
-        """By missing record: a transaction in which one poll delivered what lies before it and what lies after it."""
+    def _nobody_knows(self, records: Ints) -> None:
+        """Say of which topic-partitions these are, which nobody looked for."""
+        if len(records) == 0:
+            return
+        names = np.unique(self.transactions.sent_partition[records])
+        listed = ", ".join(map(str, names[:WITNESSES].tolist())) + (", …" if len(names) > WITNESSES else "")
+        self.undecided.append(
+            f"{several(len(records), 'committed record was', 'committed records were')} delivered to nobody, and no "
+            f"final read that began later covers topic-partition {listed}"
+        )
+
+    def _places(self) -> Ints:
+        """By record sent: its offset, or where it was delivered if nobody told; -1 where that is not one place."""
+        transactions = self.transactions
+        at = np.flatnonzero((self.sent >= 0) & self.promised)
+        sent, offset = self.sent[at], transactions.offset[at]
+        count = len(transactions.sent_value)
+        least, most = np.full(count, NEVER), np.full(count, -1, np.int64)
+        np.minimum.at(least, sent, offset)
+        np.maximum.at(most, sent, offset)
+        told = transactions.sent_offset != NONE
+        least = np.where(told, np.minimum(least, transactions.sent_offset), least)
+        most = np.where(told, np.maximum(most, transactions.sent_offset), most)
+        return np.where(least == most, most, -1)
+
+    def _passed_by(self, committed: Ints) -> Ints:
+        """By record: a transaction in which one poll delivered what lies before it and what lies after it, not it."""
         transactions = self.transactions
         records = np.flatnonzero(self.promised)
         order = records[
@@ -290,53 +367,47 @@ class _Rules:
             & (transactions.offset[second] > transactions.offset[first] + 1)
         )
         first, second = first[together], second[together]
-        witness = np.full(len(missing), -1, np.int64)
+        witness = np.full(len(committed), -1, np.int64)
         for partition in np.unique(transactions.partition[first]).tolist():
             gaps = np.flatnonzero(transactions.partition[first] == partition)
             gaps = gaps[np.argsort(transactions.offset[first[gaps]], kind="stable")]
             begin, end = transactions.offset[first[gaps]], transactions.offset[second[gaps]]
             widest = _greatest_so_far(end)
-            here = np.flatnonzero(
-                (transactions.sent_partition[missing] == partition) & (transactions.sent_offset[missing] != NONE)
-            )
-            offset = transactions.sent_offset[missing[here]]
+            here = np.flatnonzero((transactions.sent_partition[committed] == partition) & (self.place[committed] >= 0))
+            offset = self.place[committed[here]]
             at = np.searchsorted(begin, offset) - 1  # the last gap that begins before it
             across = (at >= 0) & (end[widest[np.maximum(at, 0)]] > offset)
             witness[here[across]] = transactions.reader[first[gaps[widest[at[across]]]]]
         return witness
 
-    def _left_out(self, missing: Ints) -> Ints:
-        """By missing record: the last final read of its topic-partition, if it began when the commit was known."""
+    def _left_out(self, committed: Ints) -> Ints:
+        """By record: the last final read of its topic-partition, if that began when the commit was known, and none of
+        the final reads there delivered it.
+        """
         transactions = self.transactions
         known = np.where(transactions.type == OK, transactions.completed, NEVER)
         others = self.promised & (self.writer >= 0) & ~self.own
         np.minimum.at(known, self.writer[others], transactions.completed[transactions.reader[others]])
-        records = np.flatnonzero(self.promised & transactions.final[transactions.reader])
-        records = records[np.argsort(transactions.invoked[transactions.reader[records]], kind="stable")]
-        last = dict(zip(transactions.partition[records].tolist(), transactions.reader[records].tolist(), strict=True))
-        final = np.array([last.get(one, -1) for one in transactions.sent_partition[missing].tolist()], np.int64)
-        late = (final >= 0) & (transactions.invoked[final] > known[transactions.sender[missing]])
-        return np.where(late, final, -1)
+        there = np.zeros(len(transactions.sent_value), np.bool_)
+        there[self.sent[self.final_record & (self.sent >= 0)]] = True
+        order = np.argsort(transactions.invoked[self.covering], kind="stable")
+        last = dict(zip(self.covered[order].tolist(), self.covering[order].tolist(), strict=True))
+        final = np.array([last.get(one, -1) for one in transactions.sent_partition[committed].tolist()], np.int64)
+        late = (final >= 0) & (transactions.invoked[final] > known[transactions.sender[committed]])
+        return np.where(late & ~there[committed], final, -1)
 
     # T4 ---------------------------------------------------------------------------------------------------------
 
     def _cycles(self, deadline: float) -> Cycles:
         transactions = self.transactions
-        reads = self.promised & (self.writer >= 0) & ~self.own & (transactions.type[transactions.reader] == OK)
+        reads = self.promised & (self.writer >= 0) & ~self.own & self.effective[transactions.reader]
         reads &= self.effective[self.writer]
         pairs = np.flatnonzero(reads)
         order = pairs[np.lexsort((self.writer[pairs], transactions.reader[pairs]))]
         writer, reader = self.writer[order], transactions.reader[order]
         fresh = np.concatenate((np.ones(1, np.bool_), (np.diff(writer) != 0) | (np.diff(reader) != 0)))[: len(order)]
-        edges = joined([edges_of(writer[fresh], reader[fresh], WR), self._process_order()])
+        effective = transactions.by_process[self.effective[transactions.by_process]]
+        process, left_out = process_order(effective, transactions.process, transactions.asked, transactions.answered)
+        self.undecided += left_out
+        edges = joined([edges_of(writer[fresh], reader[fresh], WR), process])
         return find_cycles(transactions.invoked, transactions.completed, edges, deadline)
-
-    def _process_order(self) -> Edges:
-        transactions = self.transactions
-        some = np.flatnonzero(self.effective)
-        order = some[np.lexsort((transactions.invoked[some], transactions.process[some]))]
-        first, second = order[:-1], order[1:]
-        follows = (transactions.process[first] == transactions.process[second]) & (
-            transactions.completed[first] < transactions.invoked[second]
-        )
-        return edges_of(first[follows], second[follows], PROCESS)

@@ -159,7 +159,7 @@ def test_what_is_too_large_or_too_late_has_the_same_names_but_for_real_time(monk
     seen: set[str] = set()
     for seed in range(3 * GRAPHS):
         rng = random.Random(seed)
-        count, edges, begun, ended = random_graph(rng)
+        _, edges, begun, ended = random_graph(rng)
         kinds = [rng.choice((WW, WR, RW, PROCESS)) for _ in edges]
         graph = np.array(begun), np.array(ended), columns(edges, kinds)
         monkeypatch.setattr(cycles, "NODES", 60_000)
