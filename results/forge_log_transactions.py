@@ -19,6 +19,9 @@ from squall.results.checks.transactions.log_rules import LOG_SCHEMA
 
 PARTITIONS: Final = 3
 FRESH: Final = 1 << 40
+READER: Final = 90
+FINAL_READER: Final = 91
+"""Processes that only read. Those that write are 1 to 4, and each that is retired is followed by one a hundred on."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ class _Log:
                     polled.append(Delivered(partition, offset, value))
             cursors[partition] = max(cursors[partition], end)
         self._tick()
-        process, covered = (901, tuple(range(PARTITIONS))) if final else (900, None)
+        process, covered = (FINAL_READER, tuple(range(PARTITIONS))) if final else (READER, None)
         self.history.append(
             LogTransaction(process, began, self._tick(), (), tuple(polled), final=final, final_partitions=covered)
         )

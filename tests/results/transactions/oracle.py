@@ -91,7 +91,10 @@ def random_history(rng: random.Random, most: int = 5) -> list[ForgedTransaction]
         if appends:
             element += 1
             done[who].append(append(key, element))
-            if landed[who] and rng.random() > 0.02:
+            before = [micro.element for micro in done[who][:-1] if micro.f == APPEND and micro.key == key]
+            if before and lists[-1][-1:] == (before[-1],) and rng.random() < 0.1:  # an own one lands behind it
+                lists[-1] = (*lists[-1][:-1], element, before[-1])
+            elif landed[who] and rng.random() > 0.02:
                 lists.append((*lists[-1], element))
             continue
         shown = lists[-1] if rng.random() > 0.2 else rng.choice(lists)
@@ -101,7 +104,7 @@ def random_history(rng: random.Random, most: int = 5) -> list[ForgedTransaction]
     instants = rng.random() < 0.3  # many take no time
     free: dict[int, int] = {}  # processes, and since when each has nothing to do
     for who, operations in enumerate(done):
-        now += 0 if instants and rng.random() < 0.5 else rng.randrange(0, 12)
+        now += 0 if instants and rng.random() < 0.7 else rng.randrange(0, 12)
         took = 0 if instants and rng.random() < 0.6 else rng.randrange(1, 20)
         ended = None if kinds[who] == INFO else now + took
         idle = [process for process, since in free.items() if since <= now]

@@ -10,7 +10,7 @@ import pytest
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
 from squall.results.checks.transactions.log_rules import LOG_SCHEMA, check_transactional_log
-from squall.results.forge_log_transactions import Delivered, History, LogTransaction, Sent, log_table
+from squall.results.forge_log_transactions import Delivered, History, LogTransaction, Sent, healthy_log, log_table
 
 A_FEW = 2_000
 MANY = 100_000
@@ -412,3 +412,10 @@ def test_the_rules_agree_with_a_search_through_all_explanations() -> None:
 def test_the_rules_agree_with_the_search_on_many_histories(part: int) -> None:
     size = MANY // 10
     agree(range(A_FEW + part * size, A_FEW + (part + 1) * size))
+
+
+@pytest.mark.parametrize("transactions", [40, 3_000])
+def test_a_healthy_log_of_any_size_is_valid(transactions: int) -> None:
+    """Many processes are retired in a large one, and none takes the number of another that is at work."""
+    result = check_transactional_log(log_table(healthy_log(1, transactions)))
+    assert (result.verdict, result.undecided) == ("valid", ())
