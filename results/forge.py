@@ -280,9 +280,51 @@ def _duplicate(history: list[Forged], rng: random.Random) -> list[Forged]:
     info = next((one for one in history if one.type == "info" and one.value in landed), None)
     if info is not None and info.value is not None and send.value is not None:
         return _with_value(history, landed[info.value], send.value)
-    last = max((one for one in history if one.f == "final_poll"), key=lambda one: one.invoked)
     assert send.value is not None
-    return _swap(history, last, replace(last, run=(*last.run, (last.run[-1][0] + 1, send.value))))
+    return _at_the_end(history, send.value)
+
+
+def _at_the_end(history: list[Forged], value: int) -> list[Forged]:
+    """The final read ends with one more record."""
+    last = max((one for one in history if one.f == "final_poll"), key=lambda one: one.invoked)
+    return _swap(history, last, replace(last, run=(*last.run, (last.run[-1][0] + 1, value))))
+
+
+def _early_copy(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """Without idempotence there may be copies; this one lies before what had ended before its send began."""
+    landed = {value: at for one in history if one.f == "final_poll" for at, value in one.run}
+    early = next(one for one in history if one.f == "send" and one.value in landed and landed[one.value] > 20)
+    assert early.value is not None and early.completed is not None
+    done = early.completed
+    late = max((one for one in history if one.f == "send" and one.type == "ok"), key=lambda one: one.invoked)
+    assert late.value is not None and late.invoked > done
+    place = landed[early.value] - 5
+    gone = [
+        one for one in history if one.value is None or one.value != next(v for v, at in landed.items() if at == place)
+    ]
+    return [replace(one, idempotent=False) for one in _with_value(gone, place, late.value)]
+
+
+def _moved_without_idempotence(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A record is gone from where it was acknowledged; a copy at the end is no excuse."""
+    send = _acked(history, rng)
+    assert send.value is not None
+    copied = _at_the_end(_without(history, send.offset or 0), send.value)
+    return [replace(one, idempotent=False) for one in copied]
+
+
+def _replaced_below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """Retention has moved the log's start; below it another value was read than was acknowledged."""
+    send = _acked(history, rng)
+    value, start = 77 << 40 | 1, (send.offset or 0) + 1
+    other = Forged("send", 77, 50, send.invoked, None, "info", send.partition, value=value)
+    return [*_cut_below(_with_value(history, send.offset or 0, value), start), other]
+
+
+def _unplaced_out_of_order(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """The same as `_nonmonotonic_send`, but acknowledgements do not say where the records lie."""
+    broken = _nonmonotonic_send(history, rng)
+    return [replace(one, offset=None) if one.f == "send" and one.client == 0 else one for one in broken]
 
 
 def _rt_swap(history: list[Forged], rng: random.Random) -> list[Forged]:
@@ -373,7 +415,11 @@ def _list_offsets(history: list[Forged], rng: random.Random, below: int) -> list
 
 
 def _stale(history: list[Forged], rng: random.Random) -> list[Forged]:
-    return _list_offsets(history, rng, 1 + rng.randrange(3))
+    """The next leader states less than its predecessor acknowledged. It leads until the end: the marker is its own."""
+    broken = _list_offsets(history, rng, 1 + rng.randrange(3))
+    last = max((one for one in broken if one.f == "final_poll"), key=lambda one: one.invoked)
+    ended = _swap(broken[:-1], last, replace(last, leader_epoch=EPOCH + 1))
+    return [*ended, replace(broken[-1], leader_epoch=EPOCH + 1)]
 
 
 def _regress(history: list[Forged], rng: random.Random) -> list[Forged]:
@@ -409,6 +455,10 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "sends out of order": ("nonmonotonic_send", _nonmonotonic_send),
     "stale log end": ("stale_read", _stale),
     "log end went back": ("hw_regress", _regress),
+    "early copy": ("rt_order", _early_copy),
+    "gone from its place": ("lost_write", _moved_without_idempotence),
+    "replaced below the log's start": ("inconsistent_offset", _replaced_below_log_start),
+    "sends out of order as only reads show": ("nonmonotonic_send", _unplaced_out_of_order),
 }
 """What can be injected: the anomaly it must raise, and how it is done."""
 
@@ -419,8 +469,10 @@ def _info_unseen(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _duplicate_not_idempotent(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Without idempotence a retry may be appended twice."""
-    return [replace(one, idempotent=False) for one in _duplicate(history, rng)]
+    """Without idempotence a retry may be appended twice, at any time after its send began."""
+    send = _acked(history, rng)
+    assert send.value is not None
+    return [replace(one, idempotent=False) for one in _at_the_end(history, send.value)]
 
 
 def _lost_acks_one(history: list[Forged], rng: random.Random) -> list[Forged]:
@@ -452,22 +504,58 @@ def _stale_of_a_deposed_leader(history: list[Forged], rng: random.Random) -> lis
     return [*broken[:-1], replace(broken[-1], leader_epoch=EPOCH - 1)]
 
 
+def _stale_of_the_leader_that_appended(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """Cut off as well: its successor committed what it had appended last."""
+    broken = _stale(history, rng)
+    return [*broken[:-1], replace(broken[-1], leader_epoch=EPOCH)]
+
+
+def _stale_of_a_leader_without_records(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A leader between the two that committed nothing: it may never have had what its successor had."""
+    broken = _stale(history, rng)
+    return [
+        *(replace(one, leader_epoch=EPOCH + 2) if one.leader_epoch == EPOCH + 1 else one for one in broken[:-1]),
+        broken[-1],
+    ]
+
+
 def _stale_under_an_unknown_epoch(history: list[Forged], rng: random.Random) -> list[Forged]:
     """As some clients tell it: nobody can say whether that leader had to know."""
     broken = _stale(history, rng)
     return [*broken[:-1], replace(broken[-1], leader_epoch=None)]
 
 
+def _unplaced_in_order(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """Acknowledgements need not say where the records lie."""
+    return [replace(one, offset=None) if one.f == "send" and one.client == 0 else one for one in history]
+
+
+def _passed_below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
+    """A consumer that lags behind retention goes on where the log starts now; others had read what lies between."""
+    broken = _skip_poll(history, rng)
+    on = next(one for one in broken if one.client == 100 and one.run and one.run[0][0] > _end_before(broken, one))
+    return _cut_below(broken, on.run[0][0])
+
+
+def _end_before(history: list[Forged], poll: Forged) -> int:
+    """Where a consumer's session had come to before one of its polls."""
+    earlier = (one for one in history if one.client == poll.client and one.run and one.invoked < poll.invoked)
+    return max((one.run[-1][0] + 1 for one in earlier), default=poll.run[0][0])
+
+
 def _below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
     """Retention has moved the log's start; what lay below may be gone."""
-    start = (_acked(history, rng).offset or 0) + 1
-    cut = [
+    return _cut_below(history, (_acked(history, rng).offset or 0) + 1)
+
+
+def _cut_below(history: list[Forged], start: int) -> list[Forged]:
+    """The final read begins where the log does."""
+    return [
         replace(one, run=tuple(record for record in one.run if record[0] >= start), log_start=start)
         if one.f == "final_poll"
         else one
         for one in history
     ]
-    return cut
 
 
 NEAR_MISSES: Final[dict[str, Injection]] = {
@@ -478,8 +566,12 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "going back in a new session": _went_back_in_new_session,
     "a log end that is just right": _list_offsets_just_right,
     "a stale log end of a deposed leader": _stale_of_a_deposed_leader,
+    "a stale log end of a deposed leader that appended the record": _stale_of_the_leader_that_appended,
+    "a stale log end of a leader of whom no record is": _stale_of_a_leader_without_records,
     "a stale log end under an unknown epoch": _stale_under_an_unknown_epoch,
     "records below the log's start": _below_log_start,
+    "passing over records below the log's start": _passed_below_log_start,
+    "acknowledgements that do not say where": _unplaced_in_order,
 }
 """Histories that look like an anomaly and are none."""
 

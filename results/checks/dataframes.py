@@ -87,7 +87,7 @@ def _final_reads(rows: DataFrame, records: DataFrame) -> DataFrame:
     from pyspark.sql import functions as fn
 
     facts = rows.groupBy(*PART).agg(
-        fn.greatest(fn.coalesce(fn.max("log_start"), fn.lit(0)), fn.lit(0)).alias("start"),
+        _start().alias("start"),
         fn.when(fn.countDistinct("clock_id") > 1, fn.max("clock_error")).alias("doubt"),
     )
     markers = rows.where((fn.col("f") == FUNCTIONS["marker"]) & (fn.col("type") == TYPES["ok"])).where("offset >= 0")
@@ -97,7 +97,25 @@ def _final_reads(rows: DataFrame, records: DataFrame) -> DataFrame:
     ends = records.where(fn.col("f") == FUNCTIONS["final_poll"]).groupBy(*PART).agg(fn.max("offset").alias("end"))
     late = fn.when(fn.col("doubt").isNotNull(), fn.col("doubt") + fn.col("first.clock_error")).otherwise(0)
     whole = facts.join(first, [*PART]).join(ends, [*PART]).where("end >= first.marker")
-    return whole.select(*PART, "start", "end", (fn.col("first.invoked") - late).alias("asked"))
+    start = fn.least("start", "first.marker").alias("start")
+    return whole.select(*PART, start, "end", (fn.col("first.invoked") - late).alias("asked"))
+
+
+def _start() -> Column:
+    """The highest start of a log that anybody stated, 0 if nobody did."""
+    from pyspark.sql import functions as fn
+
+    return fn.greatest(fn.coalesce(fn.max("log_start"), fn.lit(0)), fn.lit(0))
+
+
+def _starts(history: _History) -> DataFrame:
+    """Where each log starts: not beyond the marker of a complete final read."""
+    from pyspark.sql import functions as fn
+
+    said = history.operations.groupBy(*PART).agg(_start().alias("said"))
+    limits = history.final.select(*PART, fn.col("start").alias("limit"))
+    start = fn.coalesce("limit", "said").alias("start")
+    return said.join(limits, [*PART], "left").select(*PART, start)
 
 
 def _counted(rows: DataFrame, anomaly: str, count: Column | None = None) -> DataFrame:
@@ -113,7 +131,23 @@ def _inconsistent(history: _History) -> DataFrame:
     read = history.read.groupBy(*place).count().where("count > 1").select(*place)
     twice = history.acknowledged.where(fn.col("offset").isNotNull()).groupBy(*place).count().where("count > 1")
     unread = twice.select(*place).join(history.read.select(*place), place, "left_anti")
-    return _counted(read.unionByName(unread), "inconsistent_offset")
+    wrong = read.unionByName(unread).unionByName(_replaced_below_start(history, read))
+    return _counted(wrong, "inconsistent_offset")
+
+
+def _replaced_below_start(history: _History, read_twice: DataFrame) -> DataFrame:
+    """Offsets below the log's start at which one value was read and another acknowledged; but for one that is a
+    duplicate, because it lies elsewhere in spite of idempotence.
+    """
+    from pyspark.sql import functions as fn
+
+    place = [*PART, "offset"]
+    below = history.acknowledged.join(_starts(history), [*PART]).where("offset < start")
+    agreed = history.read.join(read_twice, place, "left_anti").select(*place, fn.col("value").alias("found"))
+    other = below.join(agreed, place).where("value <> found").select(*place, "value", "idempotent")
+    elsewhere = history.read.select(*PART, "value", fn.col("offset").alias("at"))
+    seen = other.join(elsewhere, [*PART, "value"], "left").where("not idempotent or at is null")
+    return seen.select(*place).distinct()
 
 
 def _duplicates(history: _History) -> DataFrame:
@@ -129,20 +163,23 @@ def _duplicates(history: _History) -> DataFrame:
 
 
 def _lost_appends(history: _History) -> DataFrame:
-    """Acknowledged appends that a complete final read should have and does not, wherever it shows them."""
+    """Acknowledged appends that a complete final read should have and does not, wherever it shows them; but for those
+    that are duplicates, because they lie elsewhere in spite of idempotence.
+    """
     from pyspark.sql import functions as fn
 
-    due = history.acknowledged.select(*PART, "op_id", "offset", "value", "completed").join(history.final, [*PART])
+    due = history.acknowledged.select(*PART, "op_id", "offset", "value", "completed", "idempotent")
+    due = due.join(history.final, [*PART])
     early = fn.col("completed") < fn.col("asked")
     placed = due.where("offset >= start").where((fn.col("offset") <= fn.col("end")) | early)
     final = history.records.where(fn.col("f") == FUNCTIONS["final_poll"]).select(*PART, "offset", "value")
     gone = placed.join(final, [*PART, "offset", "value"], "left_anti")
     read = history.read.select(*PART, "value", fn.col("offset").alias("found"))
-    shown = gone.join(read, [*PART, "value"], "left").groupBy(*PART, "op_id", "value").agg(
+    shown = gone.join(read, [*PART, "value"], "left").groupBy(*PART, "op_id", "value", "idempotent").agg(
         fn.max(fn.coalesce((fn.col("found") == fn.col("offset")).cast("int"), fn.lit(0))).alias("here"),
         fn.max(fn.coalesce((fn.col("found") != fn.col("offset")).cast("int"), fn.lit(0))).alias("elsewhere"),
     )  # fmt: skip
-    moved = shown.where("here = 1 or elsewhere = 0").select(*PART, "op_id", "value")
+    moved = shown.where("here = 1 or elsewhere = 0 or not idempotent").select(*PART, "op_id", "value")
     nowhere = due.where(fn.col("offset").isNull() & (fn.col("start") == 0) & early)
     nowhere = nowhere.join(final.select(*PART, "value"), [*PART, "value"], "left_anti")
     return moved.unionByName(nowhere.select(*PART, "op_id", "value"))
@@ -179,6 +216,7 @@ def _skips(history: _History) -> DataFrame:
         & (fn.col("before.offset") < fn.col("offset"))
         & (fn.col("before.offset") < fn.col("passed"))
     )
+    skipped = skipped.join(_starts(history), [*PART]).where(inside | (fn.col("passed") >= fn.col("start")))
     named = fn.when(inside, "int_poll_skip").otherwise("poll_skip")
     return skipped.select(*PART, named.alias("anomaly"), fn.lit(1).alias("count"))
 

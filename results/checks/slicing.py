@@ -166,7 +166,7 @@ def closing_of(groups: Sequence[LogGroup], mixed: pa.Table | None) -> Closing:
     operations = replace(Operations.without_values(mixed), several_clocks=_several_clocks(groups))
     delivered = operations.record_offset[np.repeat(operations.f == FINAL_POLL, np.diff(operations.starts))]
     end = max(end, int(delivered.max(initial=-1)))
-    return replace(Closing.of(operations, end, max(one.worst_clock_error for one in groups)), start=start)
+    return Closing.of(operations, end, max(one.worst_clock_error for one in groups), start)
 
 
 def _several_clocks(groups: Sequence[LogGroup]) -> bool:

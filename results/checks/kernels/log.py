@@ -21,7 +21,16 @@ the end; what it leaves out is lost, not skipped. An acknowledged record is lost
 offset and has something else there, or nothing; if it lies beyond the end of a complete final read although
 it was acknowledged before the marker was sent; or, where there is no final read, if somebody read around it.
 Otherwise nobody looked, and it is `unseen`: counted, no anomaly. Acknowledgements under acks 0 or 1 promise
-nothing: such records count as `lost_unprotected`. Offsets below the log's start are exempt.
+nothing: such records count as `lost_unprotected`. Offsets below the log's start are exempt, also where a session passes
+over them, which goes on where the log starts now; but what was read there must be what was acknowledged there. A log
+that starts beyond the marker which a complete final read has come to is taken to start at the marker.
+
+Without idempotence a value may lie at several offsets, none of which it reached before its send began. Acknowledged, it
+lies at the offset that was said; where none was said, at one of them by then, which is certain only of the lowest, and
+only if all below is known. That a copy lies elsewhere does not make up for one that is gone.
+
+Polls of one session are taken not to overlap: no client of ours asks again before it was answered. Of those that do
+overlap nobody can say which came first, and nothing is said of the step between them.
 
 Each rule first has a compiled loop (`passes.py`) look for whatever might break it, which in a healthy history is
 nothing; what it names is judged here, with numpy, and nothing else is looked at again.
@@ -117,6 +126,8 @@ def _agreement(operations: Operations, observed: Observed, findings: Findings) -
     findings.add("inconsistent_offset", len(slots), found)
     if observed.acknowledged_again:
         _agreement_of_acknowledgements(operations, observed, findings)
+    if observed.log_start > 0:
+        _agreement_below_the_start(operations, observed, findings)
 
 
 def _agreement_of_acknowledgements(operations: Operations, observed: Observed, findings: Findings) -> None:
@@ -132,6 +143,28 @@ def _agreement_of_acknowledgements(operations: Operations, observed: Observed, f
         offset = int(operations.offset[both[0]])
         found.append(Finding("inconsistent_offset", offset, roles, values))
     findings.add("inconsistent_offset", len(twice), found)
+
+
+def _agreement_below_the_start(operations: Operations, observed: Observed, findings: Findings) -> None:
+    """What was read below the log's start is what was acknowledged there: nothing is lost there, but all must agree."""
+    acked = observed.acked[operations.offset[observed.acked] < observed.log_start]
+    slot = observed.slots.index(operations.offset[acked])
+    other = observed.read[slot] & ~observed.conflicting[slot] & (observed.value[slot] != operations.value[acked])
+    if not other.any():
+        return
+    acked, slot = acked[other], slot[other]
+    moved = np.isin(operations.value[acked], _unacked_pairs(operations, observed).value)
+    _, first = np.unique(slot[~moved], return_index=True)
+    acked = acked[~moved][first]
+    found = []
+    for writer in acked[:WITNESSES].tolist():
+        offset = int(operations.offset[writer])
+        (_, value, poll, other_writer) = next(observed.pairs_at(offset).rows())
+        roles = [("writer", writer), ("reader", poll)]
+        if other_writer >= 0:
+            roles.insert(1, ("writer", other_writer))
+        found.append(Finding("inconsistent_offset", offset, tuple(roles), (int(operations.value[writer]), value)))
+    findings.add("inconsistent_offset", len(acked), found)
 
 
 def _provenance(operations: Operations, observed: Observed, findings: Findings) -> None:
@@ -248,6 +281,7 @@ def _sessions(operations: Operations, observed: Observed, findings: Findings) ->
     passed = observed.last_read_before[observed.slots.index(deliveries.offset)]
     final = operations.f[deliveries.poll] == FINAL_POLL
     skip = known & ~back & (deliveries.previous < passed) & ~final
+    skip &= inside | (passed >= observed.log_start)
     for anomaly, flags in (
         ("int_nonmonotonic", back & inside),
         ("nonmonotonic_poll", back & ~inside),
@@ -328,9 +362,11 @@ def _lost_acked(operations: Operations, observed: Observed) -> tuple[Ints, int]:
 
 
 def _unacked_pairs(operations: Operations, observed: Observed) -> Pairs:
-    """Pairs that show a value at another offset than the one acknowledged: a matter for `duplicate`."""
-    pairs = observed.unplaced
-    return pairs[(pairs.writer >= 0) & (operations.offset[pairs.writer] != pairs.offset)]
+    """Pairs that show a value at another offset than the one acknowledged: a matter for `duplicate`, if idempotence was
+    promised; else a copy, which is no excuse for the record that is gone.
+    """
+    pairs = observed.unplaced[observed.unplaced.writer >= 0]
+    return pairs[(operations.offset[pairs.writer] != pairs.offset) & operations.idempotent[pairs.writer]]
 
 
 def _passed_over(operations: Operations, observed: Observed) -> Flags:
@@ -420,34 +456,58 @@ def _poll_beyond(offset: int, operations: Operations) -> list[int]:
 
 
 def _send_order(operations: Operations, observed: Observed, lost: Flags, findings: Findings) -> None:
-    """What an idempotent client sent later lies later."""
+    """What an idempotent client sent later lies later: where it was acknowledged, else where a read shows it."""
     clients = loops.disorderly_clients(
         operations.f, operations.type, operations.acks, operations.idempotent, operations.client, operations.sequence,
         operations.offset, lost,
     )  # fmt: skip
-    if len(clients) == 0:
+    shown = _shown_in_one_place(operations, observed)
+    if len(clients) == 0 and len(shown) == 0:
         return
-    sends = observed.acked[np.isin(operations.client[observed.acked], clients)]
-    sends = sends[operations.idempotent[sends] & (operations.sequence[sends] != NONE) & ~lost[sends]]
-    sends = sends[np.lexsort((operations.sequence[sends], operations.client[sends]))]
+    clients = np.concatenate((clients, operations.client[shown.writer]))
+    placed = observed.acked[np.isin(operations.client[observed.acked], clients)]
+    sends = np.concatenate((placed, shown.writer))
+    offset = np.concatenate((operations.offset[placed], shown.offset))
+    counted = operations.idempotent[sends] & (operations.sequence[sends] != NONE) & ~lost[sends]
+    sends, offset = sends[counted], offset[counted]
+    order = np.lexsort((operations.sequence[sends], operations.client[sends]))
+    sends, offset = sends[order], offset[order]
     same = np.diff(operations.client[sends]) == 0
-    wrong = np.flatnonzero(same & (np.diff(operations.offset[sends]) <= 0))
+    wrong = np.flatnonzero(same & (np.diff(offset) <= 0))
     found = [
         Finding(
             "nonmonotonic_send",
-            int(operations.offset[sends[place + 1]]),
+            int(offset[place + 1]),
             (("writer", int(sends[place])), ("writer", int(sends[place + 1]))),
             (int(operations.value[sends[place]]), int(operations.value[sends[place + 1]])),
-            int(operations.offset[sends[place]]),
+            int(offset[place]),
         )
         for place in wrong[:WITNESSES]
     ]
     findings.add("nonmonotonic_send", len(wrong), found)
 
 
+def _shown_in_one_place(operations: Operations, observed: Observed) -> Pairs:
+    """Idempotent sends with a sequence number that were acknowledged without an offset, each where reads show it; those
+    that they show in several places are a matter for `duplicate` or `inconsistent_offset`.
+    """
+    pairs = observed.unplaced[observed.unplaced.writer >= 0]
+    sent = pairs.writer
+    wanted = operations.is_acked[sent] & (operations.offset[sent] == NONE) & operations.idempotent[sent]
+    pairs = pairs[wanted & (operations.sequence[sent] != NONE)]
+    if len(pairs) == 0:
+        return pairs
+    _, first, times = np.unique(pairs.writer, return_index=True, return_counts=True)
+    return pairs[first[times == 1]]
+
+
 @dataclass(frozen=True)
 class _Shown:
-    """Appends that were not acknowledged with an offset and that a read shows, and when they ended at the latest."""
+    """Appends that a read shows where no acknowledgement puts them, and when they ended at the latest.
+
+    Sends of unknown outcome that landed, those acknowledged without an offset, and the copies that a producer without
+    idempotence makes: neither was there before its send began. Of an idempotent send such a copy is a `duplicate`.
+    """
 
     send: Ints
     offset: Ints
@@ -456,10 +516,26 @@ class _Shown:
     @classmethod
     def of(cls, operations: Operations, observed: Observed) -> _Shown:
         pairs = observed.unplaced[observed.unplaced.writer >= 0]
-        acked = operations.is_acked[pairs.writer]
-        pairs = pairs[~acked | (operations.offset[pairs.writer] == NONE)]
-        answered = operations.is_acked[pairs.writer]
+        acked, stated = operations.is_acked[pairs.writer], operations.offset[pairs.writer]
+        copy = ~operations.idempotent[pairs.writer] & (stated != pairs.offset)
+        pairs = pairs[~acked | (stated == NONE) | copy]
+        answered = operations.is_acked[pairs.writer] & (operations.offset[pairs.writer] == NONE)
+        if (answered & ~operations.idempotent[pairs.writer]).any():
+            answered &= operations.idempotent[pairs.writer] | _first_places(pairs, observed)
         return cls(pairs.writer, pairs.offset, np.where(answered, operations.completed[pairs.writer], NEVER))
+
+
+def _first_places(pairs: Pairs, observed: Observed) -> Flags:
+    """Of pairs: where a value lies lower than anywhere else, because all that lies below is known.
+
+    An acknowledgement that does not say where speaks of any one of the copies; what lies lowest was there by then.
+    """
+    seen = observed.slots.offset(np.flatnonzero(observed.read | (observed.acknowledged >= 0)))
+    unknown = int(np.append(seen != np.arange(len(seen)), True).argmax())
+    order = np.lexsort((pairs.offset, pairs.value))
+    lowest = np.zeros(len(pairs), np.bool_)
+    lowest[order] = np.append(True, np.diff(pairs.value[order]) != 0)[: len(pairs)]
+    return lowest & (pairs.offset < unknown)
 
 
 def _real_time(
@@ -486,8 +562,12 @@ def _real_time(
         earlier, later = _involved(earlier, later, suspects[anomaly])
         judged = violations(earlier, later, WITNESSES)
         if anomaly in ("stale_read", "hw_regress") and not linearizable_reads:
-            epochs = _highest_epochs(operations, observed, earlier)
-            certain = certain_under_epochs(earlier, epochs, later, operations.leader_epoch[later.index], WITNESSES)
+            stated = operations.leader_epoch[later.index]
+            lowest = _binding_from(operations, observed, earlier)
+            certain = certain_under_epochs(
+                earlier, lowest, operations.f[earlier.index] == LIST_OFFSETS, later, stated,
+                _epochs_in_the_log(operations), WITNESSES,
+            )  # fmt: skip
             findings.noted["stale_log_ends"] += judged.total - certain.total
             judged = certain
         found = [
@@ -511,28 +591,33 @@ def _send_bounds(operations: Operations, observed: Observed, lost: Flags, shown:
     return Bounds.of(operations, index, key, key, np.concatenate((operations.completed[acked], shown.ended)))
 
 
-def _highest_epochs(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
-    """The highest leader epoch that what an operation shows may be of, NEVER where nobody knows.
+def _binding_from(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
+    """The lowest epoch under which an answer is held to what an operation shows, NEVER where nobody knows.
 
-    Of reads as they state it, of appends as those state it who read them. A poll states the epoch of the last record
-    it delivered; all before it are of that epoch or an earlier one.
+    Of stated log ends their own. Of records the one after that of their append, as those state it who read them: a poll
+    states the epoch of the last record it delivered; all before it are of that epoch or an earlier one.
     """
-    highest = operations.leader_epoch[bounds.index]
-    highest[highest == NONE] = NEVER
+    epoch = operations.leader_epoch[bounds.index]
     sent = np.flatnonzero(operations.is_send[bounds.index])
-    if len(sent) == 0:
-        return highest
-    slot = observed.slots.index(bounds.low[sent] // 2)
-    asked = np.zeros(len(observed.slots), np.bool_)
-    asked[slot] = True
-    where = observed.slots.index(operations.record_offset)
-    records = np.flatnonzero(asked[where])
-    stated = operations.leader_epoch[operations.polls_of(records)]
-    by_slot = np.full(len(observed.slots), NEVER, np.int64)
-    known = stated != NONE
-    np.minimum.at(by_slot, where[records[known]], stated[known])
-    highest[sent] = by_slot[slot]
-    return highest
+    if len(sent):
+        slot = observed.slots.index(bounds.low[sent] // 2)
+        asked = np.zeros(len(observed.slots), np.bool_)
+        asked[slot] = True
+        where = observed.slots.index(operations.record_offset)
+        records = np.flatnonzero(asked[where])
+        stated = operations.leader_epoch[operations.polls_of(records)]
+        by_slot = np.full(len(observed.slots), NEVER, np.int64)
+        known = stated != NONE
+        np.minimum.at(by_slot, where[records[known]], stated[known])
+        epoch[sent] = np.where(by_slot[slot] == NEVER, NONE, by_slot[slot])
+    later = operations.f[bounds.index] != LIST_OFFSETS
+    return np.where(epoch == NONE, NEVER, epoch + later)
+
+
+def _epochs_in_the_log(operations: Operations) -> Ints:
+    """The leader epochs of which a record was read."""
+    stated = np.unique(operations.leader_epoch[np.diff(operations.starts) > 0])
+    return stated[stated != NONE]
 
 
 def _stating(operations: Operations, linearizable_reads: bool) -> Ints:

@@ -91,7 +91,7 @@ class Closing:
     """Where a log starts, and how far the read of it came that was made after everything was healed, up to a marker.
 
     `complete` says that it reached the marker, so that whatever was acknowledged before `marker_invoked` and is not
-    there is lost.
+    there is lost. A log that is said to start beyond that marker starts there: nothing above is exempt from anything.
     """
 
     start: int
@@ -101,11 +101,13 @@ class Closing:
     complete: bool = False
 
     @classmethod
-    def of(cls, operations: Operations, end: int, worst_doubt: int | None = None) -> Closing:
+    def of(
+        cls, operations: Operations, end: int, worst_doubt: int | None = None, log_start: int | None = None
+    ) -> Closing:
         """From all operations of a log that are markers; the final read came to `end`. Times may be off by
-        `worst_doubt`, if that is known of more operations than these.
+        `worst_doubt`, and the log starts at `log_start`, if these are known of more operations than these.
         """
-        start = operations.log_start
+        start = operations.log_start if log_start is None else log_start
         markers = np.flatnonzero((operations.f == MARKER) & (operations.type == OK) & (operations.offset != NONE))
         if len(markers) == 0:
             return cls(start, end)
@@ -114,7 +116,10 @@ class Closing:
         doubt = 0  # when it began, by any other's clock
         if len(operations.doubt):
             doubt = int(operations.doubt[first] + (operations.doubt.max() if worst_doubt is None else worst_doubt))
-        return cls(start, end, marker, int(operations.invoked[first]) - doubt, end >= marker)
+        complete = end >= marker
+        return cls(
+            min(start, marker) if complete else start, end, marker, int(operations.invoked[first]) - doubt, complete
+        )
 
 
 @dataclass(frozen=True)

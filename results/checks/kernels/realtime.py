@@ -10,11 +10,17 @@ below what had already been read (`future_read`), a stated log end below an ackn
 or below an earlier log end (`hw_regress`).
 
 **Stated log ends and leader epochs.** A leader that was deposed and does not know it yet may state an end that is no
-longer true: what clients see of a Kafka log is a prefix, not always the newest (HX-07). But a leader of epoch e holds
-every record that was committed under e or before, and states no end until it has committed as much as its predecessors
-(KIP-207). So an answer given under epoch e is held to a record, or to another answer, of an epoch not above e. Of a
-record only an upper bound of its epoch is known, from those who read it: a violation that rests on it is certain. What
-remains is stale and allowed, and is counted (`stale_log_ends`).
+longer true: what clients see of a Kafka log is a prefix, not always the newest (HX-07). But a leader states no end
+until it has committed as much as its predecessors (KIP-207), and its own never goes back. So an answer given under
+epoch e is held to every answer given before it under e or an earlier epoch.
+
+Of a record, readers tell the epoch of its *append*, and it may have been committed long after: a leader of epoch e that
+is cut off keeps a high watermark below what it appended last, while its successor commits that, and serves it as of
+epoch e. Nor need the leader of a later epoch have it at all, if it was elected without it and never committed anything.
+But a leader of whom a record is in the log had, when it was elected, all that lies there of earlier epochs. So an
+answer under e is held to a record of an epoch below e if a record of e itself was read, too. Of a record only an upper
+bound of its epoch is known, from those who read it: a violation that rests on it is certain. What remains is stale and
+allowed, and is counted (`stale_log_ends`).
 """
 
 from __future__ import annotations
@@ -129,18 +135,26 @@ def _unknown_ends_regress(operations: Operations, observed: Observed, stating: I
 
 
 def certain_under_epochs(
-    earlier: Bounds, earlier_epoch: Ints, later: Bounds, later_epoch: Ints, most: int
+    earlier: Bounds,
+    binding_from: Ints,
+    states_end: Flags,
+    later: Bounds,
+    later_epoch: Ints,
+    in_the_log: Ints,
+    most: int,
 ) -> Violations:
     """Of the violations between `earlier` and `later`, those that the epochs make certain; up to `most` in detail.
 
-    `earlier_epoch` is the highest epoch the earlier may belong to, `NEVER` if nobody knows; `later_epoch` the epoch
-    under which the later was answered, `NONE` if nobody knows.
+    `binding_from` is the lowest epoch under which an answer is held to the earlier, `NEVER` if nobody knows; those that
+    are no stated log ends (`states_end`) bind only epochs that are `in_the_log`. `later_epoch` is the epoch under which
+    the later was answered, `NONE` if nobody knows.
     """
     total, found = 0, []
     stating = later.high != NEVER
     later, later_epoch = later[stating], later_epoch[stating]
     for epoch in np.unique(later_epoch[later_epoch != NONE]).tolist():
-        certain = violations(earlier[earlier_epoch <= epoch], later[later_epoch == epoch], most)
+        binding = (binding_from <= epoch) & (states_end | (epoch in in_the_log))
+        certain = violations(earlier[binding], later[later_epoch == epoch], most)
         total += certain.total
         found += certain.first
     return Violations(total, found[:most])

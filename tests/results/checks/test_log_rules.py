@@ -173,8 +173,15 @@ def test_a_send_of_unknown_outcome_may_not_be_read_before_it_began_either(check:
     assert names(check(history)) == {"future_read": 1}
 
 
+def of_the_next_leader(offset: int, value: int = B, epoch: int = 1) -> list[Forged]:
+    """A record that a leader appended itself, under its own epoch, and that was read long after all else."""
+    return [send(value, 500, 510, offset), poll(520, 530, (offset, value), client=55, epoch=epoch)]
+
+
 def test_a_log_end_may_not_lie_below_an_acknowledged_record(check: Check) -> None:
-    assert names(check([send(A, 10, 20, 0), list_offsets(21, 22, 0), poll(30, 40, (0, A))])) == {"stale_read": 1}
+    """KIP-207: a new leader states no end until it has committed what its log began with."""
+    history = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=1), poll(30, 40, (0, A)), *of_the_next_leader(1)]
+    assert names(check(history)) == {"stale_read": 1}
 
 
 def test_a_deposed_leader_may_state_an_old_log_end(check: Check) -> None:
@@ -185,6 +192,31 @@ def test_a_deposed_leader_may_state_an_old_log_end(check: Check) -> None:
     assert names(check(history, linearizable_reads=True)) == {"stale_read": 1}
 
 
+def test_a_deposed_leader_may_not_know_that_what_it_appended_was_committed(check: Check) -> None:
+    """Its follower had fetched A, but could not tell it so before the follower became the leader. The epoch with which
+    A is read is that of its append.
+    """
+    history = [
+        send(A, 10, 40, 0),
+        poll(35, 45, (0, A), epoch=0),
+        list_offsets(50, 51, 0, epoch=0),
+        *of_the_next_leader(1),
+        *final((0, A), (1, B), marker=2),
+    ]
+    assert names(check(history)) == {}
+    assert check(history).noted["stale_log_ends"] == 2
+
+
+def test_a_leader_between_two_others_may_not_have_what_both_had(check: Check) -> None:
+    """It was elected without A, committed nothing, and was cut off: its successor had A of the first one, and commits
+    it. The same answer is wrong if a record of its own is in the log, above A: then it had A when it appended that.
+    """
+    history = [send(A, 10, 40, 0), poll(35, 45, (0, A), epoch=0), list_offsets(50, 51, 0, epoch=1)]
+    assert names(check([*history, *of_the_next_leader(1, epoch=2)])) == {}
+    assert check([*history, *of_the_next_leader(1, epoch=2)]).noted["stale_log_ends"] == 2
+    assert names(check([*history, *of_the_next_leader(1, epoch=1)])) == {"stale_read": 1, "hw_regress": 1}
+
+
 def test_a_new_leader_may_not_state_less_than_its_predecessors_committed(check: Check) -> None:
     """KIP-207. That a later reader got the record under a later epoch makes it none the younger."""
     history = [
@@ -192,6 +224,7 @@ def test_a_new_leader_may_not_state_less_than_its_predecessors_committed(check: 
         poll(12, 25, (0, A), epoch=0),
         list_offsets(26, 27, 0, epoch=1),
         poll(30, 40, (0, A), epoch=5, client=51),
+        *of_the_next_leader(1),
     ]
     assert names(check(history)) == {"stale_read": 1, "hw_regress": 1}
     assert check(history).noted["stale_log_ends"] == 0
@@ -199,28 +232,37 @@ def test_a_new_leader_may_not_state_less_than_its_predecessors_committed(check: 
 
 def test_a_log_end_of_an_unknown_epoch_proves_nothing(check: Check) -> None:
     for unknown in (None, -1):
-        stated = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=unknown), poll(30, 40, (0, A))]
-        shown = [send(A, 10, 20, 0), list_offsets(21, 22, 0), poll(30, 40, (0, A), epoch=unknown)]
+        later = of_the_next_leader(1)
+        stated = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=unknown), poll(30, 40, (0, A)), *later]
+        shown = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=1), poll(30, 40, (0, A), epoch=unknown), *later]
         assert names(check(stated)) == names(check(shown)) == {}
         assert check(stated).noted["stale_log_ends"] == check(shown).noted["stale_log_ends"] == 1
 
 
 def test_each_epoch_is_held_to_what_came_before_it(check: Check) -> None:
-    """Three leaders at once: the first two may not know of B, the third must."""
-    ends = [list_offsets(40, 41, 1, 700 + epoch, epoch=epoch) for epoch in (0, 1, 2)]
+    """Four leaders at once: the first three may not know of B, the last must."""
+    ends = [list_offsets(40, 41, 1, 700 + epoch, epoch=epoch) for epoch in (0, 1, 2, 3)]
     history = [
         send(A, 10, 20, 0),
         poll(12, 25, (0, A), epoch=0),
         send(B, 26, 30, 1),
         *ends,
         poll(50, 60, (0, A), (1, B), epoch=2, client=51),
+        *of_the_next_leader(2, C, epoch=3),
     ]
     assert names(check(history)) == {"stale_read": 1}
-    assert check(history).noted["stale_log_ends"] == 2
+    assert check(history).noted["stale_log_ends"] == 3
+
+
+def test_a_log_end_is_held_to_one_stated_before_under_the_same_epoch(check: Check) -> None:
+    """Whatever is known of the records."""
+    ends = [list_offsets(20, 21, 1, 700, epoch=4), list_offsets(22, 23, 0, 701, epoch=4)]
+    assert names(check([send(A, 10, None, kind="info"), *ends])) == {"hw_regress": 1}
 
 
 def test_a_log_end_asked_for_before_the_acknowledgement_may(check: Check) -> None:
-    assert names(check([send(A, 10, 20, 0), list_offsets(20, 22, 0), poll(30, 40, (0, A))])) == {}
+    history = [send(A, 10, 20, 0), list_offsets(20, 22, 0, epoch=1), poll(30, 40, (0, A)), *of_the_next_leader(1)]
+    assert names(check(history)) == {}
 
 
 def test_a_log_end_may_not_go_back(check: Check) -> None:
@@ -243,6 +285,51 @@ def test_a_poll_may_lag_unless_reads_must_be_linearizable(check: Check) -> None:
     history = [send(A, 10, 20, 0), poll(21, 22, high_watermark=0), poll(30, 40, (0, A), high_watermark=1)]
     assert names(check(history)) == {}
     assert names(check(history, linearizable_reads=True)) == {"stale_read": 1}
+
+
+# R1 of copies --------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_record_may_not_lie_before_what_had_ended_before_its_send_began(check: Check) -> None:
+    """Without idempotence there may be copies, but none before the first attempt."""
+    for begun, found in ((30, {"rt_order": 1}), (20, {})):
+        history = [
+            send(B, 10, 20, 5),
+            send(A, begun, 40, 6, idempotent=False),
+            *final((3, A), (5, B), (6, A), marker=7),
+        ]
+        assert names(check(history)) == found
+
+
+def test_a_copy_of_a_record_may_not_be_read_before_its_send_began(check: Check) -> None:
+    for read, found in (((1, 5), {"future_read": 1}), ((1, 30), {})):
+        history = [poll(*read, (0, A)), send(A, 30, 40, 1, idempotent=False), *final((0, A), (1, A), marker=2)]
+        assert names(check(history)) == found
+
+
+def test_a_copy_of_a_record_may_come_long_after_it_was_acknowledged(check: Check) -> None:
+    history = [send(A, 10, 20, 0, idempotent=False), send(B, 30, 40, 1), *final((0, A), (1, B), (2, A), marker=3)]
+    assert names(check(history)) == {}
+
+
+def test_of_copies_the_first_is_the_one_that_was_acknowledged_without_an_offset(check: Check) -> None:
+    late = [send(A, 10, 20, idempotent=False), send(B, 30, 40, 1), *final((0, A), (1, B), (2, A), marker=3)]
+    both_late = [send(A, 10, 20, idempotent=False), send(B, 30, 40, 0), *final((0, B), (1, A), (2, A), marker=3)]
+    one_late = [send(A, 10, 20, idempotent=False), send(B, 30, 40, 0), *final((0, B), (1, A), marker=2)]
+    assert names(check(late)) == {}
+    assert names(check(both_late)) == names(check(one_late)) == {"rt_order": 1}
+
+
+def test_what_was_acknowledged_without_an_offset_may_lie_where_nobody_read(check: Check) -> None:
+    """Then the one that was read may be a copy; not so of an idempotent send, of which there is one."""
+    for idempotent, found in ((False, {}), (True, {"rt_order": 1})):
+        history = [send(A, 10, 20, idempotent=idempotent), send(B, 30, 40, 1), poll(50, 60, (1, B), (2, A))]
+        assert names(check(history)) == found
+
+
+def test_copies_of_a_send_acknowledged_without_an_offset_are_not_older_than_the_send(check: Check) -> None:
+    history = [poll(1, 5, (0, A)), send(A, 30, 40, idempotent=False), *final((0, A), (1, A), marker=2)]
+    assert names(check(history)) == {"future_read": 1}
 
 
 # R2, S1, S2 ----------------------------------------------------------------------------------------------------
@@ -279,6 +366,17 @@ def test_a_session_may_not_go_back(check: Check) -> None:
     assert three(check, poll(40, 41, (0, A), (1, B)), poll(42, 43, (1, B), (2, C))) == {"nonmonotonic_poll": 1}
 
 
+def test_a_session_may_pass_over_what_lies_below_the_start_of_the_log(check: Check) -> None:
+    """Retention moved it on. What lies at the new start or beyond may not be left out."""
+    for log_start, found in ((1, {"poll_skip": 1}), (2, {})):
+        on = poll(42, 43, (2, C), log_start=log_start)
+        assert three(check, poll(40, 41, (0, A)), on) == found, log_start
+
+
+def test_a_single_poll_may_not_leave_out_what_lies_below_the_start_of_the_log(check: Check) -> None:
+    assert three(check, poll(40, 41, (0, A), (2, C), log_start=2)) == {"int_poll_skip": 1}
+
+
 def test_a_new_session_may_go_back(check: Check) -> None:
     assert three(check, poll(40, 41, (0, A), (1, B)), poll(42, 43, (1, B), (2, C), session=1)) == {}
 
@@ -297,6 +395,37 @@ def test_an_empty_poll_leaves_the_session_where_it_was(check: Check) -> None:
 def test_an_idempotent_clients_sends_lie_in_their_order(check: Check) -> None:
     history = [send(A, 10, 30, 1, sequence=1), send(B, 11, 31, 0, sequence=2), poll(40, 50, (0, B), (1, A))]
     assert names(check(history)) == {"nonmonotonic_send": 1}
+
+
+def test_they_lie_in_their_order_also_where_only_a_read_says_where(check: Check) -> None:
+    """The first was acknowledged without an offset."""
+    for a, b, found in ((1, 0, {"nonmonotonic_send": 1}), (0, 1, {})):
+        history = [
+            send(A, 10, 30, None, sequence=1),
+            send(B, 11, 31, b, sequence=2),
+            *final(*sorted([(a, A), (b, B)]), marker=2),
+        ]
+        assert names(check(history)) == found
+
+
+def test_a_send_acknowledged_without_an_offset_need_not_lie_in_order_outside_the_promise(check: Check) -> None:
+    for change in ({"idempotent": False}, {"sequence": None}, {"client": 7}):
+        first = {"sequence": 1, **change}
+        history = [
+            send(A, 10, 30, None, **first),  # type: ignore[arg-type]
+            send(B, 11, 31, 0, sequence=2),
+            *final((0, B), (1, A), marker=2),
+        ]
+        assert names(check(history)) == {}
+
+
+def test_a_send_acknowledged_without_an_offset_and_shown_twice_is_a_duplicate_and_nothing_else(check: Check) -> None:
+    history = [
+        send(A, 10, 30, None, sequence=1),
+        send(B, 11, 31, 0, sequence=2),
+        *final((0, B), (1, A), (2, A), marker=3),
+    ]
+    assert names(check(history)) == {"duplicate": 1}
 
 
 def test_without_idempotence_they_need_not(check: Check) -> None:
@@ -427,6 +556,53 @@ def test_a_record_acknowledged_without_its_offset_must_be_somewhere(check: Check
     gone = [send(A, 10, 20, None), *final(marker=1)]
     assert names(check(there)) == {}
     assert names(check(gone)) == {"lost_write": 1}
+
+
+def test_a_copy_elsewhere_is_no_excuse_for_an_acknowledged_record_that_is_gone(check: Check) -> None:
+    """Without idempotence; the value of an idempotent send that lies elsewhere is its `duplicate`."""
+    replaced = [send(A, 10, 20, 0, idempotent=False), send(B, 11, None, kind="info"), *final((0, B), (1, A), marker=2)]
+    moved = [send(A, 10, 20, 0, idempotent=False), *final((1, A), marker=2)]
+    both = [send(A, 10, 20, 0, idempotent=False), *final((0, A), (1, A), marker=2)]
+    promised = [send(A, 10, 20, 0), *final((1, A), marker=2)]
+    assert names(check(replaced)) == names(check(moved)) == {"lost_write": 1}
+    assert names(check(both)) == {}
+    assert names(check(promised)) == {"duplicate": 1}
+
+
+def test_nor_for_one_in_whose_place_another_was_read_and_acknowledged(check: Check) -> None:
+    sends = [send(A, 10, 20, 0, idempotent=False), send(B, 11, 21, 0)]
+    assert names(check([*sends, poll(30, 40, (0, B), (1, A))])) == {"lost_write": 1}
+    weak = [send(A, 10, 20, 0, idempotent=False, acks=1), send(B, 11, 21, 0)]
+    assert names(check([*weak, poll(30, 40, (0, B), (1, A))])) == {}
+
+
+def test_below_the_start_of_the_log_what_was_read_is_still_what_was_acknowledged_there(check: Check) -> None:
+    unknown, acked = send(B, 11, None, kind="info"), send(B, 11, 21, 0)
+    for other in (unknown, acked):
+        history = [send(A, 10, 20, 0), other, poll(30, 40, (0, B)), *final(marker=1, log_start=1)]
+        assert names(check(history)) == {"inconsistent_offset": 1}
+    right = [send(A, 10, 20, 0), unknown, poll(30, 40, (0, A)), *final(marker=1, log_start=1)]
+    weak = [send(A, 10, 20, 0, acks=1, idempotent=False), unknown, poll(30, 40, (0, B)), *final(marker=1, log_start=1)]
+    assert names(check(right)) == names(check(weak)) == {}
+
+
+def test_below_the_start_of_the_log_one_defect_has_one_name(check: Check) -> None:
+    moved = [send(A, 10, 20, 0), send(B, 11, 21, 5), poll(30, 40, (0, B), (1, A)), *final(marker=6, log_start=6)]
+    disagreeing = [
+        send(A, 10, 20, 0),
+        send(B, 11, None, kind="info"),
+        poll(30, 40, (0, B)),
+        poll(30, 40, (0, A), client=51),
+        *final(marker=1, log_start=1),
+    ]
+    assert names(check(moved)) == {"duplicate": 2}
+    assert names(check(disagreeing)) == {"inconsistent_offset": 1}
+
+
+def test_a_record_acknowledged_without_its_offset_may_lie_below_the_start_of_the_log(check: Check) -> None:
+    for idempotent in (True, False):
+        assert names(check([send(A, 10, 20, idempotent=idempotent), *final(marker=1, log_start=1)])) == {}
+        assert names(check([send(A, 10, 20, idempotent=idempotent), *final(marker=1)])) == {"lost_write": 1}
 
 
 # Witnesses ----------------------------------------------------------------------------------------------------
