@@ -505,9 +505,18 @@ def _stale_of_a_deposed_leader(history: list[Forged], rng: random.Random) -> lis
 
 
 def _stale_of_the_leader_that_appended(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Cut off as well: its successor committed what it had appended last."""
+    """Cut off as well: its successor committed what it had appended last. All that was begun later is its own."""
     broken = _stale(history, rng)
-    return [*broken[:-1], replace(broken[-1], leader_epoch=EPOCH)]
+    asked, begun = broken[-1].invoked, {one.value: one.invoked for one in history}
+    return [
+        *(
+            replace(one, leader_epoch=EPOCH + 1)
+            if any(begun.get(value, 0) >= asked - 1 for _, value in one.run)
+            else one
+            for one in broken[:-1]
+        ),
+        replace(broken[-1], leader_epoch=EPOCH),
+    ]
 
 
 def _stale_of_a_leader_without_records(history: list[Forged], rng: random.Random) -> list[Forged]:

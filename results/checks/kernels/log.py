@@ -60,6 +60,7 @@ from squall.results.checks.kernels.operations import (
 )
 from squall.results.checks.kernels.realtime import (
     Bounds,
+    Epochs,
     Suspects,
     certain_under_epochs,
     real_time_suspects,
@@ -562,12 +563,13 @@ def _real_time(
         earlier, later = _involved(earlier, later, suspects[anomaly])
         judged = violations(earlier, later, WITNESSES)
         if anomaly in ("stale_read", "hw_regress") and not linearizable_reads:
-            stated = operations.leader_epoch[later.index]
-            lowest = _binding_from(operations, observed, earlier)
-            certain = certain_under_epochs(
-                earlier, lowest, operations.f[earlier.index] == LIST_OFFSETS, later, stated,
-                _epochs_in_the_log(operations), WITNESSES,
-            )  # fmt: skip
+            epochs = Epochs(
+                _highest_epochs(operations, observed, earlier),
+                operations.f[earlier.index] == LIST_OFFSETS,
+                operations.leader_epoch[later.index],
+                _last_begun(operations),
+            )
+            certain = certain_under_epochs(earlier, later, epochs, WITNESSES)
             findings.noted["stale_log_ends"] += judged.total - certain.total
             judged = certain
         found = [
@@ -591,33 +593,37 @@ def _send_bounds(operations: Operations, observed: Observed, lost: Flags, shown:
     return Bounds.of(operations, index, key, key, np.concatenate((operations.completed[acked], shown.ended)))
 
 
-def _binding_from(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
-    """The lowest epoch under which an answer is held to what an operation shows, NEVER where nobody knows.
+def _highest_epochs(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
+    """The highest leader epoch that what an operation shows may be of, NEVER where nobody knows.
 
-    Of stated log ends their own. Of records the one after that of their append, as those state it who read them: a poll
-    states the epoch of the last record it delivered; all before it are of that epoch or an earlier one.
+    Of reads as they state it, of appends as those state it who read them. A poll states the epoch of the last record
+    it delivered, that of its append; all before it are of that epoch or an earlier one.
     """
-    epoch = operations.leader_epoch[bounds.index]
+    highest = operations.leader_epoch[bounds.index]
+    highest[highest == NONE] = NEVER
     sent = np.flatnonzero(operations.is_send[bounds.index])
-    if len(sent):
-        slot = observed.slots.index(bounds.low[sent] // 2)
-        asked = np.zeros(len(observed.slots), np.bool_)
-        asked[slot] = True
-        where = observed.slots.index(operations.record_offset)
-        records = np.flatnonzero(asked[where])
-        stated = operations.leader_epoch[operations.polls_of(records)]
-        by_slot = np.full(len(observed.slots), NEVER, np.int64)
-        known = stated != NONE
-        np.minimum.at(by_slot, where[records[known]], stated[known])
-        epoch[sent] = np.where(by_slot[slot] == NEVER, NONE, by_slot[slot])
-    later = operations.f[bounds.index] != LIST_OFFSETS
-    return np.where(epoch == NONE, NEVER, epoch + later)
+    if len(sent) == 0:
+        return highest
+    slot = observed.slots.index(bounds.low[sent] // 2)
+    asked = np.zeros(len(observed.slots), np.bool_)
+    asked[slot] = True
+    where = observed.slots.index(operations.record_offset)
+    records = np.flatnonzero(asked[where])
+    stated = operations.leader_epoch[operations.polls_of(records)]
+    by_slot = np.full(len(observed.slots), NEVER, np.int64)
+    known = stated != NONE
+    np.minimum.at(by_slot, where[records[known]], stated[known])
+    highest[sent] = by_slot[slot]
+    return highest
 
 
-def _epochs_in_the_log(operations: Operations) -> Ints:
-    """The leader epochs of which a record was read."""
-    stated = np.unique(operations.leader_epoch[np.diff(operations.starts) > 0])
-    return stated[stated != NONE]
+def _last_begun(operations: Operations) -> dict[int, int]:
+    """By leader epoch of which a record was read: when the last of these sends began that are known to be of it."""
+    polls = np.flatnonzero((np.diff(operations.starts) > 0) & (operations.leader_epoch != NONE))
+    writer = writers(operations, operations.record_value[operations.starts[polls + 1] - 1])
+    began = np.where(writer < 0, NONE, operations.invoked[writer] - operations.clock_error[writer])
+    epoch = operations.leader_epoch[polls]
+    return {int(one): int(began[epoch == one].max()) for one in np.unique(epoch)}
 
 
 def _stating(operations: Operations, linearizable_reads: bool) -> Ints:

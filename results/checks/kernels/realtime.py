@@ -17,10 +17,16 @@ epoch e is held to every answer given before it under e or an earlier epoch.
 Of a record, readers tell the epoch of its *append*, and it may have been committed long after: a leader of epoch e that
 is cut off keeps a high watermark below what it appended last, while its successor commits that, and serves it as of
 epoch e. Nor need the leader of a later epoch have it at all, if it was elected without it and never committed anything.
-But a leader of whom a record is in the log had, when it was elected, all that lies there of earlier epochs. So an
-answer under e is held to a record of an epoch below e if a record of e itself was read, too. Of a record only an upper
-bound of its epoch is known, from those who read it: a violation that rests on it is certain. What remains is stale and
-allowed, and is counted (`stale_log_ends`).
+An answer under epoch e is therefore held to a record
+
+* of an epoch below e, if a record of e itself was read: its leader had, when it was elected, all that lies in the log
+  of earlier epochs;
+* of e or an epoch below, if a record of e was read whose send began when the first had been acknowledged or read: its
+  leader still led then, and nobody after it had committed anything. For what is appended after the election of a
+  successor is in no log that the successor's commits come to.
+
+Of a record only an upper bound of its epoch is known, from those who read it: a violation that rests on it is certain.
+What remains is stale and allowed, and is counted (`stale_log_ends`).
 """
 
 from __future__ import annotations
@@ -134,27 +140,32 @@ def _unknown_ends_regress(operations: Operations, observed: Observed, stating: I
     return violations(ends[unknown], ends, 0).total > 0
 
 
-def certain_under_epochs(
-    earlier: Bounds,
-    binding_from: Ints,
-    states_end: Flags,
-    later: Bounds,
-    later_epoch: Ints,
-    in_the_log: Ints,
-    most: int,
-) -> Violations:
-    """Of the violations between `earlier` and `later`, those that the epochs make certain; up to `most` in detail.
-
-    `binding_from` is the lowest epoch under which an answer is held to the earlier, `NEVER` if nobody knows; those that
-    are no stated log ends (`states_end`) bind only epochs that are `in_the_log`. `later_epoch` is the epoch under which
-    the later was answered, `NONE` if nobody knows.
+@dataclass(frozen=True)
+class Epochs:
+    """What is known of leader epochs: the `highest` that each earlier operation may belong to, `NEVER` if nobody knows,
+    and which of them are stated log ends; under which each later one was `answered`, `NONE` if nobody knows; and by
+    epoch of which a record was read, when the last send `begun` that is known to have been appended under it.
     """
+
+    highest: Ints
+    states_end: Flags
+    answered: Ints
+    begun: dict[int, int]
+
+    def bind(self, earlier: Bounds, epoch: int) -> Flags:
+        """Which of the earlier ones an answer under an epoch must know."""
+        last = self.begun.get(epoch, NONE)
+        known = self.states_end | (earlier.ended < last)
+        return (known & (self.highest <= epoch)) | ((self.highest < epoch) & (epoch in self.begun))
+
+
+def certain_under_epochs(earlier: Bounds, later: Bounds, epochs: Epochs, most: int) -> Violations:
+    """Of the violations between `earlier` and `later`, those that the epochs make certain; up to `most` in detail."""
     total, found = 0, []
     stating = later.high != NEVER
-    later, later_epoch = later[stating], later_epoch[stating]
-    for epoch in np.unique(later_epoch[later_epoch != NONE]).tolist():
-        binding = (binding_from <= epoch) & (states_end | (epoch in in_the_log))
-        certain = violations(earlier[binding], later[later_epoch == epoch], most)
+    later, answered = later[stating], epochs.answered[stating]
+    for epoch in np.unique(answered[answered != NONE]).tolist():
+        certain = violations(earlier[epochs.bind(earlier, epoch)], later[answered == epoch], most)
         total += certain.total
         found += certain.first
     return Violations(total, found[:most])

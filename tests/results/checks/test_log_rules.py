@@ -70,11 +70,11 @@ def list_offsets(invoked: int, completed: int, end: int, process: int = 700, *, 
     return Forged("list_offsets", process, 70, invoked, completed, high_watermark=end, leader_epoch=epoch)
 
 
-def final(*run: tuple[int, int], marker: int, log_start: int | None = None) -> list[Forged]:
+def final(*run: tuple[int, int], marker: int, log_start: int | None = None, epoch: int = 0) -> list[Forged]:
     """An acknowledged marker at an offset, and a final read of a run and the marker."""
     return [
         send(MARK, 1000, 1010, marker, f="marker", client=90),
-        poll(1020, 1030, *run, (marker, MARK), client=91, f="final_poll", log_start=log_start),
+        poll(1020, 1030, *run, (marker, MARK), client=91, f="final_poll", log_start=log_start, epoch=epoch),
     ]
 
 
@@ -201,7 +201,7 @@ def test_a_deposed_leader_may_not_know_that_what_it_appended_was_committed(check
         poll(35, 45, (0, A), epoch=0),
         list_offsets(50, 51, 0, epoch=0),
         *of_the_next_leader(1),
-        *final((0, A), (1, B), marker=2),
+        *final((0, A), (1, B), marker=2, epoch=1),
     ]
     assert names(check(history)) == {}
     assert check(history).noted["stale_log_ends"] == 2
@@ -215,6 +215,23 @@ def test_a_leader_between_two_others_may_not_have_what_both_had(check: Check) ->
     assert names(check([*history, *of_the_next_leader(1, epoch=2)])) == {}
     assert check([*history, *of_the_next_leader(1, epoch=2)]).noted["stale_log_ends"] == 2
     assert names(check([*history, *of_the_next_leader(1, epoch=1)])) == {"stale_read": 1, "hw_regress": 1}
+
+
+def test_a_leader_that_appended_later_ones_knows_what_had_been_committed(check: Check) -> None:
+    """Whether its own or its predecessor's: the poll that shows A ends with a record of the answer's epoch. B began
+    when A had been acknowledged, or before.
+    """
+    for begun, found in ((21, {"stale_read": 1}), (20, {})):
+        history = [
+            send(A, 10, 20, 0),
+            list_offsets(22, 23, 0, epoch=1),
+            send(B, begun, 40, 1),
+            poll(50, 60, (0, A), (1, B), epoch=1),
+        ]
+        assert names(check(history)) == found, begun
+        assert check(history).noted["stale_log_ends"] == 1 - len(found)
+        deposed = [*history[:-1], poll(50, 60, (0, A), epoch=1), poll(50, 60, (1, B), epoch=2, client=51)]
+        assert names(check(deposed)) == {}
 
 
 def test_a_new_leader_may_not_state_less_than_its_predecessors_committed(check: Check) -> None:
