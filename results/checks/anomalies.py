@@ -69,14 +69,14 @@ ANOMALIES: Final[dict[str, Anomaly]] = {
         ),
         Anomaly(
             "stale_read",
-            "a leader stated a log end below a record acknowledged before, which it must have known by its epoch",
+            "a leader stated a log end below a record acknowledged before, and must have known it by its epoch",
             "a stated log end lies below a record acknowledged before",
             "stated log ends lie below records acknowledged before",
             "a leader that answers before its high watermark has caught up with its predecessor's (KIP-207)",
         ),
         Anomaly(
             "hw_regress",
-            "a leader stated a log end below what had been read or stated before, which it must have known by its epoch",
+            "a leader stated a log end below what had been read or stated before, and must have known it by its epoch",
             "a stated log end went back",
             "stated log ends went back",
             "a new leader that answers before its high watermark has caught up (KIP-207)",

@@ -17,6 +17,7 @@ from squall.harness.simulation.many import simulate_many
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.run import SimOptions, simulate
 from squall.harness.suite import Scenario, load_suite
+from squall.results.check import verdict_of
 from squall.results.history import History
 from squall.results.manifest import Manifest
 from squall.results.segments import FUNCTIONS, TYPES
@@ -197,6 +198,14 @@ def test_clients_that_crash_and_go_back_do_so_and_lose_nothing(tmp_path: Path) -
     assert min(reopened["client"].to_pylist()) >= GENERATION_STRIDE, "another client took its place"
     polls = table.filter(pc.and_(pc.equal(table["f"], FUNCTIONS["poll"]), pc.equal(table["type"], TYPES["ok"])))
     assert len(set(zip(polls["client"].to_pylist(), polls["session"].to_pylist(), strict=True))) > 10
+
+
+def test_a_leader_deposed_without_knowing_it_states_old_log_ends_and_may(tmp_path: Path) -> None:
+    """HX-07: of records that it appended itself and that its successor committed, served as of its own epoch."""
+    scenario = scenario_of("deposed-log-end", "deposed-log-end")
+    found = simulate(scenario, 1, SimOptions(keep=tmp_path))
+    assert found.verdict == "valid", told(found, scenario.scenario, SimOptions())
+    assert verdict_of(tmp_path / "seed-1").coverage.stale_log_ends > 0, "it had to state some"
 
 
 # -- the control plane ------------------------------------------------------------------------------------------------
