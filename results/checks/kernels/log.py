@@ -546,7 +546,9 @@ def _real_time(
     shown = _Shown.of(operations, observed)
     stating = _stating(operations, linearizable_reads)
     suspects = real_time_suspects(operations, observed, lost, shown.send, shown.offset, shown.ended, stating)
-    if not linearizable_reads:
+    if linearizable_reads:
+        _ends_below_their_own_records(operations, stating, findings)
+    else:
         findings.noted["stale_log_ends"] = 0
     if not suspects:
         return
@@ -577,6 +579,27 @@ def _real_time(
             for first, second, low, high in judged.first
         ]
         findings.add(anomaly, judged.total, found)
+
+
+def _ends_below_their_own_records(operations: Operations, stating: Ints, findings: Findings) -> None:
+    """Polls that deliver more of the log than they say there is: at no moment can both have been so."""
+    last = _last_delivered(operations)[stating]
+    end = operations.high_watermark[stating]
+    wrong = np.flatnonzero(last >= end)
+    found = [
+        Finding("hw_regress", int(end[place]) - 1, (("reader", int(stating[place])),), (), int(last[place]))
+        for place in wrong[:WITNESSES]
+    ]
+    findings.add("hw_regress", len(wrong), found)
+
+
+def _last_delivered(operations: Operations) -> Ints:
+    """By operation the greatest offset that it delivered, -1 if it delivered nothing."""
+    last = np.full(len(operations), -1, np.int64)
+    delivering = np.flatnonzero(np.diff(operations.starts) > 0)
+    if len(delivering):
+        last[delivering] = np.maximum.reduceat(operations.record_offset, operations.starts[delivering])
+    return last
 
 
 def _involved(earlier: Bounds, later: Bounds, suspects: Suspects) -> tuple[Bounds, Bounds]:
@@ -637,13 +660,10 @@ def _stating(operations: Operations, linearizable_reads: bool) -> Ints:
 
 def _read_bounds(operations: Operations, stating: Ints) -> Bounds:
     """Reads: what a poll has shown, and the log ends that are `stating`."""
-    low, high = np.full(len(operations), -1, np.int64), np.full(len(operations), NEVER, np.int64)
-    delivering = np.flatnonzero(np.diff(operations.starts) > 0)
-    if len(delivering):
-        low[delivering] = 2 * np.maximum.reduceat(operations.record_offset, operations.starts[delivering]) + 1
+    last, high = _last_delivered(operations), np.full(len(operations), NEVER, np.int64)
+    low = np.where(last < 0, -1, 2 * last + 1)
     high[stating] = 2 * (operations.high_watermark[stating] - 1) + 1
-    ends = stating[operations.f[stating] == LIST_OFFSETS]
-    low[ends] = high[ends]
+    low[stating] = np.maximum(low[stating], high[stating])
     there = np.diff(operations.starts) > 0
     there[stating] = True
     index = np.flatnonzero(there & (operations.completed != NEVER))

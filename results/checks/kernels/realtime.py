@@ -1,7 +1,8 @@
 """R1: real time. No operation may show less of the log than one that had ended before it began.
 
 Every operation has a `low` and a `high` key of the log state it is compatible with: an append at offset o
-exactly 2·o, a read that saw offset m at least 2·m + 1, an answer "the log ends at h" exactly 2·(h-1) + 1. The
+exactly 2·o, a read that saw offset m at least 2·m + 1, an answer "the log ends at h" exactly 2·(h-1) + 1; so has,
+where reads must be linearizable, a poll that states an end, which may not lie below what that very poll delivers. The
 history violates real time if and only if some x ended before some y began and low(x) > high(y). Sort the ends
 of the x, keep the running maximum of their low keys, look up each y: n log n, no search.
 
@@ -38,7 +39,7 @@ import numpy as np
 
 from squall.results.checks.kernels import loops
 from squall.results.checks.kernels.observed import Observed
-from squall.results.checks.kernels.operations import LIST_OFFSETS, NEVER, NONE, Flags, Ints, Operations
+from squall.results.checks.kernels.operations import NEVER, NONE, Flags, Ints, Operations
 
 CLASSES: Final = ("rt_order", "future_read", "stale_read", "hw_regress")
 """In the order in which the loop counts them."""
@@ -105,7 +106,7 @@ def real_time_suspects(
     """
     slots, end = observed.slots, operations.high_watermark
     states = np.zeros(len(operations) if len(stating) else 0, np.bool_)
-    states[stating[operations.f[stating] == LIST_OFFSETS]] = True
+    states[stating] = True
     table = loops.real_time_suspects(
         operations.f, operations.type, operations.acks, operations.offset, observed.offset_key, slots.base,
         operations.starts, observed.record_key, operations.invoked, operations.completed, operations.doubt, lost,

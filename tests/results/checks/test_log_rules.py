@@ -304,6 +304,32 @@ def test_a_poll_may_lag_unless_reads_must_be_linearizable(check: Check) -> None:
     assert names(check(history, linearizable_reads=True)) == {"stale_read": 1}
 
 
+def strictly(check: Check, *history: Forged) -> dict[str, int]:
+    """What is found where reads must be linearizable; nothing of it elsewhere."""
+    assert names(check(list(history))) == {}
+    return names(check(list(history), linearizable_reads=True))
+
+
+def test_log_ends_that_polls_state_may_not_go_back_if_reads_are_linearizable(check: Check) -> None:
+    sent, first = send(A, 10, None, kind="info"), poll(21, 22, high_watermark=1)
+    assert strictly(check, sent, first, poll(31, 32, high_watermark=0, client=51)) == {"hw_regress": 1}
+    assert strictly(check, sent, first, poll(31, 32, high_watermark=1, client=51)) == {}
+    assert strictly(check, sent, first, poll(22, 32, high_watermark=0, client=51)) == {}
+
+
+def test_nor_may_a_send_lie_below_one_that_was_stated_before_it_began(check: Check) -> None:
+    assert strictly(check, poll(1, 2, high_watermark=5), send(A, 10, 20, 0)) == {"future_read": 1}
+    assert strictly(check, poll(1, 2, high_watermark=0), send(A, 10, 20, 0)) == {}
+    assert strictly(check, poll(1, 10, high_watermark=5), send(A, 10, 20, 0)) == {}
+
+
+def test_nor_may_a_poll_state_less_than_it_delivers(check: Check) -> None:
+    sends = [send(A, 10, 100, 0), send(B, 10, 101, 1)]
+    assert strictly(check, *sends, poll(21, 22, (0, A), (1, B), high_watermark=1)) == {"hw_regress": 1}
+    assert strictly(check, *sends, poll(21, 22, (0, A), (1, B), high_watermark=2)) == {}
+    assert strictly(check, *sends, poll(21, 22, (0, A), (1, B))) == {}
+
+
 # R1 of copies --------------------------------------------------------------------------------------------------
 
 
@@ -614,6 +640,16 @@ def test_below_the_start_of_the_log_one_defect_has_one_name(check: Check) -> Non
     ]
     assert names(check(moved)) == {"duplicate": 2}
     assert names(check(disagreeing)) == {"inconsistent_offset": 1}
+
+
+def test_a_log_starts_at_the_marker_at_the_latest_that_a_complete_final_read_came_to(check: Check) -> None:
+    """Whatever anybody states: from there on nothing may be gone."""
+    late = [send(A, 10, 20, 3), send(MARK, 1000, 1010, 2, f="marker", client=90)]
+    read = poll(1020, 1030, (2, MARK), client=91, f="final_poll", log_start=100)
+    assert names(check([*late, read])) == {"lost_write": 1}
+    assert names(check([send(A, 10, 20, 1), *late[1:], read])) == {}
+    cut_short = poll(1020, 1030, client=91, f="final_poll", log_start=100)
+    assert "lost_write" not in names(check([*late, cut_short]))
 
 
 def test_a_record_acknowledged_without_its_offset_may_lie_below_the_start_of_the_log(check: Check) -> None:
