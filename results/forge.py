@@ -505,14 +505,19 @@ def _stale_of_a_deposed_leader(history: list[Forged], rng: random.Random) -> lis
 
 
 def _stale_of_the_leader_that_appended(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Cut off as well: its successor committed what it had appended last. All that was begun later is its own."""
+    """Cut off as well: its successor committed what it had appended last. All is the successor's that was begun when
+    anything of that was known.
+    """
     broken = _stale(history, rng)
-    asked, begun = broken[-1].invoked, {one.value: one.invoked for one in history}
+    end, begun = broken[-1].high_watermark or 0, {one.value: one.invoked for one in history}
+    known = min(
+        one.completed
+        for one in history
+        if one.completed is not None and max([one.offset or 0, *(at for at, _ in one.run)]) >= end
+    )
     return [
         *(
-            replace(one, leader_epoch=EPOCH + 1)
-            if any(begun.get(value, 0) >= asked - 1 for _, value in one.run)
-            else one
+            replace(one, leader_epoch=EPOCH + 1) if any(begun.get(value, 0) > known for _, value in one.run) else one
             for one in broken[:-1]
         ),
         replace(broken[-1], leader_epoch=EPOCH),
