@@ -254,8 +254,8 @@ def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None, hug
 
 
 def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | None, huge: int | None) -> Prepared:
-    path = close_history(run_dir)
     with kept_open():
+        path = close_history(run_dir)
         _require_whole(manifest, path, cut_off_segments(path), origin_of(path))
         groups, places, torn = row_groups_of(path), layout(path), torn_lines(path)
         frame = _frame(manifest, stored_span(path, groups, sends_matter=manifest.load_ended is None))

@@ -52,6 +52,11 @@ class _Kept:
         self._rows: pa.Table | None = None
         self._starts: list[int] = []
 
+    def drop(self, path: Path) -> None:
+        """That file is another from now on."""
+        if self.path == path:
+            self.path, self.file, self._rows = None, None, None
+
     def take(self, path: Path, file: pq.ParquetFile, columns: frozenset[str]) -> None:
         self.path, self.file, self.columns, self._rows = path, file, columns, None
         self._to_read = self._rows_as_well
@@ -113,6 +118,9 @@ class SealedWriter:
         seal, draft = seal_path(self.path), seal_path(self._draft)
         draft.write_text(_seal_of(self._draft))
         seal.unlink(missing_ok=True)
+        kept = _KEPT.get()
+        if kept is not None:
+            kept.drop(self.path)
         self._draft.replace(self.path)
         draft.replace(seal)
 
@@ -126,8 +134,8 @@ def write_sealed(path: Path, table: pa.Table) -> None:
 
 @contextmanager
 def kept_open(*, rows_as_well: bool = False) -> Iterator[None]:
-    """While this lasts, nobody changes the files that are read, and the one opened last is not opened again; if it is
-    small, and its rows are to stay as well, they are not read again.
+    """While this lasts, nobody but a `SealedWriter` of this process changes the files that are read, and the one opened
+    last is not opened again; if it is small, and its rows are to stay as well, they are not read again.
     """
     token = _KEPT.set(_Kept(rows_as_well=rows_as_well))
     try:

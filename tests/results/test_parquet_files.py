@@ -10,7 +10,7 @@ import pytest
 from squall.results import parquet_files
 from squall.results.forge import forge_run, healthy
 from squall.results.history import SCHEMA, close_history, layout
-from squall.results.parquet_files import kept_open, read_columns, read_table
+from squall.results.parquet_files import kept_open, read_columns, read_table, write_sealed
 from squall.results.segments import IllFormedHistory
 
 COLUMNS = ["invoked", "values"]
@@ -81,3 +81,11 @@ def test_another_file_takes_the_place_of_the_one_before(history: Path, tmp_path:
         for _ in range(2):
             assert read(history) == expected
             assert read_table(other, SCHEMA.names, (0,)) == beside
+
+
+def test_a_file_that_is_written_anew_is_opened_anew_though_it_was_kept_open(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.parquet"
+    with kept_open():
+        for number in (1, 2):
+            write_sealed(path, pa.table({"number": [number]}))
+            assert read_table(path, ["number"])["number"].to_pylist() == [number]
