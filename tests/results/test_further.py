@@ -14,6 +14,7 @@ from squall.results.checks.engines import InProcess
 from squall.results.checks.further import FURTHER_CHECKS
 from squall.results.forge import ORIGIN, Forged, forge_run, healthy
 from squall.results.forge_catalogue import FAMILIES
+from squall.results.further_verdict import KNOWN_CHECKS
 from squall.results.history import History, IllFormedHistory, close_history
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
 from squall.results.manifest import Manifest
@@ -292,4 +293,4 @@ def test_every_check_that_was_asked_for_must_have_something_to_look_at(tmp_path:
 
 def test_suites_may_name_every_check_and_every_check_has_its_table() -> None:
     assert set(FURTHER_CHECKS) == set(KINDS)
-    assert set(CHECKS) == {"log", "availability", *KINDS}
+    assert set(CHECKS) == set(KNOWN_CHECKS) == {"log", "availability", *KINDS}

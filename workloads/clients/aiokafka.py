@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
 
 from squall.workloads.clients import errors
@@ -72,21 +71,10 @@ class AiokafkaKit:
             **self.settings,
         }
         if plan.rack is not None:
-            configuration["client_rack"] = racked(plan.rack)
+            configuration["client_rack"] = plan.rack
         if plan.role == "producer":
             return AiokafkaProducer(plan, configuration)
         return AiokafkaConsumer(plan, configuration)
-
-
-def racked(rack: str) -> str:
-    """The rack, if the library that is installed knows racks. Raises RackUnknown."""
-    if "client_rack" not in inspect.signature(AIOKafkaConsumer.__init__).parameters:
-        raise RackUnknown(f'this aiokafka reads from leaders only, and cannot stand in rack "{rack}"; 0.14 can')
-    return rack
-
-
-class RackUnknown(Exception):
-    """A consumer is to stand in a rack, and the aiokafka installed here has no notion of racks."""
 
 
 class AiokafkaProducer(SharedProducer):

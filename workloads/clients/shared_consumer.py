@@ -22,9 +22,8 @@ from typing import Any
 import msgspec
 
 from squall.workloads.clients import errors
-from squall.workloads.clients.client import ClientPlan, TopicPartition
+from squall.workloads.clients.client import GENERATION_STRIDE, ClientPlan, TopicPartition
 from squall.workloads.clients.inbox import Inbox, Mailbox, Run
-from squall.workloads.clients.shared_producer import GENERATION_STRIDE
 from squall.workloads.operation import (
     FAIL,
     FINAL_POLL,

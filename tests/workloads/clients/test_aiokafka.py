@@ -13,7 +13,7 @@ from aiokafka import TopicPartition, errors
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from squall.workloads.clients import aiokafka, aiokafka_consumer
+from squall.workloads.clients import aiokafka_consumer
 from squall.workloads.clients.aiokafka import AiokafkaKit, AiokafkaProducer, ProducerInstance, offset_of
 from squall.workloads.clients.aiokafka_consumer import AiokafkaConsumer, AiokafkaInstance
 from squall.workloads.clients.client import ClientPlan
@@ -317,15 +317,6 @@ def test_a_consumer_that_finds_no_broker_is_reopened_and_closed() -> None:
             await asyncio.wait_for(client.close(), 5)
 
     asyncio.run(scenario())
-
-
-def test_a_rack_is_refused_where_the_library_has_no_notion_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Older:
-        def __init__(self, *, bootstrap_servers: object) -> None: ...
-
-    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", Older)
-    with pytest.raises(aiokafka.RackUnknown, match='cannot stand in rack "r1"'):
-        AiokafkaKit(NOBODY).client(ClientPlan(4, "consumer", (1,), (("events", 0),), rack="r1"))
 
 
 def test_the_library_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
