@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from squall.results.checks.kernels.log import Finding, Findings, check_log
+from squall.results.checks.kernels.findings import Finding, Findings
+from squall.results.checks.kernels.log import check_log
 from squall.results.checks.kernels.observed import NOWHERE, FinalRead, Observed
 from squall.results.checks.kernels.operations import NEVER, NONE, Operations, UnusableRecords
 from squall.results.checks.kernels.series import (

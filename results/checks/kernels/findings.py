@@ -1,0 +1,34 @@
+"""What the rules of a log find: anomalies, each proved by operations, and counts of what is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+WITNESSES: Final = 3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One instance of an anomaly: where, and the operations (by row) that prove it, each in its role."""
+
+    anomaly: str
+    offset: int
+    roles: tuple[tuple[str, int], ...]
+    values: tuple[int, ...] = ()
+    other_offset: int = -1
+
+
+@dataclass
+class Findings:
+    """Anomalies by name with their number, and a few instances of each; counts of what is no anomaly."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    instances: list[Finding] = field(default_factory=list)
+    noted: dict[str, int] = field(default_factory=dict)
+
+    def add(self, anomaly: str, total: int, instances: list[Finding]) -> None:
+        """`total` instances of an anomaly, the first of which are given."""
+        if total:
+            self.counts[anomaly] = self.counts.get(anomaly, 0) + total
+            self.instances += instances[:WITNESSES]
