@@ -27,10 +27,9 @@ from squall.results.checks.groups import (
     done_by,
 )
 from squall.results.checks.kernels.operations import FAIL, OK, Ints
+from squall.results.checks.surroundings import surroundings
 from squall.results.rows import TYPES
 
-AROUND: Final = 2
-"""So many operations before the last of the proof, and after it."""
 MOST_ALIKE: Final = 3
 """So many commits of one position are shown; the last ones."""
 _FUNCTION_NAMES: Final = {code: name for name, code in GROUP_FUNCTIONS.items()}
@@ -101,7 +100,7 @@ def _witness(table: pa.Table, operations: GroupOperations, finding: GroupFinding
     for role, row in _parts(operations, finding, here):
         chosen.setdefault(row, role)
     rows = sorted(chosen, key=lambda row: (int(operations.invoked[row]), row))
-    before, after = _around(operations, finding, here, set(chosen))
+    before, after = surroundings(operations.invoked, here, finding.operations[-1], set(chosen))
     return GroupWitness(
         anomaly=finding.anomaly,
         group=finding.group,
@@ -121,17 +120,6 @@ def _same_place(operations: GroupOperations, finding: GroupFinding) -> Ints:
     else:
         rows = np.flatnonzero(same & (operations.f != JOIN) & (operations.partition == finding.partition))
     return rows[np.argsort(operations.invoked[rows], kind="stable")]
-
-
-def _around(
-    operations: GroupOperations, finding: GroupFinding, here: Ints, shown: set[int]
-) -> tuple[list[int], list[int]]:
-    """The last few begun before the operation that is wrong, and the first few after it."""
-    wrong = finding.operations[-1]
-    at = int(np.searchsorted(operations.invoked[here], operations.invoked[wrong]))
-    before = [row for row in here[:at][-AROUND - len(shown) :].tolist() if row not in shown]
-    after = [row for row in here[at:][: AROUND + len(shown)].tolist() if row not in shown]
-    return before[-AROUND:], after[:AROUND]
 
 
 def _facts(table: pa.Table, row: int, role: str, finding: GroupFinding) -> GroupOperationFacts:

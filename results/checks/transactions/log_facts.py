@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from squall.results.checks.kernels.operations import INFO, Ints
+from squall.results.checks.surroundings import surroundings
 from squall.results.checks.transactions.cycles import Cycle
 from squall.results.checks.transactions.dependencies import WR
 from squall.results.checks.transactions.facts import ORDERS, Order
 from squall.results.checks.transactions.log_rules import LogFinding, LogFindings, LogTransactions
 from squall.results.rows import TYPES
 
-AROUND: Final = 2
-"""So many transactions before the last of the proof, and after it."""
 _TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
 
 Parts = list[tuple[str, int]]
@@ -197,17 +196,12 @@ class _Facts:
     # rows -----------------------------------------------------------------------------------------------------------
 
     def _around(self, partition: int, pivot: int, shown: set[int]) -> tuple[list[int], list[int]]:
-        """The last few transactions at a topic-partition that began before one of them, and the first few after."""
+        """Transactions at a topic-partition."""
         columns = self.columns
         there = np.append(
             columns.sender[columns.sent_partition == partition], columns.reader[columns.partition == partition]
         )
-        rows = np.unique(there)
-        rows = rows[np.argsort(columns.invoked[rows], kind="stable")]
-        at = int(np.searchsorted(columns.invoked[rows], columns.invoked[pivot]))
-        before = [row for row in rows[:at][-AROUND - len(shown) :].tolist() if row not in shown]
-        after = [row for row in rows[at:][: AROUND + len(shown)].tolist() if row not in shown]
-        return before[-AROUND:], after[:AROUND]
+        return surroundings(columns.invoked, np.unique(there), pivot, shown)
 
     def _transaction(self, row: int, role: str, shown: set[LogRecord], about: LogRecord | None) -> LogTransactionFacts:
         one: dict[str, Any] = self.table.slice(row, 1).to_pylist()[0]
