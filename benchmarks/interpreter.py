@@ -92,6 +92,7 @@ def one_round(operations: int, directory: Path) -> Round:
         dict.fromkeys(range(THREADS), 0),
         clock=Clock(),
         record=recorder.record,
+        hand_over=recorder.flush,
         total_threads=THREADS,
     )
     began, processor = time.monotonic(), time.process_time()

@@ -13,6 +13,10 @@ Time comes from a `workloads.ports.Clock`; waiting uses `call_later`, an `Event`
 simulated loop has as well. Open-loop generators answer `Pending(until)`; the wait ends early when something
 completes.
 
+No client acts before the invocation it was given is out of this process: before anybody else's turn, what was recorded
+is handed over (`hand_over`). Otherwise a worker that is killed leaves effects in the system of which nobody recorded
+the cause, and others would be said to have read what was never sent (HX-03).
+
 Stopping. `stop()` ends the asking. Outstanding operations then have `drain` seconds to complete; what is
 open after that stays open in the history, which is the truth about it.
 """
@@ -43,7 +47,8 @@ class Interpreter:
 
     `clients` maps each thread to the client that serves it (many threads may share one), `client_numbers`
     each thread to that client's number in the history. `total_threads` is the number of threads in the whole
-    run.
+    run. `record` takes every invocation and completion; `hand_over` puts what it took out of reach of this process's
+    death.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Interpreter:
         *,
         clock: Clock,
         record: Record,
+        hand_over: Callable[[], None] = lambda: None,
         total_threads: int,
         drain: float = 30.0,
     ) -> None:
@@ -62,6 +68,7 @@ class Interpreter:
         self.client_numbers = client_numbers
         self.clock = clock
         self.record = record
+        self.hand_over = hand_over
         self.total_threads = total_threads
         self.drain = drain
         self.all_threads = sum(1 << thread for thread in clients)
@@ -93,6 +100,7 @@ class Interpreter:
                 self._dispatch(answer, context.now)
                 burst += 1
                 if burst % BURST == 0:
+                    self.hand_over()
                     await asyncio.sleep(0)
                 continue
             if answer is None:
@@ -147,6 +155,7 @@ class Interpreter:
 
     async def _something_happens(self, delay: float | None) -> None:
         """Wait for a completion, a stop, or the delay."""
+        self.hand_over()
         if self.completed:
             await asyncio.sleep(0)
             return

@@ -209,6 +209,7 @@ class LoadWorker:
             numbers,
             clock=self.clock,
             record=self._record,
+            hand_over=self.recorder.flush,
             total_threads=self.workload.total_threads,
             drain=DRAIN_SECONDS,
         )

@@ -1,12 +1,12 @@
 """Histories in progress: what the running side writes, and nothing heavier than it needs.
 
 A *segment* is one file of JSON lines written by one process: first a header, then two lines per operation,
-its invocation and its completion, in the order in which they happened. The invocation is written at once and
-the completion when it comes, so that an operation still open when its process dies is open in the history as
-well, which is the truth about it (HX-03). Whatever `flush` has handed to the operating system survives
-`kill -9` of the writer; a last line that was torn is tolerated by the reader, and counted. `rows.py` says what the
-lines are. A writer that ends in good order seals its segment with a check sum, so that a file that was damaged or cut
-off later is not taken for the truth.
+its invocation and its completion, in the order in which they happened. The invocation is handed to the operating
+system before the operation begins and the completion when it comes, so that an operation still open when its
+process dies is open in the history as well, which is the truth about it (HX-03). Whatever `flush` has handed over
+survives `kill -9` of the writer, though not the loss of power of its machine; a last line that was torn is
+tolerated by the reader, and counted. `rows.py` says what the lines are. A writer that ends in good order seals its
+segment with a check sum, so that a file that was damaged or cut off later is not taken for the truth.
 
     history/segment-000.jsonl     operations, one segment per load worker
     faults.jsonl                  the nemesis: the whole state of a fault, each time it changes
@@ -154,7 +154,8 @@ def segment_number(path: Path) -> int:
 
 
 class HistoryWriter:
-    """Writes one segment. Buffers up to `BUFFER_BYTES` or 0.2 s of rows; `flush` hands them to the system.
+    """Writes one segment. Buffers up to `BUFFER_BYTES` or 0.2 s of rows; `flush` hands them to the system. Whoever
+    acts on an invocation flushes before (`harness/interpreter.py` does): what the system holds survives a kill.
 
     Not for several threads. Costs two to three microseconds per row.
     """
@@ -190,13 +191,15 @@ class HistoryWriter:
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system: it survives the death of this process."""
+        self._flushed_at = time.monotonic_ns()
+        if not self._buffer:
+            return
         view = memoryview(self._buffer)
         while view:
             view = view[os.write(self._file, view) :]
         view.release()
         self._sum.add(self._buffer)
         self._buffer = bytearray()
-        self._flushed_at = time.monotonic_ns()
 
     def close(self) -> None:
         """Seal, flush, fsync, close. Calling it again does nothing."""

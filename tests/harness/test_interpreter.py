@@ -6,10 +6,13 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from squall.harness.interpreter import Interpreter
+from squall.harness.recording import Recorder
+from squall.results.segments import InvocationRow, read_segment, segment_path
 from squall.workloads.generator import Answer, Context, Generator, GeneratorError, InOrder, Limit, Rate, Reads, Writes
 from squall.workloads.operation import FAIL, INFO, OK, POLL, Completion, Event, Operation
 
@@ -183,3 +186,23 @@ def test_the_generators_last_state_is_returned() -> None:
     made, _ = interpreter(InOrder((Limit(3, Writes("events", 0)), Limit(0, Reads("events", 0)))), at_once)
     last = asyncio.run(made.run())
     assert isinstance(last, InOrder)
+
+
+def test_no_client_acts_before_its_invocation_would_survive_the_death_of_the_process(tmp_path: Path) -> None:
+    """HX-03: what the file holds is what a killed worker leaves; others may read what was done meanwhile."""
+    recorder = Recorder.open(tmp_path, "run", 0)
+    missing: list[Operation] = []
+
+    async def looks(operation: Operation) -> Completion:
+        written = {row.value for _, row in read_segment(segment_path(tmp_path, 0))[1] if isinstance(row, InvocationRow)}
+        if operation.value not in written:
+            missing.append(operation)
+        await asyncio.sleep(0.001 * (operation.thread % 3))
+        return Completion(OK)
+
+    made, _ = interpreter(Limit(200, Writes("events", 0)), looks, threads=70)
+    made.record, made.hand_over = recorder.record, recorder.flush
+    asyncio.run(made.run())
+    recorder.close()
+    assert recorder.rows == 200
+    assert missing == []
