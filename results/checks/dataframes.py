@@ -210,8 +210,12 @@ def _skips(history: _History) -> DataFrame:
     offsets = Window.partitionBy(*PART).orderBy("offset")
     passed = history.read.select(*PART, "offset").distinct().withColumn("passed", fn.lag("offset").over(offsets))
     inside = fn.col("before.op_id") == fn.col("op_id")
+    kept = fn.last("kept", ignorenulls=True).over(offsets.rowsBetween(Window.unboundedPreceding, -1))
+    passed = passed.join(_kept(history), [*PART, "offset"], "left").withColumn("kept", kept)
     delivered = history.records.withColumn("before", before).join(passed, [*PART, "offset"])
-    skipped = delivered.where(fn.col("f") != FUNCTIONS["final_poll"]).where(
+    final = fn.col("f") == FUNCTIONS["final_poll"]
+    delivered = delivered.withColumn("passed", fn.when(final, fn.col("kept")).otherwise(fn.col("passed")))
+    skipped = delivered.where(
         (inside | (fn.col("before.completed") <= fn.col("invoked")))
         & (fn.col("before.offset") < fn.col("offset"))
         & (fn.col("before.offset") < fn.col("passed"))
@@ -219,6 +223,17 @@ def _skips(history: _History) -> DataFrame:
     skipped = skipped.join(_starts(history), [*PART]).where(inside | (fn.col("passed") >= fn.col("start")))
     named = fn.when(inside, "int_poll_skip").otherwise("poll_skip")
     return skipped.select(*PART, named.alias("anomaly"), fn.lit(1).alias("count"))
+
+
+def _kept(history: _History) -> DataFrame:
+    """Offsets, `kept` as well, that were read and are not lost where a final poll leaves them out: the final read has
+    them all the same, or they lie below the log's start.
+    """
+    from pyspark.sql import functions as fn
+
+    final = history.records.where(fn.col("f") == FUNCTIONS["final_poll"]).select(*PART, "offset")
+    below = history.read.join(_starts(history), [*PART]).where("offset < start").select(*PART, "offset")
+    return final.unionByName(below).distinct().withColumn("kept", fn.col("offset"))
 
 
 def _complete(history: _History) -> DataFrame:

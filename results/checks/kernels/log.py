@@ -17,13 +17,16 @@ L   nothing acknowledged under acks=all is lost, nothing read is retracted (`los
 
 One defect gets one name. A record that was acknowledged and never read is a matter of L alone: it is not held
 against the polls that pass it by, nor against the order of the others. The final read is the log as it is in
-the end; what it leaves out is lost, not skipped. An acknowledged record is lost if the final read covers its
-offset and has something else there, or nothing; if it lies beyond the end of a complete final read although
-it was acknowledged before the marker was sent; or, where there is no final read, if somebody read around it.
-Otherwise nobody looked, and it is `unseen`: counted, no anomaly. Acknowledgements under acks 0 or 1 promise
-nothing: such records count as `lost_unprotected`. Offsets below the log's start are exempt, also where a session passes
-over them, which goes on where the log starts now; but what was read there must be what was acknowledged there. A log
-that starts beyond the marker which a complete final read has come to is taken to start at the marker.
+the end; what it leaves out is lost, not skipped. But a final poll that passes over what another of them delivered, or
+within itself over what lies below the log's start, skips it as any poll would: no loss would tell.
+
+An acknowledged record is lost if the final read covers its offset and has something else there, or nothing; if it lies
+beyond the end of a complete final read although it was acknowledged before the marker was sent; or, where there is no
+final read, if somebody read around it. Otherwise nobody looked, and it is `unseen`: counted, no anomaly.
+Acknowledgements under acks 0 or 1 promise nothing: such records count as `lost_unprotected`. Offsets below the log's
+start are exempt, also where a session passes over them, which goes on where the log starts now; but what was read there
+must be what was acknowledged there. A log that starts beyond the marker which a complete final read has come to is
+taken to start at the marker.
 
 Without idempotence a value may lie at several offsets, none of which it reached before its send began. Acknowledged, it
 lies at the offset that was said; where none was said, at one of them by then, which is certain only of the lowest, and
@@ -33,7 +36,7 @@ Polls of one session are taken not to overlap: no client of ours asks again befo
 overlap nobody can say which came first, and nothing is said of the step between them.
 
 Each rule first has a compiled loop (`passes.py`) look for whatever might break it, which in a healthy history is
-nothing; what it names is judged here, with numpy, and nothing else is looked at again.
+nothing; what it names is judged with numpy in the rule's own module, and nothing else is looked at again.
 """
 
 from __future__ import annotations

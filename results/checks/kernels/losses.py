@@ -51,8 +51,7 @@ def _lost_acked(operations: Operations, observed: Observed) -> tuple[Ints, int]:
     covered = final.covers(offset)
     beyond = final.complete & (offset > final.end) & (operations.completed[acked] < final.marker_invoked)
     read = observed.read[slot]
-    read_here = (observed.value[slot] == value) & read
-    read_here |= observed.conflicting[slot] & observed.is_read(value)
+    read_here = observed.is_read_at(offset, value)
     undecided = ~covered & ~beyond
     open_to_doubt = undecided & ~read_here
     passed_over = read | _passed_over(operations, observed)[slot] if open_to_doubt.any() else read

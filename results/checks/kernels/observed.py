@@ -245,8 +245,19 @@ class Observed:
     @cached_property
     def last_read_before(self) -> Ints:
         """By slot: the greatest smaller offset that somebody read, NONE if there is none."""
-        seen = np.where(self.read, self.slots.offset(np.arange(len(self.slots))), NONE)
-        before = np.concatenate((np.array([NONE]), seen))[: len(seen)]
+        return self._last_before(self.read)
+
+    @cached_property
+    def last_kept_before(self) -> Ints:
+        """By slot: the greatest smaller offset that somebody read and that is not lost if a final poll leaves it out:
+        the final read has it all the same, or it lies below the log's start. NONE if there is none.
+        """
+        below = self.slots.offset(np.arange(len(self.slots))) < self.log_start
+        return self._last_before((self.final.value != NONE) | (self.read & below))
+
+    def _last_before(self, chosen: Flags) -> Ints:
+        offset = np.where(chosen, self.slots.offset(np.arange(len(self.slots))), NONE)
+        before = np.concatenate((np.array([NONE]), offset))[: len(offset)]
         return np.maximum.accumulate(before) if len(before) else before
 
     @cached_property
@@ -275,10 +286,15 @@ class Observed:
         poll, writer = self.first_poll[slots].astype(np.int64), self.acknowledged[slots].astype(np.int64)
         return Pairs(self.slots.offset(slots), self.value[slots], poll, writer)
 
-    def is_read(self, values: Ints) -> Flags:
-        """Whether some values were read anywhere."""
-        plain = np.where(self.read & ~self.conflicting, self.value, NONE)
-        return (loops.first_places(values, plain, _ALL) >= 0) & (values != NONE) | np.isin(values, self.unplaced.value)
+    def is_read_at(self, offsets: Ints, values: Ints) -> Flags:
+        """Whether each value was read at its offset, which is among the slots."""
+        slot = self.slots.index(offsets)
+        here: Flags = self.read[slot] & (self.value[slot] == values)
+        odd = np.flatnonzero(self.conflicting[slot])
+        if len(odd):
+            pairs = set(zip(self.unplaced.offset.tolist(), self.unplaced.value.tolist(), strict=True))
+            here[odd] = [pair in pairs for pair in zip(offsets[odd].tolist(), values[odd].tolist(), strict=True)]
+        return here
 
 
 def numbered_sessions(operations: Operations) -> tuple[Rows, Ints]:

@@ -8,11 +8,12 @@ import numpy as np
 
 from squall.results.checks.kernels import loops
 from squall.results.checks.kernels.findings import WITNESSES, Finding, Findings
-from squall.results.checks.kernels.observed import Observed, Pairs, writers
+from squall.results.checks.kernels.observed import Observed, Pairs
 from squall.results.checks.kernels.operations import LIST_OFFSETS, NEVER, NONE, OK, Flags, Ints, Operations
 from squall.results.checks.kernels.realtime import (
     Bounds,
     Epochs,
+    LeaderEpochs,
     Suspects,
     certain_under_epochs,
     real_time_suspects,
@@ -129,13 +130,9 @@ def check_real_time(
         earlier, later = _involved(earlier, later, suspects[anomaly])
         judged = violations(earlier, later, WITNESSES)
         if anomaly in ("stale_read", "hw_regress") and not linearizable_reads:
-            epochs = Epochs(
-                _highest_epochs(operations, observed, earlier),
-                operations.f[earlier.index] == LIST_OFFSETS,
-                operations.leader_epoch[later.index],
-                _last_begun(operations),
-            )
-            certain = certain_under_epochs(earlier, later, epochs, WITNESSES)
+            if anomaly == "hw_regress":
+                earlier = _each_told(operations, stating, suspects[anomaly])
+            certain = certain_under_epochs(earlier, later, _epochs(operations, observed, earlier, later), WITNESSES)
             findings.noted["stale_log_ends"] += judged.total - certain.total
             judged = certain
         found = [
@@ -180,37 +177,25 @@ def _send_bounds(operations: Operations, observed: Observed, lost: Flags, shown:
     return Bounds.of(operations, index, key, key, np.concatenate((operations.completed[acked], shown.ended)))
 
 
-def _highest_epochs(operations: Operations, observed: Observed, bounds: Bounds) -> Ints:
-    """The highest leader epoch that what an operation shows may be of, NEVER where nobody knows.
-
-    Of reads as they state it, of appends as those state it who read them. A poll states the epoch of the last record
-    it delivered, that of its append; all before it are of that epoch or an earlier one.
+def _each_told(operations: Operations, stating: Ints, suspects: Suspects) -> Bounds:
+    """Reads as what they have shown one by one: each record for itself, since a poll may go on into a later epoch, and
+    the log ends that are `stating`. Only those that may have to do with it.
     """
-    highest = operations.leader_epoch[bounds.index]
+    records = np.flatnonzero(2 * operations.record_offset + 1 > suspects.lowest)
+    index = np.concatenate((operations.polls_of(records), stating))
+    last = np.concatenate((operations.record_offset[records], operations.high_watermark[stating] - 1))
+    told = Bounds.of(operations, index, 2 * last + 1, 2 * last + 1, operations.completed[index])
+    return told[(told.low > suspects.lowest) & (told.ended < suspects.latest)]
+
+
+def _epochs(operations: Operations, observed: Observed, earlier: Bounds, later: Bounds) -> Epochs:
+    """What is known of the leader epochs of these. Stated ends say theirs; those of records follow from all polls."""
+    known = LeaderEpochs.of(operations, observed)
+    states_end = operations.f[earlier.index] == LIST_OFFSETS
+    highest = operations.leader_epoch[earlier.index]
     highest[highest == NONE] = NEVER
-    sent = np.flatnonzero(operations.is_send[bounds.index])
-    if len(sent) == 0:
-        return highest
-    slot = observed.slots.index(bounds.low[sent] // 2)
-    asked = np.zeros(len(observed.slots), np.bool_)
-    asked[slot] = True
-    where = observed.slots.index(operations.record_offset)
-    records = np.flatnonzero(asked[where])
-    stated = operations.leader_epoch[operations.polls_of(records)]
-    by_slot = np.full(len(observed.slots), NEVER, np.int64)
-    known = stated != NONE
-    np.minimum.at(by_slot, where[records[known]], stated[known])
-    highest[sent] = by_slot[slot]
-    return highest
-
-
-def _last_begun(operations: Operations) -> dict[int, int]:
-    """By leader epoch of which a record was read: when the last of these sends began that are known to be of it."""
-    polls = np.flatnonzero((np.diff(operations.starts) > 0) & (operations.leader_epoch != NONE))
-    writer = writers(operations, operations.record_value[operations.starts[polls + 1] - 1])
-    began = np.where(writer < 0, NONE, operations.invoked[writer] - operations.clock_error[writer])
-    epoch = operations.leader_epoch[polls]
-    return {int(one): int(began[epoch == one].max()) for one in np.unique(epoch)}
+    highest[~states_end] = known.highest[observed.slots.index(earlier.low[~states_end] // 2)]
+    return Epochs(highest, states_end, operations.leader_epoch[later.index], known.last_begun(operations, observed))
 
 
 def _stating(operations: Operations, linearizable_reads: bool) -> Ints:

@@ -283,9 +283,8 @@ def _read_before(first_poll: Any) -> Any:
     return before
 
 
-@compiled(FLAGS_OUT, CODES, ROWS, INTS, INT, INTS, INTS, INTS, ROWS, INT, ROWS)
+@compiled(FLAGS_OUT, ROWS, INTS, INT, INTS, INTS, INTS, ROWS, INT, ROWS)
 def irregular_sessions(
-    f: Any,
     starts: Any,
     key: Any,
     base: Any,
@@ -300,7 +299,7 @@ def irregular_sessions(
     irregular = np.zeros(sessions, np.bool_)
     ended, last = np.full(sessions, NEVER, np.int64), np.full(sessions, -1, np.int64)
     before = np.empty(0, np.int32)
-    for turn in range(len(f)):
+    for turn in range(len(numbers)):
         row = order[turn] if len(order) else turn
         if starts[row] == starts[row + 1]:
             continue
@@ -311,7 +310,7 @@ def irregular_sessions(
             if previous >= 0 and slot != previous + 1:
                 if slot <= previous:
                     irregular[session] = True
-                elif f[row] != FINAL_POLL:
+                else:
                     if len(before) == 0:
                         before = _read_before(first_poll)
                     if before[slot] > previous:

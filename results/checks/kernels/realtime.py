@@ -26,8 +26,11 @@ An answer under epoch e is therefore held to a record
   leader still led then, and nobody after it had committed anything. For what is appended after the election of a
   successor is in no log that the successor's commits come to.
 
-Of a record only an upper bound of its epoch is known, from those who read it: a violation that rests on it is certain.
-What remains is stale and allowed, and is counted (`stale_log_ends`).
+A poll states the epoch of the last record that it delivered. Epochs never go back along a log, so that all before it
+are of that epoch or an earlier one and all beyond it of that one or a later; what all polls say together bounds the
+epoch of each record from both sides (`LeaderEpochs`). A record counts as one of an epoch if both bounds are that epoch,
+and is held against an answer by its upper bound: a violation that rests on these is certain. What remains is stale and
+allowed, and is counted (`stale_log_ends`).
 """
 
 from __future__ import annotations
@@ -139,6 +142,37 @@ def _unknown_ends_regress(operations: Operations, observed: Observed, stating: I
     key = 2 * last + 1
     ends = Bounds.of(operations, stating, key, key, operations.completed[stating])
     return violations(ends[unknown], ends, 0).total > 0
+
+
+@dataclass(frozen=True)
+class LeaderEpochs:
+    """By slot, the leader epochs between which that of its record lies: `NONE` and `NEVER` where nobody knows. `stated`
+    is what polls say themselves, as slots and the epochs there.
+    """
+
+    lowest: Ints
+    highest: Ints
+    stated: tuple[Ints, Ints]
+
+    @classmethod
+    def of(cls, operations: Operations, observed: Observed) -> LeaderEpochs:
+        polls = np.flatnonzero((np.diff(operations.starts) > 0) & (operations.leader_epoch != NONE))
+        last = observed.slots.index(operations.record_offset[operations.starts[polls + 1] - 1])
+        epoch = operations.leader_epoch[polls]
+        lowest, highest = np.full(len(observed.slots), NONE, np.int64), np.full(len(observed.slots), NEVER, np.int64)
+        np.maximum.at(lowest, last, epoch)
+        np.minimum.at(highest, last, epoch)
+        return cls(np.maximum.accumulate(lowest), np.minimum.accumulate(highest[::-1])[::-1], (last, epoch))
+
+    def last_begun(self, operations: Operations, observed: Observed) -> dict[int, int]:
+        """By leader epoch of which a record was read: when the last of these sends began that are known to be of it."""
+        writer = observed.acknowledged.astype(np.int64)
+        writer[observed.slots.index(observed.unplaced.offset)] = observed.unplaced.writer
+        between = np.flatnonzero(observed.read & (self.lowest == self.highest))
+        writer = writer[np.concatenate((between, self.stated[0]))]
+        epoch = np.concatenate((self.lowest[between], self.stated[1]))
+        began = np.where(writer < 0, NONE, operations.invoked[writer] - operations.clock_error[writer])
+        return {int(one): int(began[epoch == one].max()) for one in np.unique(epoch)}
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,8 @@ class Deliveries:
 def check_sessions(operations: Operations, observed: Observed, findings: Findings) -> None:
     """Within polls (R2) and from poll to poll of a session (S1, S2)."""
     irregular = loops.irregular_sessions(
-        operations.f, operations.starts, observed.record_key, observed.slots.base, operations.invoked,
-        operations.completed, operations.in_order, *numbered(observed), observed.first_poll,
+        operations.starts, observed.record_key, observed.slots.base, operations.invoked, operations.completed,
+        operations.in_order, *numbered(observed), observed.first_poll,
     )  # fmt: skip
     if not irregular.any():
         return
@@ -60,9 +60,9 @@ def check_sessions(operations: Operations, observed: Observed, findings: Finding
     known = deliveries.previous != NONE
     inside = deliveries.previous_poll == deliveries.poll
     back = known & (deliveries.previous >= deliveries.offset)
-    passed = observed.last_read_before[observed.slots.index(deliveries.offset)]
-    final = operations.f[deliveries.poll] == FINAL_POLL
-    skip = known & ~back & (deliveries.previous < passed) & ~final
+    slot, final = observed.slots.index(deliveries.offset), operations.f[deliveries.poll] == FINAL_POLL
+    passed = np.where(final, observed.last_kept_before[slot], observed.last_read_before[slot])
+    skip = known & ~back & (deliveries.previous < passed)
     skip &= inside | (passed >= observed.log_start)
     for anomaly, flags in (
         ("int_nonmonotonic", back & inside),

@@ -249,11 +249,37 @@ def test_a_new_leader_may_not_state_less_than_its_predecessors_committed(check: 
 
 def test_a_log_end_of_an_unknown_epoch_proves_nothing(check: Check) -> None:
     for unknown in (None, -1):
-        later = of_the_next_leader(1)
-        stated = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=unknown), poll(30, 40, (0, A)), *later]
-        shown = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=1), poll(30, 40, (0, A), epoch=unknown), *later]
+        stated = [send(A, 10, 20, 0), list_offsets(21, 22, 0, epoch=unknown), poll(30, 40, (0, A))]
+        stated += of_the_next_leader(1)
+        shown = [send(B, 1, 2, 0), poll(3, 4, (0, B), epoch=1), send(A, 10, 20, 1), list_offsets(21, 22, 1, epoch=1)]
+        shown += [poll(30, 40, (0, B), (1, A), epoch=unknown, client=51)]
         assert names(check(stated)) == names(check(shown)) == {}
         assert check(stated).noted["stale_log_ends"] == check(shown).noted["stale_log_ends"] == 1
+
+
+def test_whoever_read_a_record_in_time_another_may_say_of_which_epoch_it_is(check: Check) -> None:
+    """The poll that shows A before the question tells no epoch, or goes on into a later one than the answer's."""
+    later = [poll(60, 70, (0, A), epoch=0, client=51), poll(71, 80, (1, B), epoch=1, client=51)]
+    silent = [send(A, 10, 90, 0), poll(15, 20, (0, A), epoch=None), list_offsets(30, 31, 0, epoch=1)]
+    silent += [send(B, 40, 50, 1), *later]
+    assert names(check([*silent, *final((0, A), (1, B), marker=2, epoch=1)])) == {"hw_regress": 1}
+    goes_on = [send(A, 10, 90, 0), send(B, 12, 95, 1), send(C, 13, 96, 2), list_offsets(30, 31, 0, epoch=1), *later]
+    goes_on += [poll(15, 20, (0, A), (1, B), (2, C), epoch=2)]
+    assert names(check([*goes_on, *final((0, A), (1, B), (2, C), marker=3, epoch=2)])) == {"hw_regress": 1}
+    of_the_later = [one for one in goes_on if one is not later[0]]
+    assert names(check([*of_the_later, *final((0, A), (1, B), (2, C), marker=3, epoch=2)])) == {}
+
+
+def test_a_record_between_two_of_an_epoch_is_of_that_epoch(check: Check) -> None:
+    """So B, which was begun after A was acknowledged, proves that the leader of epoch 1 still led then."""
+    history = [
+        *(send(A, 10, 20, 0), list_offsets(30, 31, 0, epoch=1), send(B, 40, 50, 1), send(C, 5, 90, 2)),
+        poll(60, 70, (0, A), epoch=1),
+    ]
+    both = poll(91, 95, (0, A), (1, B), (2, C), epoch=1, client=51)
+    end = final((0, A), (1, B), (2, C), marker=3, epoch=2)
+    assert names(check([*history, both, *end])) == {"stale_read": 1}
+    assert names(check([*history, *end])) == {}
 
 
 def test_each_epoch_is_held_to_what_came_before_it(check: Check) -> None:
@@ -495,6 +521,52 @@ def test_sends_of_different_clients_need_not(check: Check) -> None:
 def test_what_the_final_read_passes_over_is_lost_and_nothing_else(check: Check) -> None:
     history = [send(A, 10, 20, 0), send(B, 11, 21, 1), *final((0, A), marker=2)]
     assert names(check(history)) == {"lost_write": 1}
+
+
+def of_final_polls(*polls: Forged) -> list[Forged]:
+    """Three records, and a final read of several polls."""
+    marker = send(MARK, 1000, 1010, 3, client=90, f="marker")
+    return [send(A, 10, 20, 0), send(B, 21, 30, 1), send(C, 31, 40, 2), marker, *polls]
+
+
+def final_poll(invoked: int, *run: tuple[int, int], session: int = 0, log_start: int | None = None) -> Forged:
+    return poll(invoked, invoked + 5, *run, client=91, session=session, f="final_poll", log_start=log_start)
+
+
+def test_a_final_reader_that_begins_anew_may_not_pass_over_what_it_had_seen(check: Check) -> None:
+    """All of them together have the record, so that none would be lost; but no log shows A and C with nothing between
+    when B had been there.
+    """
+    seen = final_poll(1020, (0, A), (1, B))
+    assert names(check(of_final_polls(seen, final_poll(1040, (0, A), (2, C), (3, MARK), session=1)))) == {
+        "int_poll_skip": 1
+    }
+    apart = [final_poll(1040, (0, A), session=1), final_poll(1050, (2, C), (3, MARK), session=1)]
+    assert names(check(of_final_polls(seen, *apart))) == {"poll_skip": 1}
+    anew = [final_poll(1040, (2, C), session=1), final_poll(1050, (3, MARK), session=1)]
+    assert names(check(of_final_polls(seen, *anew))) == {}
+    alone = final_poll(1040, (0, A), (2, C), (3, MARK))
+    assert names(check(of_final_polls(alone))) == names(check(of_final_polls(poll(50, 60, (1, B)), alone)))
+    assert names(check(of_final_polls(alone))) == {"lost_write": 1}
+
+
+def test_a_single_final_poll_may_not_leave_out_what_lies_below_the_start_of_the_log(check: Check) -> None:
+    """There nothing is lost, so that nothing else would tell."""
+    begun = poll(41, 50, (0, A), (1, B))
+    left_out = final_poll(1020, (0, A), (2, C), (3, MARK), log_start=2)
+    assert names(check(of_final_polls(begun, left_out))) == {"int_poll_skip": 1}
+    goes_on = [final_poll(1020, (0, A)), final_poll(1030, (2, C), (3, MARK), log_start=2)]
+    assert names(check(of_final_polls(begun, *goes_on))) == {}
+
+
+def test_a_duplicate_in_whose_place_reads_disagree_is_not_lost_as_well(check: Check) -> None:
+    history = [
+        send(A, 10, 20, 0),
+        *(send(B, 11, None, kind="info"), send(C, 12, None, kind="info")),
+        *(poll(30, 40, (0, B)), poll(31, 41, (0, C), client=51), poll(50, 60, (1, A), client=52)),
+        *final((0, C), (1, A), marker=2),
+    ]
+    assert names(check(history)) == {"inconsistent_offset": 1, "duplicate": 1}
 
 
 def test_an_acknowledged_record_replaced_by_another_is_lost_and_nothing_else(check: Check) -> None:
