@@ -2,13 +2,13 @@
 
 `KafkaClusterView` fulfils `nemesis.ports.ClusterView` by asking over the Kafka protocol. Answers are kept for a
 moment, because selectors ask for several topic-partitions in a row. `Watcher` asks twice a second during a run and
-tells of every change: those ticks explain what a history shows.
+tells of every change: those ticks explain what a history shows. It tells as well from when to when it was answered, so
+that "nothing changed" is not concluded from nobody having seen anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -168,18 +168,34 @@ class Watcher:
         self.controller: tuple[int | None, int | None] = (None, None)
         self.leader_changes = 0
         self.elections = 0
+        self.looked: tuple[int, int] | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
-        while True:
-            with contextlib.suppress(OSError):
-                state = await self.view.state()
-                if state is not None:
+        try:
+            while True:
+                try:
+                    state = await self.view.state()
+                except OSError:
+                    state = None
+                if state is None:
+                    self._tell_since_when()
+                else:
                     self.look(state, self.now_ns())
-            await self.sleep(WATCH_SECONDS)
+                await self.sleep(WATCH_SECONDS)
+        finally:
+            self._tell_since_when()
+
+    def _tell_since_when(self) -> None:
+        """The looks that followed each other until now are over."""
+        if self.looked is not None:
+            since, last = self.looked
+            self.tell(ClusterObservation(time=last, kind="watched", since=since))
+        self.looked = None
 
     def look(self, state: ClusterState, now: int) -> None:
         """Compare with the last look."""
+        self.looked = (now if self.looked is None else self.looked[0], now)
         names = self.view.names
         if state.controller is not None and (state.controller, state.controller_epoch) != self.controller:
             self.elections += self.controller[0] is not None

@@ -372,6 +372,8 @@ class ScenarioRun:
         self.display.end_load()
         if self.watching is not None:
             await cancelled(self.watching)
+            if not self.watching.cancelled() and (trouble := self.watching.exception()) is not None:
+                self.facts.notes["watching"] = f"ended early: {type(trouble).__name__}: {trouble}"
         if self.watcher is not None:
             self.facts.notes |= {
                 "leader_changes": self.watcher.leader_changes,

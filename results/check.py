@@ -58,6 +58,7 @@ from squall.results.history import (
     origin_of,
     read_cluster,
     read_faults,
+    read_watched,
     torn_lines,
 )
 from squall.results.kinds import LIST_APPEND, recorded_files, write_kind
@@ -239,9 +240,14 @@ def verdict_of(run_dir: Path) -> Verdict:
         further = [check_further(name, kind, manifest.workload) for name, kind in tables.items()]
     except IllFormedHistory as trouble:
         return ill_formed(manifest, str(trouble))
-    around = Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir)))
+    around = _around(run_dir, frame)
     seconds = time.perf_counter() - began
     return judge(manifest, results, around, further=further, torn=history.torn, engine="in memory", seconds=seconds)
+
+
+def _around(run_dir: Path, frame: Frame) -> Surroundings:
+    faults, cluster, watched = read_faults(run_dir), read_cluster(run_dir), read_watched(run_dir)
+    return Surroundings(frame.start, tuple(faults), tuple(cluster), tuple(watched))
 
 
 def _prepared_or_verdict(number: int, run_dir: Path, deadline: float | None, huge: int | None) -> Prepared | Verdict:
@@ -272,7 +278,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
         run_dir=run_dir,
         history=path,
         manifest=manifest,
-        around=Surroundings(frame.start, tuple(read_faults(run_dir)), tuple(read_cluster(run_dir))),
+        around=_around(run_dir, frame),
         frame=frame,
         torn=torn,
         tasks=tuple(task for task, _ in tasks),

@@ -73,6 +73,7 @@ from squall.results.segments import (
     open_segment,
     read_cluster,
     read_faults,
+    read_watched,
     segment_number,
     segment_path,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "read_cluster",
     "read_faults",
     "read_topic_partition",
+    "read_watched",
     "segment_path",
     "torn_lines",
     "validate",

@@ -12,7 +12,7 @@ from squall.results.checks.result import PartitionResult
 from squall.results.further_verdict import LOG
 from squall.results.manifest import Manifest
 from squall.results.segments import FaultWindow
-from squall.results.text import grouped, listed, several
+from squall.results.text import duration, grouped, listed, several
 
 
 def reasons_of(
@@ -98,7 +98,9 @@ def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
 
 
 def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
-    """What keeps a run's faults from counting: none at all, fewer than planned, or no evidence of one."""
+    """What keeps a run's faults from counting: none at all, fewer than planned, no evidence of one, or one that held
+    while there was no load.
+    """
     if manifest.fault_free:
         return [f"declared fault-free, but {one.name} was injected" for one in faults if one.injected is not None]
     if not faults:
@@ -115,4 +117,19 @@ def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str
         elif not one.undone:
             seen = one.after or one.trouble or "nobody looked"
             reasons.append(f"fault {one.name} was not seen to be undone: {seen}")
+        elif (when := _outside_the_load(manifest, one)) is not None:
+            reasons.append(f"fault {one.name} held only {when}: not one operation was begun under it")
     return reasons
+
+
+def _outside_the_load(manifest: Manifest, one: FaultWindow) -> str | None:
+    """When a fault held that held at no moment of the load; None if it did, or nobody says when the load was."""
+    began, ended = manifest.load_started, manifest.load_ended
+    assert one.injected is not None
+    if one.healed is not None and one.healed < one.injected:
+        return "until before it was injected, by clocks that go backwards"
+    if ended is not None and one.injected >= ended:
+        return f"from {duration(one.injected - ended)} after the load on"
+    if began is not None and one.healed is not None and one.healed <= began:
+        return f"until {duration(began - one.healed)} before the load"
+    return None

@@ -12,18 +12,24 @@ states is judged by eye. A suite says it under `require` (`harness/suite.py`), t
 
 The latter two go by what was seen of the cluster while the load lasted. Windows are seconds from the start of the
 load; a send counts by the time at which it was acknowledged. A rule that does not hold makes the verdict invalid, as a
-broken promise to clients does. One that nobody can judge, since nothing was acknowledged in the window it compares
-with, or nobody saw the cluster, makes it unknown.
+broken promise to clients does. One that nobody can judge makes it unknown: nothing was acknowledged in the window it
+compares with, nobody sent to a topic-partition, the load ended before the window did, or the cluster was not watched
+throughout the load. Who watches a cluster through its brokers may be without an answer for a moment;
+`LONGEST_BLIND_SECONDS` are one question that went unanswered, not two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from squall.results.checks.result import PartitionResult
 from squall.results.manifest import RateRule, Required, Window
 from squall.results.segments import ClusterObservation
-from squall.results.text import several
+from squall.results.text import duration, several
+
+LONGEST_BLIND_SECONDS: Final = 10.0
 
 Seen = tuple[str, str | None, int | None]
 """What an observation is about: its kind, and where it is one the topic-partition."""
@@ -38,30 +44,75 @@ def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
     return rate + silence + (() if required.gap_during is None else (required.gap_during,))
 
 
+@dataclass(frozen=True)
+class Load:
+    """When the load began and ended, in ns, None where nobody says; the topic-partitions under test; and from when to
+    when somebody `watched` the cluster, in order.
+    """
+
+    began: int = 0
+    ended: int | None = None
+    topic_partitions: Sequence[tuple[str, int]] = ()
+    watched: Sequence[tuple[int, int]] = ()
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.ended is None else (self.ended - self.began) / 1e9
+
+
 def judged_requirements(
     required: Required,
     results: Sequence[PartitionResult],
     cluster: Sequence[ClusterObservation] = (),
-    topic_partitions: Sequence[tuple[str, int]] = (),
+    load: Load | None = None,
 ) -> Iterator[Judged]:
     """Each rule, and whether it holds. `cluster` is how things stood at the start of the load and what was seen from
-    then to its end; `topic_partitions` are those under test.
+    then to its end.
     """
+    load = load or Load()
     counted = [sum(column) for column in zip(*(one.acknowledged_within for one in results), strict=True)]
     counts = iter(counted or [0] * len(windows_of(required)))
     if required.rate is not None:
         yield _rate(required.rate, next(counts), next(counts))
     if required.silence is not None:
         count = next(counts)
-        start, end = required.silence
-        said = f", but {several(count, 'send was', 'sends were')}" if count else ""
-        yield f"nothing acknowledged from {start:g} s to {end:g} s{said}", count == 0
+        yield _silence(required.silence, count, load)
     if required.longest_gap is not None:
-        yield _gap(required.longest_gap, required.gap_during, results)
+        yield _gap(required.longest_gap, required.gap_during, results, load)
     if required.elections is not None:
-        yield _elections(required.elections, cluster)
+        yield _if_watched(load, *_elections(required.elections, cluster))
     if required.calm:
-        yield _calm(cluster, topic_partitions)
+        yield _if_watched(load, *_calm(cluster, load.topic_partitions))
+
+
+def _if_watched(load: Load, words: str, holds: bool | None) -> Judged:
+    """What is said to hold does so only if somebody looked throughout the load; what broke it was seen."""
+    blind = _blind(load) if holds else None
+    return (words, holds) if blind is None else (f"{words}: {blind}", None)
+
+
+def _blind(load: Load) -> str | None:
+    """The first time within the load that was too long without a look at the cluster; None if there is none."""
+    if not load.watched:
+        return "nobody watched the cluster"
+    seen = load.began
+    ended = load.watched[-1][1] if load.ended is None else load.ended
+    for since, until in [*load.watched, (ended, ended)]:
+        unseen = min(since, ended) - seen
+        if unseen > LONGEST_BLIND_SECONDS * 1e9:
+            return f"nobody looked at the cluster for {duration(unseen)} from {(seen - load.began) / 1e9:.1f} s on"
+        seen = max(seen, until)
+    return None
+
+
+def _silence(window: Window, count: int, load: Load) -> Judged:
+    start, end = window
+    words = f"nothing acknowledged from {start:g} s to {end:g} s"
+    if count:
+        return f"{words}, but {several(count, 'send was', 'sends were')}", False
+    if load.seconds is not None and load.seconds < end:
+        return f"{words}: the load ended after {load.seconds:g} s", None
+    return words, True
 
 
 def _elections(most: int, cluster: Sequence[ClusterObservation]) -> Judged:
@@ -104,7 +155,7 @@ def _rate(rule: RateRule, count: int, count_before: int) -> Judged:
     return f"{words} ({rate / before:.0%}: {rate:.1f} per second after {before:.1f})", rate >= rule.at_least * before
 
 
-def _gap(most: float, during: Window | None, results: Sequence[PartitionResult]) -> Judged:
+def _gap(most: float, during: Window | None, results: Sequence[PartitionResult], load: Load) -> Judged:
     gaps = [(one.longest_outage if during is None else one.longest_gap_within[-1], one.name) for one in results]
     known = [(gap, name) for gap, name in gaps if gap is not None]
     words = f"no topic-partition without an acknowledged send for more than {most:g} s"
@@ -113,4 +164,8 @@ def _gap(most: float, during: Window | None, results: Sequence[PartitionResult])
     if not known or not any(one.acknowledged_sends for one in results):
         return words, None
     longest, where = max(known)
+    sent = {(one.topic, one.partition) for one in results if any(f.startswith("send.") for f in one.operations)}
+    unsent = [f"{topic}-{number}" for topic, number in load.topic_partitions if (topic, number) not in sent]
+    if unsent and longest <= most * 1e9:
+        return f"{words}: nobody sent to {unsent[0]}", None
     return f"{words} (longest {longest / 1e9:.2f} s, {where})", longest <= most * 1e9

@@ -79,6 +79,7 @@ __all__ = [
     "read_cluster",
     "read_faults",
     "read_segment",
+    "read_watched",
     "segment_path",
 ]
 
@@ -132,10 +133,13 @@ class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ClusterObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change seen in the cluster: a new leader, a new active controller, another ISR."""
+    """A change seen in the cluster: a new leader, a new active controller, another ISR. Or, as `watched`, that somebody
+    looked again and again from `since` to `time`: what is not told of that while did not happen.
+    """
 
     time: int
-    kind: Literal["leader", "controller", "in_sync"]
+    kind: Literal["leader", "controller", "in_sync", "watched"]
+    since: int | None = None
     node: str | None = None
     topic: str | None = None
     partition: int | None = None
@@ -369,8 +373,15 @@ def read_faults(run_dir: Path | str) -> list[FaultWindow]:
 
 
 def read_cluster(run_dir: Path | str) -> list[ClusterObservation]:
-    """What was seen of the cluster, in order of time."""
-    return sorted(_read_events(Path(run_dir) / CLUSTER_FILE, ClusterObservation), key=lambda one: one.time)
+    """What was seen to change in the cluster, in order of time."""
+    told = _read_events(Path(run_dir) / CLUSTER_FILE, ClusterObservation)
+    return sorted((one for one in told if one.kind != "watched"), key=lambda one: one.time)
+
+
+def read_watched(run_dir: Path | str) -> list[tuple[int, int]]:
+    """From when to when somebody looked at the cluster, in order of time."""
+    told = _read_events(Path(run_dir) / CLUSTER_FILE, ClusterObservation)
+    return sorted((one.since, one.time) for one in told if one.kind == "watched" and one.since is not None)
 
 
 Event = TypeVar("Event", FaultWindow, ClusterObservation)

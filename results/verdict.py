@@ -26,7 +26,7 @@ from squall.results.checks.result import PartitionResult
 from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
 from squall.results.manifest import Expected, Manifest
 from squall.results.reasons import reasons_of, with_final_read, without_final_read
-from squall.results.required import judged_requirements
+from squall.results.required import Load, judged_requirements
 from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.witness import Surroundings, Witness, tell
 
@@ -199,7 +199,7 @@ def judge(
     seen = _seen_of_the_cluster(manifest, around)
     required = [
         Statement(text, None if unchecked else holds)
-        for text, holds in judged_requirements(manifest.require, results, seen, manifest.topic_partitions)
+        for text, holds in judged_requirements(manifest.require, results, seen, _load(manifest, around))
     ]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
     unsure = reasons_of(manifest, results, around.faults, unchecked) + further_reasons(manifest, further)
@@ -312,6 +312,10 @@ def _longest_outage(results: Sequence[PartitionResult], faults: Sequence[FaultWi
         if one.injected is not None and one.injected < end and (one.healed is None or one.healed > start)
     ]
     return Outage(nanoseconds=longest.longest_outage, start=start, where=longest.name, faults=tuple(names))
+
+
+def _load(manifest: Manifest, around: Surroundings) -> Load:
+    return Load(manifest.load_started or 0, manifest.load_ended, manifest.topic_partitions, around.watched)
 
 
 def _seen_of_the_cluster(manifest: Manifest, around: Surroundings) -> list[ClusterObservation]:

@@ -44,6 +44,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     origin: int
     faults: tuple[FaultWindow, ...] = ()
     cluster: tuple[ClusterObservation, ...] = ()
+    watched: tuple[tuple[int, int], ...] = ()
 
 
 def tell(facts: WitnessFacts, count: int, around: Surroundings, *, another: bool = False) -> Witness:

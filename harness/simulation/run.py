@@ -298,6 +298,7 @@ class Simulation:
         await asyncio.sleep(self.scenario.time.load)
         await nemesis
         self.load_ended = self.clock.now_ns()
+        self.seen.write(ClusterObservation(time=self.load_ended, kind="watched", since=0))  # nothing escapes it
         self.observer.metadata.must_be_calm = False
         interpreter.stop()
         await loading

@@ -123,6 +123,27 @@ def test_a_fault_that_was_never_injected_was_not_seen_to_happen_whatever_it_says
     assert verdict.verdict == "unknown" and "was never injected" in verdict.reasons[0]
 
 
+def test_a_fault_that_held_only_while_there_was_no_load_proves_nothing(run: Run, tmp_path: Path) -> None:
+    """Sequences may come late, when what was before them takes long to heal."""
+    ended = Manifest.load(forge_run(tmp_path / "measured", healthy(1))).load_ended
+    assert ended is not None
+    for number, (injected, healed, said) in enumerate(
+        [
+            (ended, ended + 5, "from 0 ns after the load on"),
+            (ended + 62_000_000, ended + 10**9, "from 62.0 ms after the load on"),
+            (ORIGIN - 10**9, ORIGIN - 5 * 10**8, "until 500 ms before the load"),
+            (ORIGIN + 10, ORIGIN + 5, "clocks that go backwards"),
+        ]
+    ):
+        verdict = verdict_of(
+            forge_run(tmp_path / f"{number}", healthy(1), faults=(changed(injected=injected, healed=healed),))
+        )
+        assert verdict.verdict == "unknown" and said in verdict.reasons[0], verdict.reasons
+    for number, (injected, healed) in enumerate([(ended - 1, ended + 10**9), (ORIGIN - 10**9, ORIGIN + 1)]):
+        touching = changed(injected=injected, healed=healed)
+        assert verdict_of(forge_run(tmp_path / f"touching-{number}", healthy(1), faults=(touching,))).verdict == "valid"
+
+
 def test_what_stood_when_the_load_began_is_what_later_looks_are_compared_with(tmp_path: Path) -> None:
     """P12: the first look may be earlier than the load; a change in the load is one all the same."""
 
@@ -130,12 +151,15 @@ def test_what_stood_when_the_load_began_is_what_later_looks_are_compared_with(tm
         leader = ClusterObservation(time=time, kind="leader", node="b1", topic="events", partition=0, epoch=epoch)
         return leader, msgspec.structs.replace(leader, kind="in_sync", epoch=None, nodes=in_sync)
 
+    watched = ClusterObservation(time=ORIGIN + 10**12, kind="watched", since=ORIGIN)
+
     def verdict(name: str, *cluster: ClusterObservation) -> str:
         return verdict_of(forge_run(tmp_path / name, healthy(1), require=Required(calm=True), cluster=cluster)).verdict
 
     for name, first in (("before", ORIGIN - 1_000_000), ("within", ORIGIN + 1)):
         before = seen(first, 1, "b1", "b2", "b3")
-        assert verdict(f"{name}-calm", *before) == "valid"
+        assert verdict(f"{name}-calm", *before, watched) == "valid"
+        assert verdict(f"{name}-not-watched", *before) == "unknown"
         assert verdict(f"{name}-changed", *before, *seen(ORIGIN + 10, 2, "b2")) == "invalid"
     assert verdict("unseen") == "unknown"
 

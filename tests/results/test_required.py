@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from squall.results.checks.result import FinalReadFacts, PartitionResult
 from squall.results.manifest import RateRule, Required
-from squall.results.required import judged_requirements, windows_of
+from squall.results.required import Load, judged_requirements, windows_of
 from squall.results.segments import ClusterObservation
 
+SECOND = 10**9
 RATE = Required(rate=RateRule(during=(10.0, 70.0), at_least=0.9, compared_with=(0.0, 10.0)))
+WATCHED = Load(0, 100 * 10**9, [("events", 0)], [(-1, 100 * 10**9)])
 SILENCE = Required(silence=(71.0, 129.0))
 GAP = Required(longest_gap=1.0)
 
@@ -71,9 +74,9 @@ def test_elections_are_counted_by_epoch() -> None:
     once = [seen("controller", 5), seen("controller", 7), seen("controller", 7)]
     twice = [*once, seen("controller", 9)]
     required = Required(elections=1)
-    assert [holds for _, holds in judged_requirements(required, [part()], once)] == [True]
-    assert [holds for _, holds in judged_requirements(required, [part()], twice)] == [False]
-    assert [holds for _, holds in judged_requirements(required, [part()], once[:1])] == [True]
+    assert [holds for _, holds in judged_requirements(required, [part()], once, WATCHED)] == [True]
+    assert [holds for _, holds in judged_requirements(required, [part()], twice, WATCHED)] == [False]
+    assert [holds for _, holds in judged_requirements(required, [part()], once[:1], WATCHED)] == [True]
 
 
 def test_where_nobody_saw_a_controller_nobody_can_tell_how_many_there_were() -> None:
@@ -85,7 +88,7 @@ def test_calm_is_no_other_leader_and_no_smaller_isr() -> None:
     """P12: what is seen first is no change, nor is an ISR that grows."""
 
     def holds(*cluster: ClusterObservation) -> bool | None:
-        ((_, judged),) = judged_requirements(Required(calm=True), [part()], cluster, [("events", 0)])
+        ((_, judged),) = judged_requirements(Required(calm=True), [part()], cluster, WATCHED)
         return judged
 
     first = (seen("leader", 3), seen("in_sync", 0, "b1", "b2"))
@@ -97,12 +100,58 @@ def test_calm_is_no_other_leader_and_no_smaller_isr() -> None:
 def test_whether_it_was_calm_nobody_can_tell_of_a_topic_partition_that_nobody_saw() -> None:
     leader, in_sync = seen("leader", 3), seen("in_sync", 0, "b1", "b2")
     for cluster in ([], [leader], [in_sync]):
-        ((words, holds),) = judged_requirements(Required(calm=True), [part()], cluster, [("events", 0)])
+        ((words, holds),) = judged_requirements(Required(calm=True), [part()], cluster, WATCHED)
         assert holds is None and "nobody saw events-0" in words
     ((words, holds),) = judged_requirements(
-        Required(calm=True), [part()], [leader, in_sync], [("events", 0), ("events", 1)]
+        Required(calm=True), [part()], [leader, in_sync], Load(topic_partitions=[("events", 0), ("events", 1)])
     )
     assert holds is None and "nobody saw events-1" in words
+
+
+@pytest.mark.parametrize(
+    ("watched", "said"),
+    [
+        ([], "nobody watched the cluster"),
+        ([(-SECOND, 85 * SECOND)], "for 15.0 s from 85.0 s on"),
+        ([(12 * SECOND, 100 * SECOND)], "for 12.0 s from 0.0 s on"),
+        ([(0, 40 * SECOND), (51 * SECOND, 100 * SECOND)], "for 11.0 s from 40.0 s on"),
+        ([(-SECOND, -SECOND), (200 * SECOND, 201 * SECOND)], "for 100 s from 0.0 s on"),
+    ],
+)
+def test_that_nothing_happened_nobody_can_tell_who_did_not_look(watched: list[tuple[int, int]], said: str) -> None:
+    """P12, P19. What was seen to break a rule breaks it all the same."""
+    load = Load(0, 100 * SECOND, [("events", 0)], watched)
+    stood = [seen("controller", 1), seen("leader", 3), seen("in_sync", 0, "b1", "b2")]
+    both = Required(elections=0, calm=True)
+    for words, holds in judged_requirements(both, [part()], stood, load):
+        assert holds is None and said in words
+    broken = [*stood, seen("controller", 2), seen("leader", 4)]
+    assert [holds for _, holds in judged_requirements(both, [part()], broken, load)] == [False, False]
+
+
+def test_a_look_that_went_unanswered_is_no_blindness() -> None:
+    load = Load(0, 100 * SECOND, [("events", 0)], [(8 * SECOND, 40 * SECOND), (47 * SECOND, 95 * SECOND)])
+    stood = [seen("leader", 3), seen("in_sync", 0, "b1", "b2")]
+    assert [holds for _, holds in judged_requirements(Required(calm=True), [part()], stood, load)] == [True]
+
+
+def test_silence_after_the_end_of_the_load_proves_nothing() -> None:
+    ((words, holds),) = judged_requirements(SILENCE, [part(0)], (), Load(0, 80 * SECOND))
+    assert holds is None and "the load ended after 80 s" in words
+    assert [holds for _, holds in judged_requirements(SILENCE, [part(0)], (), Load(0, 130 * SECOND))] == [True]
+
+
+def test_no_gap_can_be_seen_on_a_topic_partition_that_nobody_sent_to() -> None:
+    sent = msgspec.structs.replace(part(gap_s=0.5), operations={"send.ok": 100})
+    idle = msgspec.structs.replace(part(acknowledged=0, number=1), operations={"marker.ok": 1, "final_poll.ok": 1})
+    load = Load(topic_partitions=[("events", 0), ("events", 1)])
+    ((words, holds),) = judged_requirements(GAP, [sent, idle], (), load)
+    assert holds is None and "nobody sent to events-1" in words
+    late = msgspec.structs.replace(sent, longest_outage=2 * SECOND)
+    assert [holds for _, holds in judged_requirements(GAP, [late, idle], (), load)] == [False]
+    assert [holds for _, holds in judged_requirements(GAP, [sent], (), Load(topic_partitions=[("events", 0)]))] == [
+        True
+    ]
 
 
 def test_a_gap_counts_within_its_window_only() -> None:
