@@ -194,7 +194,7 @@ def show_run(name: Path, rows: str | None, console: Console) -> int:
     try:
         manifest = Manifest.load(run)
         if rows is not None:
-            history = History.load(run)
+            history = History.load(run, run_id=manifest.run_id)
             for line in shown_rows(history, parse_rows(rows), manifest.load_started or 0):
                 console.print(line, soft_wrap=True, highlight=False, markup=False)
             return 0

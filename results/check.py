@@ -59,11 +59,12 @@ from squall.results.history import (
     read_cluster,
     read_faults,
     read_watched,
+    require_run,
     torn_lines,
 )
-from squall.results.kinds import LIST_APPEND, recorded_files, write_kind
-from squall.results.lists import holds_lists, transactions_of
-from squall.results.manifest import MANIFEST_FILE, Manifest
+from squall.results.kinds import LIST_APPEND, recorded_files, require_owner, write_kind
+from squall.results.lists import holds_lists, recorded_beside, transactions_of
+from squall.results.manifest import Manifest
 from squall.results.parquet_files import kept_open
 from squall.results.report import write_report
 from squall.results.required import windows_of
@@ -226,7 +227,7 @@ def verdict_of(run_dir: Path) -> Verdict:
     began = time.perf_counter()
     try:
         manifest = Manifest.load(run_dir)
-        history = History.load(run_dir)
+        history = History.load(run_dir, run_id=manifest.run_id, kinds=recorded_beside(manifest.workload))
         _require_whole(manifest, history.source, history.cut_off, history.origin)
         frame = _frame(manifest, span_of(history.table))
         results = [
@@ -268,11 +269,15 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
         wholes = list(_log_tasks(number, path.resolve(), places, frame, manifest, deadline))
         slices = {} if huge is None else {one.name: sliced(one, rows, huge) for one, rows in wholes}
     if holds_lists(manifest.workload):
-        write_kind(run_dir, LIST_APPEND, transactions_of(History.load(run_dir).table))
+        lists = transactions_of(History.load(run_dir, kinds=()).table)
+        write_kind(run_dir, LIST_APPEND, lists, run_id=manifest.run_id)
+    tables = recorded_files(run_dir)
+    for name, table in tables.items():
+        require_owner(table, name, manifest.run_id)
     tasks = [
         *_well_formed_tasks(number, path.resolve(), groups, deadline),
         *_in_parts(wholes, slices),
-        *_further_tasks(number, run_dir, manifest, deadline),
+        *_further_tasks(number, tables, manifest, deadline),
     ]
     return Prepared(
         run_dir=run_dir,
@@ -320,9 +325,11 @@ def _in_parts(wholes: Sequence[tuple[Task, int]], slices: Mapping[str, Parts]) -
             yield whole, rows
 
 
-def _further_tasks(number: int, run_dir: Path, manifest: Manifest, deadline: float | None) -> Iterator[Sized]:
-    for name, table in recorded_files(run_dir).items():
-        task = FurtherTask(number, str(table.resolve()), name, manifest.workload, deadline)
+def _further_tasks(
+    number: int, tables: Mapping[str, Path], manifest: Manifest, deadline: float | None
+) -> Iterator[Sized]:
+    for name, table in tables.items():
+        task = FurtherTask(number, str(table.resolve()), name, manifest.workload, manifest.run_id, deadline)
         yield task, FURTHER_COSTS * table.stat().st_size
 
 
@@ -331,9 +338,7 @@ def _require_whole(manifest: Manifest, source: Path, cut_off: int, origin: Origi
     closed them. Where one is not there or has no end nevertheless, somebody took it away: what is missing might
     explain whatever looks wrong, and might be wrong where nothing does, so nothing is certain. Raises IllFormedHistory.
     """
-    if origin.run_id is not None and origin.run_id != manifest.run_id:
-        problem = f"is the history of run {origin.run_id!r}, and {MANIFEST_FILE} beside it says {manifest.run_id!r}"
-        raise IllFormedHistory(source, None, problem)
+    require_run(source, origin, manifest.run_id)
     if manifest.segments is not None and origin.segments is not None:
         missing = sorted(set(range(manifest.segments)) - set(origin.segments))
         if missing:

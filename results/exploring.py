@@ -41,7 +41,8 @@ class Run:
     def load(cls, run: Path | str) -> Run:
         """From its directory. Raises IllFormedHistory."""
         directory = Path(run)
-        return cls(directory, Manifest.load(directory), History.load(directory))
+        manifest = Manifest.load(directory)
+        return cls(directory, manifest, History.load(directory, run_id=manifest.run_id))
 
     @property
     def verdict(self) -> Verdict | None:

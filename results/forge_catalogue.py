@@ -237,8 +237,9 @@ def _write_table(
     def write(run_dir: Path, seed: int, operations: int, case: Case | None) -> int:
         made = healthy(seed, operations) if case is None else table(case.part(seed, operations))
         forge_run(run_dir, [], seed=seed)
-        write_kind(run_dir, kind, _since_origin(made))
-        _manifest(run_dir, seed, kind, case).save(run_dir)
+        manifest = _manifest(run_dir, seed, kind, case)
+        write_kind(run_dir, kind, _since_origin(made), run_id=manifest.run_id)
+        manifest.save(run_dir)
         return made.num_rows
 
     return write

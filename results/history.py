@@ -23,7 +23,7 @@ real-time rules of the checkers allow for. `completed` is null while nothing cam
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -51,10 +51,11 @@ from squall.results.history_file import (
     cut_off_segments,
     layout,
     origin_of,
+    require_run,
     torn_lines,
 )
 from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
-from squall.results.kinds import KINDS, REGISTERS, recorded_kinds, recorded_rows, write_kind
+from squall.results.kinds import KINDS, REGISTERS, foreign, recorded_kinds, recorded_rows, write_kind
 from squall.results.parquet_files import read_table
 from squall.results.segments import (
     CLUSTER_FILE,
@@ -107,6 +108,7 @@ __all__ = [
     "read_faults",
     "read_topic_partition",
     "read_watched",
+    "require_run",
     "segment_path",
     "torn_lines",
     "validate",
@@ -132,15 +134,26 @@ class History:
     further: Mapping[str, pa.Table] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, run_dir: Path | str) -> History:
-        """From `history.parquet`, or from the segments of a run that was never closed."""
+    def load(cls, run_dir: Path | str, *, run_id: str | None = None, kinds: Iterable[str] = tuple(KINDS)) -> History:
+        """From `history.parquet`, or from the segments of a run that was never closed, with the tables of these kinds
+        that lie beside it. All must be of one run: that of `run_id`, or else of which the history says it is.
+        """
         run_dir = Path(run_dir)
         path = run_dir / HISTORY_FILE
-        if not _is_closed(run_dir):
-            return _from_segments(run_dir, recorded_kinds(run_dir))
-        table = read_table(path, SCHEMA.names)
-        history = cls(table, torn_lines(path), path, cut_off_segments(path), origin_of(path), recorded_kinds(run_dir))
-        validate_together(history, path)
+        closed = _is_closed(run_dir)
+        if closed:
+            table = read_table(path, SCHEMA.names)
+            history = cls(table, torn_lines(path), path, cut_off_segments(path), origin_of(path))
+        else:
+            history = _from_segments(run_dir)
+        if run_id is not None:
+            require_run(history.source, history.origin, run_id)
+        made = history.further
+        owner = history.origin.run_id if run_id is None else run_id
+        beside = recorded_kinds(run_dir, owner, [name for name in kinds if name not in made])
+        history = replace(history, further={**made, **beside})
+        if closed or REGISTERS in beside:
+            validate_together(history, history.source)
         return history
 
     @property
@@ -171,16 +184,18 @@ def close_history(run_dir: Path | str) -> Path:
     if _is_stale(run_dir / CLUSTER_TABLE, run_dir / CLUSTER_FILE):
         _write_events(run_dir / CLUSTER_TABLE, [_cluster_row(one) for one in read_cluster(run_dir)], _CLUSTER)
     if not _is_closed(run_dir):
-        history = _from_segments(run_dir, {})
+        history = _from_segments(run_dir)
         if REGISTERS in history.further:
-            write_kind(run_dir, REGISTERS, history.further[REGISTERS])
+            assert history.origin.run_id is not None, "segments say of which run they are"
+            write_kind(run_dir, REGISTERS, history.further[REGISTERS], run_id=history.origin.run_id)
         write_history(history, path)
     return path
 
 
 def _is_closed(run_dir: Path) -> bool:
     """Whether its Parquet files hold all that was recorded: a worker may outlive the control process for a while, and
-    the table of registers may have been taken away. Raises IllFormedHistory if nobody can make it again.
+    the table of registers may have been taken away, or be that of another run. Raises IllFormedHistory if nobody can
+    make it again.
     """
     path = run_dir / HISTORY_FILE
     try:
@@ -190,13 +205,29 @@ def _is_closed(run_dir: Path) -> bool:
     segments = list((run_dir / SEGMENTS_FOLDER).glob("segment-*.jsonl"))
     if any(one.stat().st_mtime_ns > closed for one in segments):
         return False
-    recorded, there = origin_of(path).registers or 0, recorded_rows(run_dir, REGISTERS)
-    if recorded == there or (there and not recorded):
+    origin = origin_of(path)
+    problem = _registers_problem(run_dir, origin)
+    if problem is None:
         return True
-    if segments and there == 0:
+    if segments and set(origin.segments or ()) <= {segment_number(one) for one in segments}:
         return False
-    problem = f"holds {there} of the {recorded} operations on registers that belong to {HISTORY_FILE}"
     raise IllFormedHistory(run_dir / KINDS[REGISTERS].file, None, problem)
+
+
+def _registers_problem(run_dir: Path, origin: Origin) -> str | None:
+    """Why the table of registers is not the one that was made with a history of such an origin; None if it is, or if
+    none was. Raises IllFormedHistory for one that cannot be read.
+    """
+    there = recorded_rows(run_dir, REGISTERS)
+    if not origin.registers:
+        return None
+    if there and origin.run_id is not None:
+        problem = foreign(run_dir / KINDS[REGISTERS].file, REGISTERS, origin.run_id)
+        if problem is not None:
+            return problem
+    if there != origin.registers:
+        return f"holds {there} of the {origin.registers} operations on registers that belong to {HISTORY_FILE}"
+    return None
 
 
 def _is_stale(table: Path, recorded: Path) -> bool:
@@ -224,8 +255,8 @@ def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:
 # From segments ------------------------------------------------------------------------------------------------
 
 
-def _from_segments(run_dir: Path, beside: Mapping[str, pa.Table]) -> History:
-    """The history that they make, with the tables that lie beside them; that of registers is made anew."""
+def _from_segments(run_dir: Path) -> History:
+    """The history that they make, with operations on registers if they hold any."""
     folder = run_dir / SEGMENTS_FOLDER
     paths = sorted(folder.glob("segment-*.jsonl"))
     if not paths:
@@ -246,10 +277,8 @@ def _from_segments(run_dir: Path, beside: Mapping[str, pa.Table]) -> History:
         raise IllFormedHistory(folder, None, "holds only empty segments: nothing was recorded")
     if len(run_ids) > 1:
         raise IllFormedHistory(folder, None, f"mixes segments of the runs {', '.join(sorted(run_ids))}")
-    further = {name: table for name, table in beside.items() if name != REGISTERS}
     registers = pa.concat_tables([one.registers for one in parts]).unify_dictionaries().combine_chunks()
-    if registers.num_rows:
-        further = {REGISTERS: registers, **further}
+    further = {REGISTERS: registers} if registers.num_rows else {}
     history = history_of([one.log for one in parts], torn, folder)
     origin = Origin(next(iter(run_ids)), tuple(sorted(numbers)), registers.num_rows)
     history = History(history.table, torn, folder, cut_off, origin, further)

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.joining import SCHEMA
-from squall.results.parquet_files import SealedWriter, opened
+from squall.results.manifest import MANIFEST_FILE
+from squall.results.parquet_files import RUN_KEY, SealedWriter, opened
 from squall.results.segments import SCHEMA_VERSION, IllFormedHistory
 
 ROW_GROUP_ROWS: Final = 1 << 20
@@ -33,7 +34,6 @@ FEW_RECORDS: Final = 1 << 20
 _LAYOUT_KEY: Final = b"squall.topic_partitions"
 _TORN_KEY: Final = b"squall.torn_lines"
 _CUT_OFF_KEY: Final = b"squall.cut_off"
-_RUN_KEY: Final = b"squall.run_id"
 _SEGMENTS_KEY: Final = b"squall.segments"
 _REGISTERS_KEY: Final = b"squall.registers"
 _SCHEMA_KEY: Final = b"squall.schema"
@@ -70,7 +70,7 @@ class HistoryFile:
     def __init__(self, path: Path, *, torn: int = 0, cut_off: int = 0, origin: Origin = UNKNOWN_ORIGIN) -> None:
         metadata = {_SCHEMA_KEY: str(SCHEMA_VERSION), _TORN_KEY: str(torn), _CUT_OFF_KEY: str(cut_off)}
         if origin.run_id is not None:
-            metadata[_RUN_KEY] = origin.run_id
+            metadata[RUN_KEY] = origin.run_id
         if origin.segments is not None:
             metadata[_SEGMENTS_KEY] = json.dumps(origin.segments)
         if origin.registers is not None:
@@ -143,7 +143,7 @@ def origin_of(path: Path) -> Origin:
     """What a Parquet file says of the segments from which it was made."""
     metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
     _require_schema(path, metadata)
-    run_id, segments, registers = (metadata.get(key) for key in (_RUN_KEY, _SEGMENTS_KEY, _REGISTERS_KEY))
+    run_id, segments, registers = (metadata.get(key) for key in (RUN_KEY, _SEGMENTS_KEY, _REGISTERS_KEY))
     try:
         return Origin(
             None if run_id is None else run_id.decode(),
@@ -152,6 +152,13 @@ def origin_of(path: Path) -> Origin:
         )
     except (ValueError, TypeError) as trouble:
         raise IllFormedHistory(path, None, f"does not say what it was made of: {trouble}") from trouble
+
+
+def require_run(source: Path, origin: Origin, run_id: str) -> None:
+    """A history that says of which run it is must be of this one, as `run.json` has it. Raises IllFormedHistory."""
+    if origin.run_id is not None and origin.run_id != run_id:
+        problem = f"is the history of run {origin.run_id!r}, and {MANIFEST_FILE} beside it says {run_id!r}"
+        raise IllFormedHistory(source, None, problem)
 
 
 def _require_schema(path: Path, metadata: Mapping[bytes, bytes]) -> None:

@@ -10,11 +10,15 @@ Of the latter three no rows stand in segments. Those of the workload `list-appen
 (`lists.py`); of the other kinds, what records such operations writes the table. A kind is known by its
 name, which is also that of its check (`checks/further.py`) and stands in a suite's `checks`. A table that is not there
 means that a history holds no such operations.
+
+Each says in its footer whose it is: `squall.run_id`, as `history.parquet` does. What is found in the table of another
+run proves nothing about this one, however well it fits, so whoever reads one says of which run it must be, and is
+refused what belongs to another, or to nobody knows whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +29,8 @@ from squall.results.checks.groups import GROUP_SCHEMA
 from squall.results.checks.registers.operations import REGISTER_SCHEMA
 from squall.results.checks.transactions.columns import SCHEMA as TRANSACTION_SCHEMA
 from squall.results.checks.transactions.log_rules import LOG_SCHEMA
-from squall.results.parquet_files import opened, read_table, write_sealed
+from squall.results.parquet_files import RUN_KEY, kept_open, opened, read_table, run_id_of, write_sealed
+from squall.results.segments import IllFormedHistory
 
 REGISTERS: Final = "registers"
 LIST_APPEND: Final = "list-append"
@@ -49,11 +54,40 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 
 
-def write_kind(run_dir: Path, name: str, table: pa.Table) -> Path:
-    """Write the table of a kind beside the history."""
+_REMEDIES: Final[Mapping[str, str]] = {
+    LIST_APPEND: "squall check makes that of the workload list-append anew; any other must be put back",
+}
+"""What to do about the table of another run, where that is not simply to put back that of this one."""
+
+
+def write_kind(run_dir: Path, name: str, table: pa.Table, *, run_id: str) -> Path:
+    """Write the table of a kind beside the history of the run of which it is."""
     path = run_dir / KINDS[name].file
-    write_sealed(path, table)
+    write_sealed(path, table.replace_schema_metadata({**(table.schema.metadata or {}), RUN_KEY: run_id}))
     return path
+
+
+def require_owner(path: Path, name: str, run_id: str) -> None:
+    """A table of a kind must say that it is that of this run. Raises IllFormedHistory."""
+    problem = foreign(path, name, run_id)
+    if problem is not None:
+        raise IllFormedHistory(path, None, problem)
+
+
+def foreign(path: Path, name: str, run_id: str) -> str | None:
+    """Why a table of a kind is not known to be that of this run, and what to do; None if it says that it is. Raises
+    IllFormedHistory if it cannot be read.
+    """
+    said = run_id_of(path, KINDS[name].schema.names)
+    if said == run_id:
+        return None
+    remedy = _REMEDIES.get(name, "put back that of this run")
+    if said is None:
+        problem = f"does not say of which run it is, and must say {run_id!r}"
+        remedy = f"if it is of that run, write it with write_kind(..., run_id={run_id!r}); else {remedy}"
+    else:
+        problem = f"is the table of run {said!r}, and must be that of run {run_id!r}"
+    return f"{problem}: {remedy}"
 
 
 def recorded_rows(run_dir: Path, name: str) -> int:
@@ -68,6 +102,17 @@ def recorded_files(run_dir: Path) -> dict[str, Path]:
     return {name: path for name, path in files.items() if path.exists()}
 
 
-def recorded_kinds(run_dir: Path) -> dict[str, pa.Table]:
-    """What those tables hold. Raises IllFormedHistory for one that cannot be read."""
-    return {name: read_table(path, KINDS[name].schema.names) for name, path in recorded_files(run_dir).items()}
+def read_kind(path: Path, name: str, run_id: str | None) -> pa.Table:
+    """The table of a kind, which must be that of a run (None: of whichever). Raises IllFormedHistory."""
+    with kept_open():
+        if run_id is not None:
+            require_owner(path, name, run_id)
+        return read_table(path, KINDS[name].schema.names)
+
+
+def recorded_kinds(run_dir: Path, run_id: str | None, names: Iterable[str] = tuple(KINDS)) -> dict[str, pa.Table]:
+    """What the tables of these kinds hold that lie beside the history of a run. Raises IllFormedHistory for one that
+    cannot be read, or is that of another.
+    """
+    there = recorded_files(run_dir)
+    return {name: read_kind(there[name], name, run_id) for name in names if name in there}

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from squall.results.checks.transactions.columns import APPEND, READ, SCHEMA
 from squall.results.history import HISTORY_FILE
-from squall.results.kinds import LIST_APPEND
+from squall.results.kinds import KINDS, LIST_APPEND
 from squall.results.rows import FUNCTIONS, TYPES
 from squall.results.segments import IllFormedHistory
 
@@ -44,6 +44,11 @@ Row = Mapping[str, Any]
 def holds_lists(workload: Mapping[str, Any]) -> bool:
     """Whether a history with this workload, as its manifest has it, is one of lists."""
     return workload.get("name") == WORKLOAD
+
+
+def recorded_beside(workload: Mapping[str, Any]) -> list[str]:
+    """The kinds whose tables beside a history with this workload count: not what is made of the history itself."""
+    return [name for name in KINDS if name != LIST_APPEND or not holds_lists(workload)]
 
 
 def transactions_of(history: pa.Table) -> pa.Table:

@@ -31,6 +31,8 @@ import pyarrow.parquet as pq
 from squall.results.segments import IllFormedHistory
 
 SEAL: Final = ".seal"
+RUN_KEY: Final = b"squall.run_id"
+"""Under this a footer says whose a file is."""
 TAIL_BYTES: Final = 8
 """The length of the footer, and `PAR1`."""
 DIFFERENCES: Final = "DELTA_BINARY_PACKED"
@@ -166,6 +168,12 @@ def _opened(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as trouble:
         raise IllFormedHistory(path, None, f"cannot be read as Parquet: {trouble}") from trouble
+
+
+def run_id_of(path: Path, columns: Iterable[str]) -> str | None:
+    """The run whose a file is, by its footer; None if that does not say. Raises IllFormedHistory."""
+    said = (opened(path, columns).metadata.metadata or {}).get(RUN_KEY)
+    return None if said is None else said.decode(errors="replace")
 
 
 def read_table(path: Path, columns: Iterable[str], row_groups: Iterable[int] | None = None) -> pa.Table:

@@ -32,8 +32,7 @@ from squall.results.checks.transactions.facts import TransactionWitness
 from squall.results.checks.transactions.list_append import MODELS, check_list_append
 from squall.results.checks.transactions.log_facts import LogWitness, log_witnesses
 from squall.results.checks.transactions.log_rules import check_transactional_log
-from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG
-from squall.results.parquet_files import read_table
+from squall.results.kinds import GROUPS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG, read_kind
 from squall.results.rows import TYPES
 from squall.results.text import several
 
@@ -103,6 +102,8 @@ class FurtherTask(msgspec.Struct, frozen=True, tag="further"):
     path: str
     kind: str
     workload: dict[str, Any]
+    run_id: str
+    """Whose the table must be: it is read where the task is carried out, so it is looked at there."""
     deadline: float | None = None
     """As that of a topic-partition's task."""
 
@@ -138,7 +139,7 @@ class FurtherCheck:
 
 def check_further_task(task: FurtherTask) -> FurtherResult:
     """Read the table of a task and check it. Raises IllFormedHistory."""
-    table = read_table(Path(task.path), KINDS[task.kind].schema.names)
+    table = read_kind(Path(task.path), task.kind, task.run_id)
     return check_further(task.kind, table, task.workload, deadline=task.deadline)
 
 

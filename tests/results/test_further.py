@@ -18,7 +18,6 @@ from squall.results.further_verdict import KNOWN_CHECKS
 from squall.results.history import History, IllFormedHistory, close_history
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
 from squall.results.manifest import Manifest
-from squall.results.parquet_files import seal_path
 from squall.results.render import plain, verdict_lines
 from squall.results.report import REPORT_FILE
 from squall.results.segments import (
@@ -77,7 +76,7 @@ OVERLAPPING: Rows = [
 def recorded(run: Path, rows: Rows, operations: list[Forged] | None = None, **manifest: object) -> Path:
     """A run with operations on registers, and on a log if there are any."""
     forge_run(run, operations or [], **{"checks": (REGISTERS,), **manifest})  # type: ignore[arg-type]
-    with HistoryWriter(segment_path(run, 1), SegmentHeader("forged-1", 1)) as writer:
+    with HistoryWriter(segment_path(run, 1), SegmentHeader(Manifest.load(run).run_id, 1)) as writer:
         for row in rows:
             if isinstance(row, RegisterInvocation):
                 writer.invoke(row)
@@ -157,15 +156,6 @@ def test_a_table_of_registers_that_was_deleted_is_made_again_and_never_simply_mi
     for verdict in (check_run(run, InProcess()), verdict_of(run)):
         assert verdict.verdict == "unknown"
         assert "registers.parquet: holds 0 of the 6 operations on registers" in verdict.reasons[0]
-
-
-def test_the_table_of_registers_of_another_run_is_unknown(tmp_path: Path) -> None:
-    one = recorded(tmp_path / "one", WORKS, healthy(1), checks=("log", REGISTERS))
-    other = recorded(tmp_path / "other", STALE, healthy(1), checks=("log", REGISTERS))
-    assert (judged(one).verdict, judged(other).verdict) == ("valid", "invalid")
-    for name in (KINDS[REGISTERS].file, seal_path(one / KINDS[REGISTERS].file).name):
-        shutil.copy(one / name, other / name)
-    assert judged(other).verdict == "unknown"
 
 
 def test_logs_and_registers_of_one_run_are_both_judged(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from squall.results.check import check_run
 from squall.results.checks.engines import InProcess
 from squall.results.history import History
 from squall.results.kinds import LIST_APPEND, recorded_kinds
+from squall.results.manifest import Manifest
 from squall.workloads.clients.client import ClientPlan
 from squall.workloads.clients.leaders import Replica
 from squall.workloads.clients.native_whole import READ_SECONDS, WholeReader
@@ -133,7 +134,7 @@ def test_a_run_is_judged_as_a_log_and_as_lists(tmp_path: Path) -> None:
     (lists,) = [one for one in verdict.further if one.check == "list-append"]
     sends = sum(len(table) for *_, table in History.load(run).parts())
     assert lists.holds and 0 < lists.checked <= sends
-    assert lists.checked == recorded_kinds(run)[LIST_APPEND].num_rows
+    assert lists.checked == recorded_kinds(run, Manifest.load(run).run_id)[LIST_APPEND].num_rows
 
 
 LISTS = ListAppendOptions.model_validate({"name": "list-append", "rate": "120/s", "reads": "20/s"})

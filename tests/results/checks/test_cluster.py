@@ -62,7 +62,7 @@ def task(tmp_path: Path) -> AnyTask:
     run = tmp_path / "run"
     FAMILIES[REGISTERS].write(run, 3, 200, None)
     check_run(run, InProcess(), report=False)
-    return FurtherTask(0, str(run / KINDS[REGISTERS].file), REGISTERS, {})
+    return FurtherTask(0, str(run / KINDS[REGISTERS].file), REGISTERS, {}, "forged-3")
 
 
 def answers(task: AnyTask, expected: Expected) -> tuple[bool, str]:
@@ -135,7 +135,8 @@ def test_tasks_of_every_kind_and_what_they_find_travel_whole(tmp_path: Path, kin
         run = tmp_path / str(number)
         family.write(run, number, 300, case)
         check_run(run, InProcess(), report=False)  # makes the tables of the segments
-        task = FurtherTask(7, str(run / KINDS[kind].file), kind, {"model": "serializable", "keys": [1, None, "a"]})
+        workload = {"model": "serializable", "keys": [1, None, "a"]}
+        task = FurtherTask(7, str(run / KINDS[kind].file), kind, workload, f"forged-{number}")
         assert decode_task(encode_task(task)) == task
         outcome = outcome_of(task)
         assert isinstance(outcome, CheckedFurther)
