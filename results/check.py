@@ -62,13 +62,13 @@ from squall.results.history import (
     require_run,
     torn_lines,
 )
-from squall.results.kinds import LIST_APPEND, recorded_files, require_owner, write_kind
+from squall.results.kinds import KINDS, LIST_APPEND, REGISTERS, recorded_files, require_owner, write_kind
 from squall.results.lists import holds_lists, recorded_beside, transactions_of
 from squall.results.manifest import Manifest
 from squall.results.parquet_files import kept_open
 from squall.results.report import write_report
 from squall.results.required import windows_of
-from squall.results.row_groups import RowGroup, Span, row_groups_of, span_of, stored_span
+from squall.results.row_groups import RowGroup, Span, row_groups_beside, row_groups_of, span_of, stored_span
 from squall.results.segments import segment_path
 from squall.results.tables import Series, bucket_width, series_of
 from squall.results.text import several
@@ -98,10 +98,18 @@ class Prepared:
     around: Surroundings
     frame: Frame
     torn: int
+    rows: int
+    """How many operations on logs there are."""
     tasks: tuple[AnyTask, ...]
     sizes: tuple[int, ...]
     in_slices: Mapping[str, tuple[Task, int]] = field(default_factory=dict)
     """By name the topic-partitions that are checked in slices: what would check each as a whole, and its rows."""
+
+    def place_of(self, row: int) -> tuple[str, int]:
+        """The file and row of an operation on a log, or on a register: the latter are counted on from the former."""
+        if row < self.rows:
+            return str(self.history), row
+        return str(self.history.with_name(KINDS[REGISTERS].file)), row - self.rows
 
     def jobs(self, number: int) -> list[Job]:
         """Its tasks, as those of the run of this number."""
@@ -163,13 +171,13 @@ class Found:
                 self.counted.add(one.counts)
         return again
 
-    def problem(self, history: Path) -> str | None:
+    def problem(self, one: Prepared) -> str | None:
         """Why nothing can be concluded from the history: it cannot be read, is ill-formed, or nobody knows."""
         breach = first_breach(self.breaches)
         told = [
-            *((one.file, one.row, one.problem) for one in self.unread),
-            *([] if breach is None else [(str(history), breach.row, breach.problem)]),
-            *((one.file, one.row, one.problem) for one in self.failures),
+            *((failure.file, failure.row, failure.problem) for failure in self.unread),
+            *([] if breach is None else [(*one.place_of(breach.row), breach.problem)]),
+            *((failure.file, failure.row, failure.problem) for failure in self.failures),
         ]
         if told:
             return str(IllFormedHistory(*told[0]))
@@ -275,7 +283,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
     for name, table in tables.items():
         require_owner(table, name, manifest.run_id)
     tasks = [
-        *_well_formed_tasks(number, path.resolve(), groups, deadline),
+        *_well_formed_tasks(number, path.resolve(), groups, tables.get(REGISTERS), deadline),
         *_in_parts(wholes, slices),
         *_further_tasks(number, tables, manifest, deadline),
     ]
@@ -286,6 +294,7 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
         around=_around(run_dir, frame),
         frame=frame,
         torn=torn,
+        rows=sum(one.rows for one in groups),
         tasks=tuple(task for task, _ in tasks),
         sizes=tuple(round(size) for _, size in tasks),
         in_slices={one.name: (one, rows) for one, rows in wholes if slices.get(one.name)},
@@ -296,10 +305,17 @@ Sized = tuple[AnyTask, float]
 """A task and how much there is to do, in rows of a log."""
 
 
-def _well_formed_tasks(number: int, path: Path, groups: Sequence[RowGroup], deadline: float | None) -> Iterator[Sized]:
-    rows = {one.number: one.rows for one in groups}
-    for task in well_formed_tasks(number, path, groups, deadline):
-        yield task, WELL_FORMED_COSTS[task.rule] * sum(rows[one] for one in task.row_groups)
+def _well_formed_tasks(
+    number: int, path: Path, groups: Sequence[RowGroup], registers: Path | None, deadline: float | None
+) -> Iterator[Sized]:
+    """Operations on registers share ids and processes with those on logs, and keep the rules together."""
+    beside = None if registers is None else registers.resolve()
+    if beside is not None:
+        groups = [*groups, *row_groups_beside(path, beside)]
+    rows = {(one.beside, one.number): one.rows for one in groups}
+    for task in well_formed_tasks(number, path, groups, deadline, registers=beside):
+        matter = [(False, one) for one in task.row_groups] + [(True, one) for one in task.register_groups]
+        yield task, WELL_FORMED_COSTS[task.rule] * sum(rows[one] for one in matter)
 
 
 def _log_tasks(
@@ -398,7 +414,7 @@ def _conclude(
     report: bool,
 ) -> Verdict:
     """Judge, and write everything down."""
-    problem = None if isinstance(one, Verdict) else found.problem(one.history)
+    problem = None if isinstance(one, Verdict) else found.problem(one)
     if not isinstance(one, Verdict) and problem is not None:
         one = ill_formed(one.manifest, problem)
     if isinstance(one, Verdict):

@@ -331,8 +331,18 @@ def validate_together(history: History, source: Path) -> None:
     if registers is None:
         validate(history.table, source)
     else:
-        both = [one.select(_COMMON) for one in (history.table, registers)]
-        validate(pa.concat_tables(both).combine_chunks(), source)
+        both = pa.concat_tables([one.select(_COMMON) for one in (history.table, registers)])
+        breach = _first_breach(both.combine_chunks())
+        if breach is not None:
+            raise IllFormedHistory(*_place(history, source, breach.row), breach.problem)
+
+
+def _place(history: History, source: Path, row: int) -> tuple[Path, int]:
+    """The file and row of an operation on a log, or on a register: the latter are counted on from the former."""
+    rows = history.table.num_rows
+    if source.name != HISTORY_FILE or row < rows:
+        return source, row
+    return source.with_name(KINDS[REGISTERS].file), row - rows
 
 
 _COMMON: Final = ["op_id", "process", "type", "invoked", "completed"]

@@ -9,7 +9,7 @@ read, one row group at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
@@ -44,9 +44,11 @@ class Range:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One row group: its number, how many rows lie before it, how many it has, and the ranges of its columns.
+    """One row group: its number in the file that it lies in, how many rows lie before it, how many it has, and the
+    ranges of its columns.
 
-    `endless` if it may hold operations without an end: of unknown outcome, or without a completion.
+    `endless` if it may hold operations without an end: of unknown outcome, or without a completion. Those of a table
+    beside the history say so; their rows are counted on from the history's.
     """
 
     number: int
@@ -57,22 +59,37 @@ class RowGroup:
     invoked: Range
     completed: Range | None
     endless: bool
+    path: Path = field(compare=False)
+    beside: bool = False
 
 
 def row_groups_of(path: Path, numbers: Iterable[int] | None = None) -> list[RowGroup]:
-    """Row groups with rows in them: all, or these. Raises IllFormedHistory."""
-    footer = opened(path, SCHEMA.names).metadata
+    """Row groups of a history with rows in them: all, or these. Raises IllFormedHistory."""
+    return _row_groups(path, SCHEMA.names, numbers, 0, beside=False)
+
+
+def row_groups_beside(history: Path, table: Path, numbers: Iterable[int] | None = None) -> list[RowGroup]:
+    """The same of a table of other operations that share the history's ids and processes."""
+    return _row_groups(table, TOLD, numbers, opened(history, SCHEMA.names).metadata.num_rows, beside=True)
+
+
+def _row_groups(
+    path: Path, columns: Iterable[str], numbers: Iterable[int] | None, first_row: int, *, beside: bool
+) -> list[RowGroup]:
+    footer = opened(path, columns).metadata
     place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    before = list(accumulate((one.num_rows for one in groups), initial=0))
+    before = list(accumulate((one.num_rows for one in groups), initial=first_row))
     wanted = range(len(groups)) if numbers is None else numbers
     return [
-        _row_group(path, groups[number], place, number, before[number]) for number in wanted if groups[number].num_rows
+        _row_group(path, groups[number], place, number, before[number], beside=beside)
+        for number in wanted
+        if groups[number].num_rows
     ]
 
 
 def _row_group(
-    path: Path, group: pq.RowGroupMetaData, place: Mapping[str, int], number: int, first_row: int
+    path: Path, group: pq.RowGroupMetaData, place: Mapping[str, int], number: int, first_row: int, *, beside: bool
 ) -> RowGroup:
     completed, nulls = _told(path, group, place, number, "completed")
 
@@ -83,9 +100,8 @@ def _row_group(
         return found
 
     endless = nulls > 0 or told("type").high >= TYPES["info"]
-    return RowGroup(
-        number, first_row, group.num_rows, told("op_id"), told("process"), told("invoked"), completed, endless
-    )
+    ranges = told("op_id"), told("process"), told("invoked"), completed
+    return RowGroup(number, first_row, group.num_rows, *ranges, endless, path, beside)
 
 
 def _told(

@@ -32,6 +32,7 @@ import psutil
 import pyarrow as pa
 
 from squall.results.checks.engines import AnyTask, Outcome, added_up, decode_task, encode_outcome, outcome_of
+from squall.results.checks.well_formed_task import WellFormedTask
 from squall.results.parquet_files import kept_open, seal_path
 
 STANDALONE: Final = "spark://"
@@ -144,7 +145,9 @@ class Expected:
     @classmethod
     def here(cls, tasks: Iterable[AnyTask]) -> Expected:
         """What this host has."""
-        return cls(code_digest(), {path: file_mark(Path(path)) for path in {one.path for one in tasks}})
+        return cls(
+            code_digest(), {path: file_mark(Path(path)) for path in {path for one in tasks for path in _files_of(one)}}
+        )
 
 
 def code_digest() -> str:
@@ -186,8 +189,15 @@ def _outcomes(tasks: Iterable[AnyTask]) -> Iterator[Outcome]:
 
 
 def _lack_of_files(tasks: Iterable[AnyTask], files: Mapping[str, str]) -> str | None:
-    lacks = (_lack_of_file(Path(path), files[path]) for path in dict.fromkeys(one.path for one in tasks))
+    paths = dict.fromkeys(path for one in tasks for path in _files_of(one))
+    lacks = (_lack_of_file(Path(path), files[path]) for path in paths)
     return next((one for one in lacks if one is not None), None)
+
+
+def _files_of(task: AnyTask) -> list[str]:
+    """What a task reads."""
+    registers = task.registers if isinstance(task, WellFormedTask) else None
+    return [task.path] if registers is None else [task.path, registers]
 
 
 def _lack_of_code(code: str) -> str | None:

@@ -10,6 +10,9 @@ most (`well_formed.portions`), so that its memory is bounded whatever the size o
     one at a time   each process, within a range of time; what began before and had not ended then belongs to it. No
                     operation ends before it begins
 
+Operations on registers keep the rules together with those on logs, so the row groups of their table (`kinds.py`) are
+looked at as more of the same. That costs what their rows cost, and nothing where there is no such table.
+
 The least breach of all tasks of a history (`first_breach`) is what one look at the whole would have found first. What
 the footer says of the row groups is compared with what is read of them, once at least for each.
 """
@@ -40,7 +43,7 @@ from squall.results.checks.well_formed import (
     suspects,
 )
 from squall.results.parquet_files import REMEDY, read_columns
-from squall.results.row_groups import Range, RowGroup, row_groups_of, whole_numbers
+from squall.results.row_groups import Range, RowGroup, row_groups_beside, row_groups_of, whole_numbers
 from squall.results.rows import TYPES
 from squall.results.segments import IllFormedHistory
 
@@ -53,40 +56,61 @@ FIRST: Final = -(1 << 63)
 LAST: Final = (1 << 63) - 1
 RECORDED_ONCE: Final = "recorded once"
 ONE_AT_A_TIME: Final = "one at a time"
+Rule = Literal["recorded once", "one at a time"]
 
 
 class WellFormedTask(msgspec.Struct, frozen=True, tag="well-formed"):
     """One rule, for operations whose ids or times of invocation lie from `low` to `high`; `row_groups` hold all that
-    matters to these.
+    matters to these, with `register_groups` of the table of registers where there is one that does.
     """
 
     run: int
     path: str
-    rule: Literal["recorded once", "one at a time"]
+    rule: Rule
     row_groups: tuple[int, ...]
     low: int = FIRST
     high: int = LAST
     most: int = MOST_ROWS
     deadline: float | None = None
     """As that of a topic-partition's task."""
+    registers: str | None = None
+    register_groups: tuple[int, ...] = ()
 
 
 # Planning -------------------------------------------------------------------------------------------------------------
 
 
 def well_formed_tasks(
-    run: int, path: Path, groups: Sequence[RowGroup], deadline: float | None = None, most: int = MOST_ROWS
+    run: int,
+    path: Path,
+    groups: Sequence[RowGroup],
+    deadline: float | None = None,
+    most: int = MOST_ROWS,
+    *,
+    registers: Path | None = None,
 ) -> list[WellFormedTask]:
-    """The tasks that together find out whether a history is well-formed."""
+    """The tasks that together find out whether a history is well-formed. `groups` are those of the history, and those
+    of the table of registers, if that is given.
+    """
+
+    def made(rule: Rule, matter: Iterable[RowGroup], low: int, high: int) -> WellFormedTask:
+        here: list[int] = []
+        beside: list[int] = []
+        for one in matter:
+            (beside if one.beside else here).append(one.number)
+        task = WellFormedTask(run, str(path), rule, tuple(here), low, high, most, deadline)
+        if not beside:
+            return task
+        return msgspec.structs.replace(task, registers=str(registers), register_groups=tuple(beside))
+
     found = []
     for together in _shares(groups, attrgetter("op_id"), most):
         for low, high in _cuts([(one.op_id, one.rows) for one in together], most):
-            matter = tuple(one.number for one in together if one.op_id.low <= high and one.op_id.high >= low)
-            found.append(WellFormedTask(run, str(path), RECORDED_ONCE, matter, low, high, most, deadline))
+            matter = [one for one in together if one.op_id.low <= high and one.op_id.high >= low]
+            found.append(made(RECORDED_ONCE, matter, low, high))
     for together in _shares(groups, attrgetter("process"), most):
         for low, high in _cuts([(one.invoked, one.rows) for one in together], most):
-            matter = tuple(one.number for one in together if _reaches(one, low, high))
-            found.append(WellFormedTask(run, str(path), ONE_AT_A_TIME, matter, low, high, most, deadline))
+            found.append(made(ONE_AT_A_TIME, [one for one in together if _reaches(one, low, high)], low, high))
     return found
 
 
@@ -97,7 +121,7 @@ def _shares(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range], most: i
         if share and sum(one.rows for one in (*share, *touching)) > most // 4:
             yield share
             share = []
-        share = sorted([*share, *touching], key=attrgetter("number"))
+        share = sorted([*share, *touching], key=attrgetter("first_row"))
     if share:
         yield share
 
@@ -145,7 +169,9 @@ def check_well_formed(task: WellFormedTask) -> Breach | None:
     """The least breach of the rule within the task's range. Raises IllFormedHistory for what cannot be read."""
     path = Path(task.path)
     groups = row_groups_of(path, task.row_groups)
-    return _recorded_once(path, groups, task) if task.rule == RECORDED_ONCE else _one_at_a_time(path, groups, task)
+    if task.registers is not None:
+        groups += row_groups_beside(path, Path(task.registers), task.register_groups)
+    return _recorded_once(groups, task) if task.rule == RECORDED_ONCE else _one_at_a_time(groups, task)
 
 
 def first_breach(breaches: Iterable[Breach | None]) -> Breach | None:
@@ -153,18 +179,18 @@ def first_breach(breaches: Iterable[Breach | None]) -> Breach | None:
     return min((one for one in breaches if one is not None), default=None)
 
 
-def _recorded_once(path: Path, groups: Sequence[RowGroup], task: WellFormedTask) -> Breach | None:
+def _recorded_once(groups: Sequence[RowGroup], task: WellFormedTask) -> Breach | None:
     def read(low: int, high: int) -> Iterator[Columns]:
         for group in groups:
             if group.op_id.low <= high and group.op_id.high >= low:
-                ids = _ids(path, group)
+                ids = _ids(group)
                 yield (_within(ids, low, high),)
 
     for portion in portions(read, 1, task.low, task.high, task.most):
         (ids,) = portion.columns
         twice = least_repeated(ids)
         if twice is not None:
-            return repeated(twice, _second_row(path, groups, twice))
+            return repeated(twice, _second_row(groups, twice))
     return None
 
 
@@ -172,14 +198,14 @@ def _within(values: Ints, low: int, high: int) -> Ints:
     return values if low == FIRST and high == LAST else values[(values >= low) & (values <= high)]
 
 
-def _second_row(path: Path, groups: Sequence[RowGroup], op_id: int) -> int:
-    rows = (group.first_row + int(place) for group in groups for place in np.flatnonzero(_ids(path, group) == op_id))
+def _second_row(groups: Sequence[RowGroup], op_id: int) -> int:
+    rows = (group.first_row + int(place) for group in groups for place in np.flatnonzero(_ids(group) == op_id))
     next(rows)
     return next(rows)
 
 
-def _one_at_a_time(path: Path, groups: Sequence[RowGroup], task: WellFormedTask) -> Breach | None:
-    intervals = _Intervals(path, groups)
+def _one_at_a_time(groups: Sequence[RowGroup], task: WellFormedTask) -> Breach | None:
+    intervals = _Intervals(groups)
     least: Breach | None = None
     for portion in portions(intervals.read, 3, task.low, task.high, task.most):
         if intervals.backwards is not None:
@@ -195,8 +221,7 @@ def _one_at_a_time(path: Path, groups: Sequence[RowGroup], task: WellFormedTask)
 class _Intervals:
     """When operations began and ended, of some row groups. One that ended before it began ends the reading."""
 
-    def __init__(self, path: Path, groups: Sequence[RowGroup]) -> None:
-        self.path = path
+    def __init__(self, groups: Sequence[RowGroup]) -> None:
         self.groups = groups
         self.backwards: Breach | None = None
 
@@ -216,9 +241,9 @@ class _Intervals:
     def _all(self, low: int, high: int) -> Iterator[tuple[RowGroup, Ints, Ints, Ints, Ints]]:
         for group in self.groups:
             if _reaches(group, low, high):
-                table = read_columns(self.path, ["invoked", "process", "completed", "type"], [group.number])
-                invoked, process = (_numbers(self.path, group, table, name) for name in ("invoked", "process"))
-                yield group, invoked, process, *_ends(self.path, group, table)
+                table = read_columns(group.path, ["invoked", "process", "completed", "type"], [group.number])
+                invoked, process = (_numbers(group, table, name) for name in ("invoked", "process"))
+                yield group, invoked, process, *_ends(group, table)
 
     def first_overlap(self, processes: Ints, low: int, high: int) -> Breach | None:
         """The first of these processes, in ascending order, that had two operations at once, and which."""
@@ -235,7 +260,7 @@ class _Intervals:
             matter = np.flatnonzero(
                 (processes[place] == process) & (invoked <= high) & ((invoked >= low) | (ended > low))
             )
-            op_id = _ids(self.path, group)[matter]
+            op_id = _ids(group)[matter]
             parts.append((process[matter], invoked[matter], ended[matter], op_id, group.first_row + matter))
         process, invoked, ended, op_id, row = (np.concatenate(one) for one in zip(*parts, strict=True))
         found = first_overlap(process, invoked, ended, op_id)
@@ -244,32 +269,32 @@ class _Intervals:
         return overlapping(int(process[found]), int(invoked[found]), int(op_id[found]), int(row[found]))
 
 
-def _ids(path: Path, group: RowGroup) -> Ints:
-    return _numbers(path, group, read_columns(path, ["op_id"], [group.number]), "op_id")
+def _ids(group: RowGroup) -> Ints:
+    return _numbers(group, read_columns(group.path, ["op_id"], [group.number]), "op_id")
 
 
-def _numbers(path: Path, group: RowGroup, table: pa.Table, name: str) -> Ints:
-    values = np.asarray(whole_numbers(path, table, name))
+def _numbers(group: RowGroup, table: pa.Table, name: str) -> Ints:
+    values = np.asarray(whole_numbers(group.path, table, name))
     told: Range = getattr(group, name)
     if len(values) != group.rows or not told.holds(values):
-        raise _untold(path, group, name)
+        raise _untold(group, name)
     return values
 
 
-def _ends(path: Path, group: RowGroup, table: pa.Table) -> tuple[Ints, Ints]:
+def _ends(group: RowGroup, table: pa.Table) -> tuple[Ints, Ints]:
     """When each operation was completed, `NEVER` for one that was not; and when it ended, which one of unknown outcome
     never did.
     """
-    told = whole_numbers(path, table, "completed", nullable=True)
-    unknown = np.asarray(whole_numbers(path, table, "type")) == TYPES["info"]
+    told = whole_numbers(group.path, table, "completed", nullable=True)
+    unknown = np.asarray(whole_numbers(group.path, table, "type")) == TYPES["info"]
     known = np.asarray(told.drop_null())
     within = len(known) == 0 if group.completed is None else group.completed.holds(known)
     if table.num_rows != group.rows or not within or (not group.endless and (told.null_count or unknown.any())):
-        raise _untold(path, group, "completed")
+        raise _untold(group, "completed")
     completed = np.asarray(pc.fill_null(told, NEVER))
     return completed, np.where(unknown, NEVER, completed)
 
 
-def _untold(path: Path, group: RowGroup, name: str) -> IllFormedHistory:
+def _untold(group: RowGroup, name: str) -> IllFormedHistory:
     problem = f"says something else of {name} in row group {group.number} than it holds there"
-    return IllFormedHistory(path, None, f"{problem}; {REMEDY}")
+    return IllFormedHistory(group.path, None, f"{problem}; {REMEDY}")

@@ -27,13 +27,14 @@ from squall.results.checks.registers.operations import register_table
 from squall.results.checks.spark import SparkEngine
 from squall.results.checks.well_formed_task import ONE_AT_A_TIME, RECORDED_ONCE, WellFormedTask
 from squall.results.forge import INJECTIONS, forge_run, healthy
+from squall.results.forge_catalogue import FAMILIES
 from squall.results.forge_registers import healthy_registers
 from squall.results.history import HISTORY_FILE, SCHEMA, History, close_history, write_history
-from squall.results.kinds import REGISTERS
+from squall.results.kinds import GROUPS, REGISTERS
 from squall.results.manifest import Required
 from squall.results.report import REPORT_FILE
 from squall.results.verdict import Verdict
-from tests.results.test_further import WORKS, recorded
+from tests.results.test_further import STALE, recorded
 
 
 class Slow:
@@ -127,10 +128,18 @@ def test_without_any_time_nothing_is_checked(tmp_path: Path, engine: str, reques
 
 
 def test_further_checks_keep_to_the_budget_too(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "run", WORKS)
+    run = tmp_path / "run"
+    FAMILIES[GROUPS].write(run, 3, 200, None)
     verdict = check_run(run, InProcess(), budget=0.0)
-    assert verdict.reasons[0] == "check registers: the time was up before it was looked at"
+    assert verdict.reasons[0] == "check groups: the time was up before it was looked at"
     assert check_run(run, InProcess(), budget=600.0).verdict == "valid"
+
+
+def test_registers_of_which_nobody_knows_that_they_are_well_formed_prove_nothing(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", STALE)
+    assert check_run(run, InProcess(), budget=0.0).reasons == (OUT_OF_TIME,)
+    assert check_run(run, Hasty(RECORDED_ONCE)).reasons == (OUT_OF_TIME,)
+    assert check_run(run, Hasty("none")).verdict == "invalid"
 
 
 def test_a_check_whose_turn_comes_too_late_says_nothing_holds() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,7 +16,7 @@ from squall.results.checks.engines import InProcess, TaskFailure, outcome_of
 from squall.results.checks.further import FurtherTask
 from squall.results.forge import ORIGIN, forge_run, healthy
 from squall.results.forge_catalogue import FAMILIES, LOG
-from squall.results.history import HISTORY_FILE, History, IllFormedHistory, close_history
+from squall.results.history import HISTORY_FILE, TYPES, History, IllFormedHistory, close_history
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS, write_kind
 from squall.results.manifest import MANIFEST_FILE
 from squall.results.parquet_files import RUN_KEY, run_id_of, seal_path, write_sealed
@@ -161,3 +163,62 @@ def test_without_a_manifest_tables_must_be_of_the_run_of_which_the_history_is(tm
     assert History.load(run, kinds=()).further == {}
     with pytest.raises(IllFormedHistory, match="is the history of run 'forged-1'"):
         History.load(run, run_id="forged-2", kinds=())
+
+
+# A history and its registers keep the rules together ---------------------------------------------------------------
+
+
+def changed(run: Path, **values: int) -> None:
+    """Change the last operation on a register, in the table of this very run."""
+    table = pq.read_table(run / KINDS[REGISTERS].file)
+    rows = table.to_pylist()
+    rows[-1] |= values
+    write_kind(run, REGISTERS, pa.Table.from_pylist(rows, table.schema), run_id="forged-1")
+
+
+@pytest.fixture
+def logs_and_registers(tmp_path: Path) -> Path:
+    """A valid run of both, whose segments are gone."""
+    run = recorded(tmp_path / "run", WORKS, healthy(1), checks=("log", "availability"))
+    assert [one.verdict for one in both(run)] == ["valid", "valid"]
+    shutil.rmtree(run / SEGMENTS_FOLDER)
+    return run
+
+
+def test_an_operation_that_is_in_both_tables_is_unknown(logs_and_registers: Path) -> None:
+    twice = History.load(logs_and_registers).table["op_id"][7].as_py()
+    changed(logs_and_registers, op_id=twice)
+    for verdict in both(logs_and_registers):
+        assert verdict.verdict == "unknown"
+        assert verdict.reasons[0].endswith(f"registers.parquet:4: operation {twice} is recorded twice")
+
+
+def last_on_a_log(run: Path) -> dict[str, Any]:
+    """The one that ended last, of all that were acknowledged."""
+    rows = [row for row in History.load(run).table.to_pylist() if row["type"] == TYPES["ok"]]
+    return max(rows, key=lambda row: (row["completed"], row["invoked"]))
+
+
+def test_a_process_with_an_operation_in_each_table_at_once_is_unknown(logs_and_registers: Path) -> None:
+    row = last_on_a_log(logs_and_registers)
+    end = row["completed"]
+    changed(logs_and_registers, process=row["process"], invoked=end - 1, completed=end + 5)
+    for verdict in both(logs_and_registers):
+        assert verdict.verdict == "unknown"
+        problem = f"registers.parquet:4: process {row['process']} has two outstanding operations"
+        assert verdict.reasons[0].endswith(problem)
+
+
+def test_a_process_that_works_on_a_log_and_then_on_a_register_is_no_breach(logs_and_registers: Path) -> None:
+    """The near-miss, to the nanosecond."""
+    row = last_on_a_log(logs_and_registers)
+    end = row["completed"]
+    changed(logs_and_registers, process=row["process"], invoked=end, completed=end + 5)
+    assert [one.verdict for one in both(logs_and_registers)] == ["valid", "valid"]
+
+
+def test_an_operation_on_a_register_that_ended_before_it_began_is_unknown(logs_and_registers: Path) -> None:
+    changed(logs_and_registers, completed=ORIGIN)
+    for verdict in both(logs_and_registers):
+        assert verdict.verdict == "unknown"
+        assert "registers.parquet:4: time runs backwards within process 1" in verdict.reasons[0]

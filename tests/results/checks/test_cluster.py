@@ -39,10 +39,13 @@ from squall.results.checks.engines import (
 )
 from squall.results.checks.further import FurtherTask
 from squall.results.checks.spark import _work
+from squall.results.checks.well_formed_task import well_formed_tasks
 from squall.results.forge import forge_run, healthy
 from squall.results.forge_catalogue import FAMILIES, LOG
+from squall.results.history import HISTORY_FILE
 from squall.results.kinds import KINDS, REGISTERS
 from squall.results.parquet_files import seal_path
+from squall.results.row_groups import row_groups_beside
 
 WITHOUT_SQUALL: Final = """
 import pickle, sys
@@ -113,6 +116,18 @@ def test_a_stale_copy_of_a_run_is_not_checked(task: AnyTask) -> None:
     done, lack = answers(task, expected)
     assert not done
     assert "is another file there" in lack
+
+
+def test_a_worker_must_have_the_table_of_registers_that_a_history_is_looked_at_with(task: AnyTask) -> None:
+    registers = Path(task.path)
+    history = registers.with_name(HISTORY_FILE)
+    groups = row_groups_beside(history, registers)
+    (one, *_) = well_formed_tasks(0, history, groups, registers=registers)
+    expected = Expected.here([one])
+    assert answers(one, expected) == (True, "")
+    seal_path(registers).unlink()
+    done, lack = answers(one, expected)
+    assert not done and f"{registers}: is another file there" in lack
 
 
 def test_on_this_host_nothing_is_asked(task: AnyTask) -> None:

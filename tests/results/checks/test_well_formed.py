@@ -49,7 +49,7 @@ from squall.results.forge import forge_run, healthy
 from squall.results.history import HISTORY_FILE, SCHEMA, History, IllFormedHistory, close_history, validate
 from squall.results.joining import SEGMENT_BITS
 from squall.results.parquet_files import kept_open, seal_path
-from squall.results.row_groups import Range, row_groups_of, span_of, stored_span
+from squall.results.row_groups import Range, row_groups_beside, row_groups_of, span_of, stored_span
 from squall.results.rows import TYPES
 
 OK, FAIL, INFO = TYPES["ok"], TYPES["fail"], TYPES["info"]
@@ -102,10 +102,11 @@ def order(op: Op) -> tuple[int, int, int]:
     return op.process, op.invoked, op.op_id
 
 
-def by_tasks(path: Path, most: int) -> tuple[int, str] | None:
+def by_tasks(path: Path, most: int, beside: Path | None = None) -> tuple[int, str] | None:
     """What the tasks find, each of which holds at most so many rows."""
     with kept_open():
-        tasks = well_formed_tasks(0, path, row_groups_of(path), most=most)
+        groups = row_groups_of(path) + ([] if beside is None else row_groups_beside(path, beside))
+        tasks = well_formed_tasks(0, path, groups, most=most, registers=beside)
         breach = first_breach(check_well_formed(one) for one in tasks)
     return None if breach is None else (breach.row, breach.problem)
 
@@ -173,6 +174,24 @@ def test_tasks_find_what_one_look_at_everything_does_and_that_is_what_the_rules_
         statistics = rng.random() < 0.8
         path = stored(tmp_path / "history", operations, rng.randrange(1, 9), write_statistics=statistics)
         assert by_tasks(path, rng.choice((1, 2, 5, 12, 1000))) == expected, f"seed {seed}: by tasks"
+    assert well > SEEDS / 4 and ill > SEEDS / 4
+
+
+def test_a_table_beside_the_history_is_looked_at_as_more_of_the_same(tmp_path: Path) -> None:
+    """By lot as above, with the last rows in a file of their own, as operations on registers are."""
+    well, ill = 0, 0
+    for seed in range(SEEDS):
+        rng = random.Random(f"beside/{seed}")
+        operations = legal(rng)
+        if rng.random() < 0.7:
+            operations = spoilt(operations, rng)
+        expected = told(operations)
+        well, ill = well + (expected is None), ill + (expected is not None)
+        cut = rng.randrange(len(operations))
+        options = {"write_statistics": rng.random() < 0.8}
+        path = stored(tmp_path / "history", operations[:cut], rng.randrange(1, 9), **options)
+        beside = stored(tmp_path / "registers", operations[cut:], rng.randrange(1, 9), **options)
+        assert by_tasks(path, rng.choice((1, 2, 5, 12, 1000)), beside) == expected, f"seed {seed}"
     assert well > SEEDS / 4 and ill > SEEDS / 4
 
 
@@ -313,6 +332,9 @@ def test_tasks_and_what_they_find_travel_whole(tmp_path: Path) -> None:
     path = stored(tmp_path / "history", ILLEGAL["recorded twice"][0], 1)
     (task, *_) = well_formed_tasks(3, path, row_groups_of(path), deadline=1e10)
     assert decode_task(encode_task(task)) == task
+    (other, *_) = well_formed_tasks(3, path, row_groups_beside(path, path), registers=path)
+    assert (other.row_groups, other.registers, other.register_groups) == ((), str(path), (0, 1))
+    assert decode_task(encode_task(other)) == other
     outcome = outcome_of(task)
     assert outcome == LookedOver(3, Breach(0, (1,), 1, "operation 1 is recorded twice"))
     assert decode_outcome(encode_outcome(outcome)) == outcome
