@@ -7,6 +7,7 @@ or its outcome unknown. Beside them somebody without a group reads everything.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,9 @@ GROUP: Final = 1
 
 @dataclass(frozen=True)
 class GroupOperation:
-    """One operation with its completion. `completed` None stays open."""
+    """One operation with its completion. `completed` None stays open. Without a `process`, one of its member's that is
+    free does it (`_processes`).
+    """
 
     f: int
     member: int
@@ -37,6 +40,7 @@ class GroupOperation:
     position: int | None = None
     assigned: tuple[int, ...] = ()
     delivered: tuple[int, ...] = ()
+    process: int | None = None
 
 
 History = list[GroupOperation]
@@ -48,7 +52,7 @@ def group_table(history: Sequence[GroupOperation]) -> pa.Table:
     return pa.table(
         {
             "op_id": list(range(len(history))),
-            "process": [one.member for one in history],
+            "process": _processes(history),
             "group": [one.group for one in history],
             "member": [one.member for one in history],
             "f": [one.f for one in history],
@@ -64,6 +68,23 @@ def group_table(history: Sequence[GroupOperation]) -> pa.Table:
         },
         schema=GROUP_SCHEMA,
     )
+
+
+def _processes(history: Sequence[GroupOperation]) -> list[int]:
+    """By operation: who does it. A process does one thing at a time, and nothing more after one of unknown outcome: its
+    member goes on with another, whose number is higher by 100 or more.
+    """
+    step = max([99, *(one.member for one in history)]) + 1
+    chosen = [0] * len(history)
+    free: dict[int, float] = {}
+    for row in sorted(range(len(history)), key=lambda row: history[row].invoked):
+        one = history[row]
+        process = one.member
+        while one.process is None and free.get(process, one.invoked) > one.invoked:
+            process += step
+        chosen[row] = process if one.process is None else one.process
+        free[chosen[row]] = math.inf if one.completed is None or one.type == INFO else one.completed
+    return chosen
 
 
 class _Group:

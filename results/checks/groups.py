@@ -33,7 +33,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Ints
-from squall.results.checks.transactions.columns import UnusableTransactions, conformed, refuse_impossible
+from squall.results.checks.transactions.columns import (
+    UnusableTransactions,
+    conformed,
+    refuse_impossible,
+    refuse_overlaps,
+)
 from squall.results.checks.transactions.versions import spread
 
 JOIN: Final = 0
@@ -92,15 +97,18 @@ class GroupOperations:
         """From rows of `GROUP_SCHEMA`; intervals are widened by the error of the clock. Raises UnusableTransactions."""
         table = conformed(table, GROUP_SCHEMA, unknown_within=frozenset())
         error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
-        completed = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
+        if (error < 0).any():
+            raise UnusableTransactions("the error of a clock must not be negative")
+        asked, process = _numbers(table, "invoked", 0), _numbers(table, "process", -1)
+        answered = np.where(kind == INFO, NEVER, _numbers(table, "completed", NEVER))
         made = cls(
             op_id=_numbers(table, "op_id", -1),
             group=_numbers(table, "group", NOBODY),
             member=_numbers(table, "member", -1),
             f=_numbers(table, "f", -1),
             type=kind,
-            invoked=_numbers(table, "invoked", 0) - error,
-            completed=np.where(completed == NEVER, NEVER, completed + error),
+            invoked=asked - error,
+            completed=np.where(answered == NEVER, NEVER, answered + error),
             generation=_numbers(table, "generation", int(NONE)),
             partition=_numbers(table, "partition", -1),
             position=_numbers(table, "position", int(NONE)),
@@ -109,7 +117,9 @@ class GroupOperations:
             poll=_owners(table, "delivered"),
             delivered=np.asarray(pc.list_flatten(table["delivered"]), dtype=np.int64),
         )
-        refuse_impossible(made.op_id, kind, made.invoked, made.completed)
+        refuse_impossible(made.op_id, kind, asked, answered)
+        by_process = np.lexsort((answered, asked, process))
+        refuse_overlaps(made.op_id, process, asked, answered, by_process, what="operation")
         return made
 
     def of_kind(self, f: int, *types: int) -> Ints:

@@ -156,15 +156,17 @@ def refuse_impossible(op_id: Ints, kind: Ints, asked: Ints, answered: Ints) -> N
         )
 
 
-def refuse_overlaps(op_id: Ints, process: Ints, asked: Ints, answered: Ints, by_process: Ints) -> None:
-    """Two things that one process did at once. `by_process` is all by process, beginning and end. Raises
-    UnusableTransactions.
+def refuse_overlaps(
+    op_id: Ints, process: Ints, asked: Ints, answered: Ints, by_process: Ints, *, what: str = "transaction"
+) -> None:
+    """Two things that one process did at once, and `what` they are. `by_process` is all by process, beginning and end.
+    Raises UnusableTransactions.
     """
     first, second = by_process[:-1], by_process[1:]
     both = (process[first] == process[second]) & (answered[first] > asked[second])
     if both.any():
         one = first[np.flatnonzero(both)[0]]
-        raise UnusableTransactions(f"process {process[one]} began another transaction before {op_id[one]} had ended")
+        raise UnusableTransactions(f"process {process[one]} began another {what} before {op_id[one]} had ended")
 
 
 def _refuse(condition: bool, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -107,6 +108,25 @@ def test_a_commit_does_not_pass_what_no_member_was_given() -> None:
     assert found_in(everybody, poll(0, 1, 2, 3), commit(4, 2, 3)) == {}, "the group began at 2"
     assert found_in(everybody, poll(0, 1, 0, 1), poll(1, None), commit(3, 2, 3)) == {}, "nobody knows what was given"
     assert found_in(poll(0, 1, 0, 2), commit(3, 2, 3)) == {}, "nobody ever saw a record at 1"
+
+
+def refused(*history: GroupOperation) -> tuple[str, ...]:
+    """Why a table cannot be used; the verdict is unknown then, and nobody is accused."""
+    result = check_groups(group_table(history))
+    assert result.counts == {}
+    assert (result.verdict == "unknown") or not result.undecided
+    return result.undecided
+
+
+def test_a_process_that_does_two_things_at_once_is_refused() -> None:
+    one = GroupOperation(COMMIT, 1, 2, 50, partition=0, position=1, process=7)
+    other = GroupOperation(POLL, 1, 49, 70, partition=0, delivered=(0,), process=7)
+    assert refused(one, other) == ("process 7 began another operation before 0 had ended",)
+    assert refused(one, replace(other, invoked=50)) == (), "one after the other"
+    assert refused(one, replace(other, process=8)) == (), "another process"
+    unknown = replace(one, type=INFO)
+    assert refused(unknown, replace(other, invoked=60)) == ("process 7 began another operation before 0 had ended",)
+    assert refused(unknown, replace(other, invoked=60, process=8)) == ()
 
 
 def test_a_history_of_nothing_proves_nothing() -> None:

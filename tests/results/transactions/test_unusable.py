@@ -65,6 +65,15 @@ def test_a_null_where_none_may_be_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", HISTORIES)
+def test_a_clock_whose_error_is_negative_is_refused(kind: str) -> None:
+    """It would narrow the times in which something was done, and accuse who did nothing wrong."""
+    table, judge = HISTORIES[kind]
+    place = table.schema.get_field_index("clock_error")
+    verdict, reasons = judge(table.set_column(place, "clock_error", pa.array([-1] * table.num_rows, pa.int64())))
+    assert (verdict, reasons) == ("unknown", ("the error of a clock must not be negative",))
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
 def test_a_column_of_another_type_is_refused(kind: str) -> None:
     table, judge = HISTORIES[kind]
     for place, name in enumerate(table.column_names):
