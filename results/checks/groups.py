@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Ints
+from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, NONE, OK, Flags, Ints
 from squall.results.checks.transactions.columns import (
     UnusableTransactions,
     conformed,
@@ -46,6 +46,8 @@ COMMIT: Final = 1
 POSITION: Final = 2
 POLL: Final = 3
 GROUP_FUNCTIONS: Final = {"join": JOIN, "commit": COMMIT, "position": POSITION, "poll": POLL}
+
+_NAMES: Final = {code: name for name, code in GROUP_FUNCTIONS.items()}
 
 NOWHERE: Final = -1
 """The position of a group that has committed none."""
@@ -94,7 +96,9 @@ class GroupOperations:
 
     @classmethod
     def of(cls, table: pa.Table) -> GroupOperations:
-        """From rows of `GROUP_SCHEMA`; intervals are widened by the error of the clock. Raises UnusableTransactions."""
+        """From rows of `GROUP_SCHEMA`; intervals are widened by the error of the clock. Raises UnusableTransactions if
+        they are not possible, or leave out what the rules go by.
+        """
         table = conformed(table, GROUP_SCHEMA, unknown_within=frozenset())
         error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
         if (error < 0).any():
@@ -120,11 +124,35 @@ class GroupOperations:
         refuse_impossible(made.op_id, kind, asked, answered)
         by_process = np.lexsort((answered, asked, process))
         refuse_overlaps(made.op_id, process, asked, answered, by_process, what="operation")
+        _refuse_silent(made)
         return made
 
     def of_kind(self, f: int, *types: int) -> Ints:
         """The operations of one function with one of some outcomes."""
         return np.flatnonzero((self.f == f) & np.isin(self.type, types))
+
+
+def _refuse_silent(operations: GroupOperations) -> None:
+    """Operations that leave out what the rules go by. A position of none is told as such, so that one which is missing
+    says nothing; a commit of which nobody knows what it commits could explain every position. Raises
+    UnusableTransactions.
+    """
+    acknowledged, perhaps = operations.type == OK, operations.type != FAIL
+    told, commit, poll = ((operations.f == kind) for kind in (POSITION, COMMIT, POLL))
+    delivers = np.isin(np.arange(len(operations.f)), operations.poll)
+    placed = (told & acknowledged) | (commit & perhaps) | (poll & perhaps & (delivers | ~acknowledged))
+    _refuse(operations, acknowledged & (operations.completed == NEVER), "has no end")
+    _refuse(operations, told & acknowledged & (operations.position == NONE), "does not tell the position")
+    _refuse(operations, commit & perhaps & (operations.position < 0), "does not tell the position")
+    _refuse(operations, placed & (operations.partition < 0), "names no topic-partition")
+
+
+def _refuse(operations: GroupOperations, wrong: Flags, problem: str) -> None:
+    if wrong.any():
+        one = int(np.flatnonzero(wrong)[0])
+        name = _NAMES.get(int(operations.f[one]), "operation")
+        what = f"an acknowledged {name}" if operations.type[one] == OK else f"a {name} of unknown outcome"
+        raise UnusableTransactions(f"operation {operations.op_id[one]}, {what}, {problem}")
 
 
 def _numbers(table: pa.Table, name: str, null: int) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -127,6 +128,42 @@ def test_a_process_that_does_two_things_at_once_is_refused() -> None:
     unknown = replace(one, type=INFO)
     assert refused(unknown, replace(other, invoked=60)) == ("process 7 began another operation before 0 had ended",)
     assert refused(unknown, replace(other, invoked=60, process=8)) == ()
+
+
+def test_a_position_that_was_not_told_is_not_the_position_none() -> None:
+    silent = replace(told(5, 2, 3), position=None)
+    assert refused(commit(5, 0, 1), silent) == ("operation 1, an acknowledged position, does not tell the position",)
+    assert refused(commit(5, 0, 1), replace(silent, type=FAIL)) == (), "an error tells none"
+    assert refused(commit(5, 0, 1), replace(silent, type=INFO)) == ()
+    assert refused(commit(5, 0, 1, type=FAIL), told(NOWHERE, 2, 3)) == (), "there is none"
+
+
+@pytest.mark.parametrize("position", [None, NOWHERE])
+def test_a_commit_that_may_have_been_done_says_of_what(position: int | None) -> None:
+    """Otherwise any position could stem from it, and none could be called a phantom."""
+    nothing = replace(commit(5, 0, 1), position=position)
+    assert refused(nothing) == ("operation 0, an acknowledged commit, does not tell the position",)
+    unknown = "operation 0, a commit of unknown outcome, does not tell the position"
+    assert refused(replace(nothing, type=INFO)) == (unknown,)
+    assert refused(replace(nothing, type=FAIL)) == ()
+
+
+def test_what_was_acknowledged_has_an_end() -> None:
+    endless = replace(join(1, 0, 5, 1, 0), completed=None)
+    assert refused(endless) == ("operation 0, an acknowledged join, has no end",)
+    assert refused(join(1, 0, 5, 1, 0), replace(commit(5, 6, 7), completed=None)) == (
+        "operation 1, an acknowledged commit, has no end",
+    )
+    assert refused(replace(endless, type=INFO)) == ()
+    assert refused(replace(endless, type=FAIL)) == ()
+
+
+def test_what_happened_to_no_topic_partition_in_particular_is_refused() -> None:
+    for one in (commit(5, 0, 1), commit(5, 0, None), told(NOWHERE, 0, 1), poll(0, 1, 4), poll(0, None)):
+        (reason,) = refused(replace(one, partition=None))
+        assert re.fullmatch("operation 0, an? .*, names no topic-partition", reason)
+        assert refused(replace(one, partition=None, type=FAIL)) == ()
+    assert refused(replace(poll(0, 1), partition=None)) == (), "nothing was delivered"
 
 
 def test_a_history_of_nothing_proves_nothing() -> None:
