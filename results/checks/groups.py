@@ -40,6 +40,7 @@ from squall.results.checks.transactions.columns import (
     refuse_overlaps,
 )
 from squall.results.checks.transactions.versions import spread
+from squall.results.text import several
 
 JOIN: Final = 0
 COMMIT: Final = 1
@@ -191,10 +192,12 @@ class GroupFindings:
 
     @property
     def verdict(self) -> str:
-        """Valid only if members joined, positions were told and records were delivered to somebody."""
+        """Valid only if members joined, positions were told and records were delivered to somebody, and nothing is left
+        open.
+        """
         if self.counts:
             return "invalid"
-        return "valid" if all(self.checked.get(name) for name in GROUP_FUNCTIONS) else "unknown"
+        return "valid" if not self.undecided and all(self.checked.get(name) for name in GROUP_FUNCTIONS) else "unknown"
 
 
 def check_groups(table: pa.Table) -> GroupFindings:
@@ -206,6 +209,7 @@ def check_groups(table: pa.Table) -> GroupFindings:
         findings.undecided = (str(trouble),)
         return findings
     findings.checked = {name: len(operations.of_kind(code, OK)) for name, code in GROUP_FUNCTIONS.items()}
+    findings.undecided = _unchecked_owners(operations)
     findings.add(_double_assignments(operations))
     findings.add(_old_generations(operations))
     existing = _existing(operations)
@@ -218,9 +222,25 @@ def check_groups(table: pa.Table) -> GroupFindings:
 # Generations ----------------------------------------------------------------------------------------------------------
 
 
+def _telling_joins(operations: GroupOperations) -> Ints:
+    """The acknowledged joins that tell their generation; of which one the others are nobody knows."""
+    joins = operations.of_kind(JOIN, OK)
+    return joins[operations.generation[joins] != NONE]
+
+
+def _unchecked_owners(operations: GroupOperations) -> tuple[str, ...]:
+    """The groups that somebody joined and of which no generation is known."""
+    joined = operations.group[operations.of_kind(JOIN, OK)]
+    silent = np.setdiff1d(joined, operations.group[_telling_joins(operations)])
+    reason = "no acknowledged join tells its generation, so that owners and generations were not checked"
+    more = len(silent) - WITNESSES
+    rest = (f"and {several(more, 'group')} more",) if more > 0 else ()
+    return (*(f"group {group}: {reason}" for group in silent[:WITNESSES].tolist()), *rest)
+
+
 def _double_assignments(operations: GroupOperations) -> list[GroupFinding]:
     """Topic-partitions that two members had in one generation."""
-    given = np.flatnonzero(operations.type[operations.joiner] == OK)
+    given = np.flatnonzero(np.isin(operations.joiner, _telling_joins(operations)))
     joiner, partition = operations.joiner[given], operations.assigned[given]
     group, generation, member = operations.group[joiner], operations.generation[joiner], operations.member[joiner]
     order = np.lexsort((member, partition, generation, group))
@@ -240,7 +260,7 @@ def _double_assignments(operations: GroupOperations) -> list[GroupFinding]:
 def _old_generations(operations: GroupOperations) -> list[GroupFinding]:
     """Joins and commits of a generation older than one that was complete before they were asked for."""
     found = []
-    joins = operations.of_kind(JOIN, OK)
+    joins = _telling_joins(operations)
     for anomaly, rows in (("generation_regress", joins), ("zombie_commit", operations.of_kind(COMMIT, OK))):
         for group in np.unique(operations.group[rows]).tolist():
             done = joins[operations.group[joins] == group]

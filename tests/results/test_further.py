@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from squall.harness.suite import CHECKS
 from squall.results.check import check_run, verdict_of
 from squall.results.checks.engines import InProcess
-from squall.results.checks.further import FURTHER_CHECKS
+from squall.results.checks.further import FURTHER_CHECKS, check_further
+from squall.results.checks.groups import JOIN
 from squall.results.forge import ORIGIN, Forged, forge_run, healthy
 from squall.results.forge_catalogue import FAMILIES
+from squall.results.forge_groups import group_table
 from squall.results.further_verdict import KNOWN_CHECKS
 from squall.results.history import History, IllFormedHistory, close_history
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
@@ -279,6 +282,15 @@ def test_a_weaker_model_forgives_what_only_a_stronger_one_forbids(tmp_path: Path
 def test_every_check_that_was_asked_for_must_have_something_to_look_at(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", WORKS, checks=(REGISTERS, GROUPS))
     assert "check groups: no such operation was recorded: nothing was checked" in judged(run).reasons
+
+
+def test_a_group_whose_joins_do_not_tell_their_generation_is_not_valid() -> None:
+    history = FAMILIES[GROUPS].healthy(1)
+    silent = [replace(one, generation=None) if one.f == JOIN else one for one in history]
+    assert check_further(GROUPS, group_table(history), {}).holds is True
+    result = check_further(GROUPS, group_table(silent), {})
+    assert (result.holds, result.anomalies) == (None, {})
+    assert "group 1: no acknowledged join tells its generation" in result.undecided[0]
 
 
 def test_suites_may_name_every_check_and_every_check_has_its_table() -> None:

@@ -111,6 +111,42 @@ def test_a_commit_does_not_pass_what_no_member_was_given() -> None:
     assert found_in(poll(0, 1, 0, 2), commit(3, 2, 3)) == {}, "nobody ever saw a record at 1"
 
 
+def silent_join(member: int, invoked: int, completed: int, *assigned: int, group: int = 1) -> GroupOperation:
+    """It does not tell its generation."""
+    return GroupOperation(JOIN, member, invoked, completed, group=group, assigned=assigned)
+
+
+def test_joins_that_do_not_tell_their_generation_are_not_of_one_generation() -> None:
+    assert found_in(silent_join(1, 0, 1, 0), silent_join(2, 100, 101, 0)) == {}
+    assert found_in(join(1, 0, 5, 2, 0), silent_join(2, 6, 8, 0)) == {}, "nor of an older one"
+    assert found_in(silent_join(2, 0, 1, 0), join(1, 2, 5, 2, 0), commit(7, 6, 9, generation=2)) == {}
+    assert found_in(silent_join(2, 0, 1, 0), commit(7, 6, 9, generation=1)) == {}
+    mixed = (join(1, 0, 5, 2, 0), silent_join(2, 6, 8, 0), join(3, 9, 10, 2, 0))
+    assert found_in(*mixed) == {"double_assignment": 1}, "those that tell it are held to it"
+    assert found_in(join(1, 0, 5, 2), silent_join(2, 6, 8), join(3, 9, 10, 1)) == {"generation_regress": 1}
+    assert found_in(join(1, 0, 5, 2), silent_join(2, 6, 8), commit(7, 9, 10, generation=1)) == {"zombie_commit": 1}
+
+
+def test_owners_that_were_not_checked_are_not_valid() -> None:
+    rest = (poll(0, 1, 0), commit(1, 4, 5), told(1, 6, 7))
+    assert check_groups(group_table([join(1, 0, 1, 3, 0), *rest])).verdict == "valid"
+    result = check_groups(group_table([silent_join(1, 0, 1, 0), *rest]))
+    reason = "group 1: no acknowledged join tells its generation, so that owners and generations were not checked"
+    assert (result.verdict, result.undecided) == ("unknown", (reason,))
+    one = check_groups(group_table([silent_join(1, 0, 1, 0), join(2, 2, 3, 3, 0), *rest]))
+    assert (one.verdict, one.undecided) == ("valid", ()), "one of them tells it"
+    other = check_groups(group_table([join(1, 0, 1, 3, 0), silent_join(9, 0, 1, 0, group=2), *rest]))
+    assert (other.verdict, other.undecided) == ("unknown", (reason.replace("group 1", "group 2"),))
+    failed = check_groups(group_table([join(1, 0, 1, 3, 0), replace(silent_join(9, 0, 1, group=2), type=FAIL), *rest]))
+    assert (failed.verdict, failed.undecided) == ("valid", ())
+
+
+def test_what_was_found_stands_although_owners_were_not_checked() -> None:
+    result = check_groups(group_table([silent_join(1, 0, 1, 0), told(5, 6, 7)]))
+    assert (result.verdict, result.counts) == ("invalid", {"phantom_commit": 1})
+    assert result.undecided
+
+
 def refused(*history: GroupOperation) -> tuple[str, ...]:
     """Why a table cannot be used; the verdict is unknown then, and nobody is accused."""
     result = check_groups(group_table(history))
