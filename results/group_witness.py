@@ -129,10 +129,13 @@ def _older_join(witness: GroupWitness, when: Clock) -> list[str]:
 
 def _zombie(witness: GroupWitness, when: Clock) -> list[str]:
     (newer,), (older,) = witness.of("newer"), witness.of("older")
-    return [
+    lines = [
         f"{_complete(newer, f'commit of {_position(older.position)}', older, when)}; that commit is of the older "
         f"generation {older.generation} and should have been refused"
     ]
+    if witness.of("older seen"):
+        lines.append(f"it was not: {_done(older, witness, when)} and no other commit can have put it there")
+    return lines
 
 
 def _phantom(witness: GroupWitness, when: Clock) -> list[str]:
@@ -208,11 +211,10 @@ def _from_to(begin: int | None, end: int, when: Clock) -> str:
 def _ahead(witness: GroupWitness, when: Clock) -> list[str]:
     (ahead,) = witness.of("ahead")
     record = f"offset {grouped(witness.offset)}"
-    lines = [
-        f"the commit of {_position(ahead.position)} by member {ahead.member} was done at "
-        f"{when(ahead.completed)} and passes {record}, which no poll of the group begun by then "
-        "delivered"
-    ]
+    done = f"the commit of {_position(ahead.position)} by member {ahead.member} was done at {when(ahead.completed)}"
+    if witness.of("ahead seen"):
+        done = f"{_done(ahead, witness, when)} as no other commit can have put it there,"
+    lines = [f"{done} and passes {record}, which no poll of the group begun by then delivered"]
     lines += [f"{record} is there: process {one.process} was given it" for one in witness.of("given")]
     lines += [
         f"member {one.member} was given it only by a poll begun at {when(one.invoked)}" for one in witness.of("late")

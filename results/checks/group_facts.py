@@ -26,7 +26,7 @@ from squall.results.checks.groups import (
     GroupOperations,
     done_by,
 )
-from squall.results.checks.kernels.operations import FAIL, OK, Ints
+from squall.results.checks.kernels.operations import FAIL, INFO, OK, Ints
 from squall.results.checks.surroundings import surroundings
 from squall.results.rows import TYPES
 
@@ -153,12 +153,16 @@ def _parts(operations: GroupOperations, finding: GroupFinding, here: Ints) -> Pa
     proof = list(finding.operations)
     if finding.anomaly == "double_assignment":
         return [("owner", row) for row in proof]
-    if finding.anomaly in ("generation_regress", "zombie_commit"):
+    if finding.anomaly == "generation_regress":
         return [("newer", proof[0]), ("older", proof[1])]
+    if finding.anomaly == "zombie_commit":
+        unknown = [("older", proof[1])] if operations.type[proof[1]] == INFO else []
+        return [("newer", proof[0]), ("older", proof[1]), *_seen(operations, here, unknown)]
     if finding.anomaly == "phantom_commit":
         return [("told", proof[0]), *_never_committed(operations, here, finding)]
     if finding.anomaly == "commit_ahead":
-        return [("ahead", proof[0]), *_passed(operations, here, finding)]
+        ahead = [("ahead", proof[0])]
+        return [*ahead, *_seen(operations, here, ahead), *_passed(operations, here, finding)]
     if operations.f[proof[-1]] == POSITION:
         return [("told", proof[-1]), *_replaced(operations, here, proof)]
     both = zip(("lasting", "other"), proof, strict=True)
@@ -177,19 +181,26 @@ def _replaced(operations: GroupOperations, here: Ints, proof: list[int]) -> Part
     """The commit that replaced the position told, the commits of that position, and who showed that each was done."""
     told, latest = proof[-1], proof[-2]
     commits = here[(operations.f[here] == COMMIT) & (operations.type[here] != FAIL)]
-    answers = here[(operations.f[here] == POSITION) & (operations.type[here] == OK)]
-    done = dict(zip(commits.tolist(), done_by(operations, commits, answers).tolist(), strict=True))
     alike = commits[
         (operations.position[commits] == operations.position[told])
         & (operations.invoked[commits] <= operations.completed[told])
     ]
     parts = [("replaced", row) for row in alike[-MOST_ALIKE:].tolist()] + [("latest", latest)]
-    for role, row in tuple(parts):
+    return [*parts, *_seen(operations, here, parts)]
+
+
+def _seen(operations: GroupOperations, here: Ints, shown: Parts) -> Parts:
+    """Of commits that were done before anybody acknowledged it: the answer that says so, which told their position."""
+    commits = here[(operations.f[here] == COMMIT) & (operations.type[here] != FAIL)]
+    answers = here[(operations.f[here] == POSITION) & (operations.type[here] == OK)]
+    done = dict(zip(commits.tolist(), done_by(operations, commits, answers).tolist(), strict=True))
+    parts: Parts = []
+    for role, row in shown:
         if done[row] < operations.completed[row]:
-            seen = (operations.position[answers] == operations.position[row]) & (
+            same = (operations.position[answers] == operations.position[row]) & (
                 operations.completed[answers] == done[row]
             )
-            parts += [(f"{role} seen", one) for one in answers[seen][:1].tolist()]
+            parts += [(f"{role} seen", one) for one in answers[same][:1].tolist()]
     return parts
 
 

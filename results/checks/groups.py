@@ -5,21 +5,26 @@ positions (the offset of the next record they want) and are told the group's pos
 
 double_assignment   in one generation a topic-partition belongs to one member only
 generation_regress  who joins when a generation was complete for somebody does not get an older one
-zombie_commit       a commit of an older generation is refused once a newer one is complete for somebody
+zombie_commit       a commit of an older generation is refused once a newer one is complete for somebody; one of
+                    unknown outcome that was certainly done (see stale_commit) was not refused
 phantom_commit      a position that a group is told was committed, or it is told that there is none
 stale_commit        it was not already replaced: no commit that lies wholly between the commit of that position and
                     the question. An outcome that nobody knows may come true late; once a position was told that only
                     one commit can have put there, that commit was done by then. A position told as none is stale
                     once any commit was done. Where no position was committed twice, this is decided exactly: the
                     times from a position's first end to its last beginning must not overlap with another's
-commit_ahead        when a commit is done, every record below its position that anybody was given had been asked for,
-                    by then, by some poll of a member that delivered it. Records below the first that the group was
-                    given are not its matter, nor is anything after a poll of the group whose outcome nobody knows
+commit_ahead        when a commit was certainly done (see stale_commit), every record below its position that anybody
+                    was given had been asked for, by then, by some poll of a member that delivered it. Records below
+                    the first that the group was given are not its matter, nor is anything after a poll of the group
+                    whose outcome nobody knows
 
 That a commit is refused, that one of unknown outcome is never seen, and that records are delivered twice after a
 new generation is all legal. The rules for generations are those of the classic protocol, where a join answers for
-the whole group; commits without a generation are exempt from them. Where positions were committed twice,
-some stale ones may escape `stale_commit`, which never accuses wrongly: it does not search through all orders.
+the whole group; commits without a generation are exempt from them, and joins that do not tell theirs are not held to
+any. Where no join of a group tells it, owners and generations were not checked, and nothing is valid. Where positions
+were committed twice, some stale ones may escape `stale_commit`, which never accuses wrongly: it does not search through
+all orders. For the same reason nothing is said of a commit of unknown outcome while another may have put its position
+there.
 """
 
 from __future__ import annotations
@@ -210,13 +215,25 @@ def check_groups(table: pa.Table) -> GroupFindings:
         return findings
     findings.checked = {name: len(operations.of_kind(code, OK)) for name, code in GROUP_FUNCTIONS.items()}
     findings.undecided = _unchecked_owners(operations)
+    places = list(_by_place(operations))
+    done = _done_by(operations, places)
     findings.add(_double_assignments(operations))
-    findings.add(_old_generations(operations))
+    findings.add(_old_generations(operations, done))
     existing = _existing(operations)
-    for rows in _by_place(operations):
-        findings.add(_positions_told(operations, rows) or _entangled(operations, rows))
-        findings.add(_ahead(operations, rows, existing))
+    for rows in places:
+        findings.add(_positions_told(operations, rows, done) or _entangled(operations, rows))
+        findings.add(_ahead(operations, rows, existing, done))
     return findings
+
+
+def _done_by(operations: GroupOperations, places: list[Ints]) -> Ints:
+    """By operation: for a commit of a group, when it was certainly done (`done_by`), else NEVER."""
+    done = np.full(len(operations.f), NEVER, np.int64)
+    for rows in places:
+        commits = rows[(operations.f[rows] == COMMIT) & (operations.type[rows] != FAIL)]
+        told = rows[(operations.f[rows] == POSITION) & (operations.type[rows] == OK)]
+        done[commits] = done_by(operations, commits, told)
+    return done
 
 
 # Generations ----------------------------------------------------------------------------------------------------------
@@ -257,19 +274,21 @@ def _double_assignments(operations: GroupOperations) -> list[GroupFinding]:
     return found
 
 
-def _old_generations(operations: GroupOperations) -> list[GroupFinding]:
-    """Joins and commits of a generation older than one that was complete before they were asked for."""
+def _old_generations(operations: GroupOperations, done: Ints) -> list[GroupFinding]:
+    """Joins, and commits that were certainly done, of a generation older than one that was complete before they were
+    asked for.
+    """
     found = []
-    joins = _telling_joins(operations)
-    for anomaly, rows in (("generation_regress", joins), ("zombie_commit", operations.of_kind(COMMIT, OK))):
+    joins, commits = _telling_joins(operations), np.flatnonzero(done < NEVER)
+    for anomaly, rows in (("generation_regress", joins), ("zombie_commit", commits)):
         for group in np.unique(operations.group[rows]).tolist():
-            done = joins[operations.group[joins] == group]
-            done = done[np.argsort(operations.completed[done], kind="stable")]
-            newest = _newest(operations.generation[done])
+            complete = joins[operations.group[joins] == group]
+            complete = complete[np.argsort(operations.completed[complete], kind="stable")]
+            newest = _newest(operations.generation[complete])
             here = rows[(operations.group[rows] == group) & (operations.generation[rows] != NONE)]
-            at = np.searchsorted(operations.completed[done], operations.invoked[here]) - 1
+            at = np.searchsorted(operations.completed[complete], operations.invoked[here]) - 1
             known = at >= 0
-            proof = done[newest[at[known]]]
+            proof = complete[newest[at[known]]]
             old = operations.generation[here[known]] < operations.generation[proof]
             found += [
                 GroupFinding(anomaly, (int(newer), int(one)), group, int(operations.partition[one]))
@@ -296,12 +315,11 @@ def _by_place(operations: GroupOperations) -> Iterator[Ints]:
     yield from (part for part in np.split(rows, np.flatnonzero(changes) + 1) if len(part))
 
 
-def _positions_told(operations: GroupOperations, rows: Ints) -> list[GroupFinding]:
+def _positions_told(operations: GroupOperations, rows: Ints, done_at: Ints) -> list[GroupFinding]:
     """Positions of one group and topic-partition that nobody had committed, or that had been replaced."""
     commits = rows[(operations.f[rows] == COMMIT) & (operations.type[rows] != FAIL)]
     told = rows[(operations.f[rows] == POSITION) & (operations.type[rows] == OK)]
-    begun, position = operations.invoked[commits], operations.position[commits]
-    done = done_by(operations, commits, told)
+    begun, position, done = operations.invoked[commits], operations.position[commits], done_at[commits]
     found = []
     for one in told.tolist():
         candidates = (position == operations.position[one]) & (begun <= operations.completed[one])
@@ -370,7 +388,10 @@ def _clash(first_end: Ints, last_begin: Ints) -> tuple[int, int] | None:
 
 
 def done_by(operations: GroupOperations, commits: Ints, told: Ints) -> Ints:
-    """By commit: when it was certainly done. That of the only commit a told position can stem from was by then."""
+    """By commit that was not refused: when it was certainly done, NEVER if that is not known. The only commit that a
+    told position can stem from was by then. That holds for a commit of unknown outcome, too, and may be long before the
+    end of one that was acknowledged.
+    """
     done = operations.completed[commits].copy()
     position, begun = operations.position[commits], operations.invoked[commits]
     for one in told.tolist():
@@ -389,12 +410,11 @@ def _existing(operations: GroupOperations) -> dict[int, Ints]:
     return {name: np.unique(part) for name, part in zip(names.tolist(), parts, strict=True)} if len(names) else {}
 
 
-def _ahead(operations: GroupOperations, rows: Ints, everywhere: dict[int, Ints]) -> list[GroupFinding]:
+def _ahead(operations: GroupOperations, rows: Ints, everywhere: dict[int, Ints], done: Ints) -> list[GroupFinding]:
     """Records that a commit of one group and topic-partition passes, and that no member had been given by then."""
     polls = rows[operations.f[rows] == POLL]
     unknown = operations.invoked[polls[operations.type[polls] == INFO]].min(initial=NEVER)
-    commits = rows[(operations.f[rows] == COMMIT) & (operations.type[rows] == OK)]
-    commits = commits[operations.completed[commits] < unknown]
+    commits = rows[done[rows] < unknown]
     partition = int(operations.partition[rows[0]])
     begins = np.searchsorted(operations.poll, polls)
     own = spread(begins, np.searchsorted(operations.poll, polls, side="right") - begins)
@@ -406,11 +426,11 @@ def _ahead(operations: GroupOperations, rows: Ints, everywhere: dict[int, Ints])
     np.minimum.at(asked, at, operations.invoked[operations.poll[own]])
     order = commits[np.argsort(operations.position[commits], kind="stable")]
     past = np.searchsorted(operations.position[order], existing, side="right")
-    first = _earliest_from(operations.completed[order])
+    first = _earliest_from(done[order])
     passed = past < len(order)
     ahead = passed & (existing >= operations.delivered[own].min())
     proof = order[first[np.minimum(past, len(order) - 1)]]
-    ahead &= asked > operations.completed[proof]
+    ahead &= asked > done[proof]
     group = int(operations.group[rows[0]])
     return [
         GroupFinding("commit_ahead", (int(proof[one]),), group, partition, int(existing[one]))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from squall.results.checks.groups import COMMIT, GROUP_SCHEMA, JOIN, NOBODY, NOWHERE, POLL, POSITION, check_groups
@@ -64,6 +65,51 @@ def test_a_commit_of_an_older_generation_is_refused() -> None:
     assert found_in(join(1, 0, 5, 2), commit(7, 6, 9)) == {}, "no generation was stated"
 
 
+def test_a_commit_of_an_older_generation_and_unknown_outcome_is_refused_or_never_told() -> None:
+    joined, unknown = (join(1, 0, 1, 1, 0), join(2, 10, 11, 2, 0)), commit(5, 20, None, generation=1)
+    assert found_in(*joined, unknown, told(5, 30, 31)) == {"zombie_commit": 1}
+    assert found_in(*joined, unknown, told(5, 15, 20)) == {"zombie_commit": 1}, "it may have begun as the answer came"
+    assert found_in(*joined, unknown) == {}, "it may have been refused"
+    assert found_in(*joined, unknown, told(NOWHERE, 30, 31)) == {}
+    assert found_in(*joined, commit(5, 11, None, generation=1), told(5, 30, 31)) == {}, "as the other was complete"
+    assert found_in(*joined, commit(5, 20, None, generation=2), told(5, 30, 31)) == {}
+    assert found_in(*joined, commit(5, 20, None), told(5, 30, 31)) == {}, "no generation was stated"
+    assert found_in(*joined, unknown, told(5, 10, 19)) == {"phantom_commit": 1}, "it was told too early for that"
+    nobody = replace(join(2, 10, 11, 2, 0), type=INFO)
+    assert found_in(joined[0], nobody, unknown, told(5, 30, 31)) == {}, "complete for nobody that is known"
+
+
+def test_a_position_that_others_committed_too_says_nothing_of_an_older_generation() -> None:
+    history = (join(1, 0, 1, 1, 0), join(2, 10, 11, 2, 0), commit(5, 20, None, generation=1), told(5, 30, 31))
+    for kind, end in ((OK, 29), (INFO, None), (OK, 99)):
+        other = replace(commit(5, 22, end, generation=2), type=kind)
+        assert found_in(*history, other) == {}
+    assert found_in(*history, commit(5, 0, None)) == {}, "of no generation"
+    zombie = {"zombie_commit": 1}
+    assert found_in(*history, commit(5, 22, 29, generation=2, type=FAIL)) == zombie, "it was refused"
+    assert found_in(*history, commit(5, 32, 33, generation=2)) == zombie, "it began too late for the answer"
+    assert found_in(*history, replace(commit(5, 22, 29), group=2)) == zombie, "it is another group's"
+    assert found_in(*history, replace(commit(5, 22, 29), partition=1)) == zombie, "or another topic-partition's"
+    assert found_in(*history[:3], replace(history[3], group=2), replace(commit(5, 22, 29), group=2)) == {}
+    assert found_in(*history[:3], replace(history[3], partition=1), replace(commit(5, 22, 29), partition=1)) == {}
+
+
+def test_a_clock_may_be_wrong_by_its_error_before_a_commit_of_unknown_outcome_is_a_zombies() -> None:
+    history = (join(1, 0, 1, 1, 0), join(2, 10, 11, 2, 0), commit(5, 20, None, generation=1), told(5, 30, 31))
+    table = group_table(history)
+    place = GROUP_SCHEMA.get_field_index("clock_error")
+
+    def found_with(*errors: int) -> dict[str, int]:
+        return check_groups(table.set_column(place, "clock_error", pa.array(errors, pa.int64()))).counts
+
+    assert found_with(0, 4, 4, 0) == {"zombie_commit": 1}
+    assert found_with(0, 4, 5, 0) == {}, "they may have been at the same time"
+    late = group_table([*history, commit(5, 33, 34, generation=2)])
+    table = late
+    assert found_with(0, 0, 0, 0, 1) == {"zombie_commit": 1}
+    assert found_with(0, 0, 0, 1, 1) == {}, "the later commit may have begun before the answer"
+
+
 def test_a_position_was_committed() -> None:
     assert found_in(told(NOWHERE, 0, 1)) == {}
     assert found_in(told(5, 0, 1)) == {"phantom_commit": 1}
@@ -109,6 +155,26 @@ def test_a_commit_does_not_pass_what_no_member_was_given() -> None:
     assert found_in(everybody, poll(0, 1, 2, 3), commit(4, 2, 3)) == {}, "the group began at 2"
     assert found_in(everybody, poll(0, 1, 0, 1), poll(1, None), commit(3, 2, 3)) == {}, "nobody knows what was given"
     assert found_in(poll(0, 1, 0, 2), commit(3, 2, 3)) == {}, "nobody ever saw a record at 1"
+
+
+def test_a_commit_of_unknown_outcome_that_was_told_does_not_pass_what_no_member_was_given() -> None:
+    everybody = poll(0, 1, *range(10), group=NOBODY)
+    history = (everybody, poll(0, 1, 0, 1, 2, 3, 4), commit(10, 20, None))
+    assert found_in(*history, told(10, 30, 31)) == {"commit_ahead": 5}
+    assert found_in(*history) == {}, "it may never have been done"
+    assert found_in(*history, told(NOWHERE, 30, 31)) == {}
+    assert found_in(*history, told(10, 30, 31), poll(31, 40, 5, 6, 7, 8, 9)) == {}, "it may have been done just then"
+    assert found_in(*history, told(10, 30, 31), poll(32, 40, 5, 6, 7, 8, 9)) == {"commit_ahead": 5}
+    assert found_in(*history, told(10, 30, 31), poll(31, None)) == {}, "nobody knows what that poll was given"
+    assert found_in(*history, told(10, 30, 31), poll(32, None)) == {"commit_ahead": 5}
+    assert found_in(*history, told(10, 30, 31), commit(10, 25, None)) == {}, "either of them"
+    assert found_in(*history, told(10, 30, 31), commit(10, 25, 26, type=FAIL)) == {"commit_ahead": 5}
+    assert found_in(*history, told(10, 30, 31), commit(10, 31, None)) == {}, "or this one"
+    early = (everybody, poll(0, 1, 0, 1, 2, 3, 4), commit(10, 20, 50))
+    assert found_in(*early, poll(32, 40, 5, 6, 7, 8, 9)) == {}
+    assert found_in(*early, poll(32, 40, 5, 6, 7, 8, 9), told(10, 30, 31)) == {"commit_ahead": 5}, (
+        "done long before its end"
+    )
 
 
 def silent_join(member: int, invoked: int, completed: int, *assigned: int, group: int = 1) -> GroupOperation:
