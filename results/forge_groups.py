@@ -21,6 +21,8 @@ from squall.results.checks.kernels.operations import FAIL, INFO, OK
 PARTITIONS: Final = 4
 RECORDS: Final = 60
 GROUP: Final = 1
+UNREAD: Final = 15
+"""An offset that the later of two forged commits passes, and the earlier does not."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,28 @@ def _ahead(history: History, rng: random.Random) -> History:
     return [*before, replace(read, group=NOBODY, member=70), short, first, second]
 
 
+def _unknown(commit: GroupOperation) -> GroupOperation:
+    return replace(commit, type=INFO, completed=None)
+
+
+def _zombie_told(history: History, rng: random.Random) -> History:
+    """Nobody knows whether a zombie's commit was refused, until its position is told."""
+    *before, commit = _zombie(history, rng)
+    return _told([*before, _unknown(commit)], 20, 40)
+
+
+def _unknown_ahead(history: History, rng: random.Random) -> History:
+    """The later of two commits, of unknown outcome, passes a record that was not delivered to the group."""
+    *before, read, first, second = _two_commits(history)
+    short = replace(read, delivered=tuple(one for one in read.delivered if one != UNREAD))
+    return [*before, replace(read, group=NOBODY, member=70), short, first, _unknown(second)]
+
+
+def _ahead_told(history: History, rng: random.Random) -> History:
+    """Nobody knows whether a commit ahead of delivery was done, until its position is told."""
+    return _told(_unknown_ahead(history, rng), 20, 40)
+
+
 INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "position of yesterday": ("stale_commit", _stale),
     "position forgotten": ("stale_commit", _forgotten),
@@ -230,7 +254,9 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "two owners": ("double_assignment", _shared),
     "older generation": ("generation_regress", _old_generation),
     "commit of a zombie": ("zombie_commit", _zombie),
+    "unknown commit of a zombie": ("zombie_commit", _zombie_told),
     "commit ahead of delivery": ("commit_ahead", _ahead),
+    "unknown commit ahead of delivery": ("commit_ahead", _ahead_told),
 }
 
 
@@ -281,12 +307,41 @@ def _begins_in_the_midst(history: History, rng: random.Random) -> History:
     return [*before, replace(read, group=NOBODY), replace(read, delivered=read.delivered[5:]), first, second]
 
 
+def _zombie_untold(history: History, rng: random.Random) -> History:
+    """A zombie's commit of unknown outcome, which was refused for all that was told since."""
+    *before, commit = _zombie(history, rng)
+    return _told([*before, _unknown(commit)], 10, 40)
+
+
+def _zombie_not_alone(history: History, rng: random.Random) -> History:
+    """A member of the new generation committed the position of the zombie, too; nobody knows the outcome of either."""
+    *before, commit = _zombie(history, rng)
+    other = replace(commit, member=51, generation=_last_generation(history))
+    return _told([*before, _unknown(commit), _unknown(other)], 20, 40)
+
+
+def _ahead_untold(history: History, rng: random.Random) -> History:
+    """A commit of unknown outcome and ahead of delivery, which was not done for all that was told since."""
+    return _told(_unknown_ahead(history, rng), 10, 40)
+
+
+def _late_and_no_longer_ahead(history: History, rng: random.Random) -> History:
+    """What a commit of unknown outcome passed was delivered to another member before its position was told."""
+    spoilt = _unknown_ahead(history, rng)
+    end = _end_of(spoilt)
+    return _told([*spoilt, GroupOperation(POLL, 51, end, end + 1, partition=40, delivered=(UNREAD,))], 20, 40)
+
+
 NEAR_MISSES: Final[dict[str, Injection]] = {
     "a commit of unknown outcome that comes true late": _unknown_commit_late,
     "a position asked for during a commit": _asked_meanwhile,
     "the same generation again": _same_generation_again,
     "a topic-partition handed over": _handed_over,
     "a zombie that is refused": _zombie_refused,
+    "a commit of a zombie that was never told": _zombie_untold,
+    "the same commit of a zombie and of the new generation": _zombie_not_alone,
     "a commit just before a new generation": _zombie_just_before,
+    "a commit ahead of delivery that was never told": _ahead_untold,
+    "a commit ahead of delivery that comes true late": _late_and_no_longer_ahead,
     "a group that begins in the midst of the log": _begins_in_the_midst,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ import pytest
 from squall.results.check import check_run
 from squall.results.checks.engines import InProcess
 from squall.results.checks.further import FurtherResult, check_further
-from squall.results.checks.groups import COMMIT, NOWHERE, POLL, POSITION
+from squall.results.checks.groups import COMMIT, JOIN, NOWHERE, POLL, POSITION
 from squall.results.checks.kernels.operations import INFO, OK
 from squall.results.checks.result import Delivered as DeliveredRun
 from squall.results.checks.result import OperationFacts, WitnessFacts
@@ -42,6 +43,10 @@ SENTENCES: dict[str, str] = {
     "two owners": r"topic-partition \d was given to member \d and to member 60 in generation \d+",
     "older generation": r"generation \d+ was complete for member \d at .*, before member 60's join began at",
     "commit of a zombie": r"generation \d+ was complete for member \d .* before member 50's commit of position 20",
+    "unknown commit of a zombie": r"it was not: the commit of position 20 by member 50 was done by .*, "
+    "when member 50 was told that position, and no other commit can have put it there",
+    "unknown commit ahead of delivery": r"the commit of position 20 by member 50 was done by .*, "
+    "when member 50 was told that position, as no other commit can have put it there, and passes offset 15, which",
     "commit ahead of delivery": r"the commit of position \d+ by member 50 was done at .* and passes offset \d+",
     "aborted transaction read": r"T\d sent value \S+ and was aborted; T\d, .* committed records only, was delivered it",
     "record nobody sent": r"T1 was delivered value \S+ from topic-partition \d, and no transaction sent it there",
@@ -164,6 +169,28 @@ def test_two_positions_that_were_the_groups_at_the_same_time_are_told_with_the_t
 
 def test_a_group_that_is_told_none_is_told_so() -> None:
     assert "member 2 was told no position all the same" in reasons(told(GROUPS, commit(5, 0, 1), asked(NOWHERE, 4, 5)))
+
+
+@pytest.mark.parametrize("name", ["unknown commit of a zombie", "unknown commit ahead of delivery"])
+def test_the_answer_that_proves_a_commit_of_unknown_outcome_stands_in_the_proof(name: str) -> None:
+    (one,) = tell_further([found(GROUPS, FAMILIES[GROUPS].case(name).history(1))], QUIET)
+    assert one.facts.group is not None
+    (commit,) = [each for each in one.facts.group.operations if each.role in ("older", "ahead")]
+    (seen,) = one.facts.group.of(f"{commit.role} seen")
+    assert (commit.type, seen.f, seen.type, seen.position) == ("info", "position", "ok", commit.position)
+    assert any("told position 20" in line.text for line in one.lines[: len(one.facts.group.operations)])
+    drawn = ElementTree.fromstring(group_diagram(one.facts.group, QUIET))
+    around = len(one.facts.group.before) + len(one.facts.group.after)
+    assert len(drawn.findall(f"{SVG}rect")) == len(one.facts.group.operations) + around
+
+
+def test_an_acknowledged_zombie_needs_no_other_proof() -> None:
+    history = [
+        GroupOperation(JOIN, 2, 0, 1, generation=2),
+        replace(commit(5, 2, 9), generation=1),
+        asked(5, 4, 5),
+    ]
+    assert "it was not" not in reasons(told(GROUPS, *history))
 
 
 def test_a_record_that_was_given_to_a_member_too_late_is_told_with_the_late_poll() -> None:

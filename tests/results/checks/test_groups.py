@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -350,3 +352,85 @@ def test_positions_agree_with_a_search_through_all_orders() -> None:
 def test_positions_agree_with_the_search_on_many_histories(part: int) -> None:
     size = MANY // 10
     agree(range(A_FEW + part * size, A_FEW + (part + 1) * size))
+
+
+def asked_for(history: Sequence[GroupOperation], offset: int) -> float:
+    """When a poll of the group was begun that delivered an offset."""
+    return min([one.invoked for one in history if one.group != NOBODY and offset in one.delivered], default=math.inf)
+
+
+def held_to_rules(history: Sequence[GroupOperation]) -> list[GroupOperation]:
+    """The same commits and positions, with commits that begin only when the rules let them be done."""
+    joins = [one for one in history if one.f == JOIN and one.type == OK and one.completed is not None]
+    polls = [one for one in history if one.f == POLL and one.group != NOBODY]
+    existing = {offset for one in history for offset in one.delivered}
+    first = min((offset for one in polls for offset in one.delivered), default=math.inf)
+    unknown = min((one.invoked for one in polls if one.type == INFO), default=math.inf)
+    held = []
+    for one in history:
+        if one.f == COMMIT and one.position is not None:
+            own = math.inf if one.generation is None else one.generation
+            newer = [two for two in joins if (two.generation or 0) > own and (two.completed or 0) < one.invoked]
+            passed = [min(asked_for(history, each), unknown) for each in existing if first <= each < one.position]
+            begun = math.inf if newer else max([one.invoked, *passed])
+            held.append(replace(one, invoked=begun))  # type: ignore[arg-type]
+        elif one.f == POSITION:
+            held.append(one)
+    return held
+
+
+def random_rules(rng: random.Random) -> list[GroupOperation]:
+    """Commits and questions, commits of two generations, and polls that may come too late."""
+    positions = [
+        replace(one, generation=rng.choice((None, 1, 2, 2))) if one.f == COMMIT else one
+        for one in random_positions(rng)
+    ]
+    polls = [
+        poll(at, at + 5, *range(low, low + rng.randrange(3))) for low in range(0, 9, 2) for at in [rng.randrange(40)]
+    ]
+    some = rng.sample(polls, rng.randrange(len(polls))) + [poll(50, None)] * (rng.random() < 0.2)
+    joined = rng.randrange(30)
+    return [
+        *positions,
+        *some,
+        join(1, 0, 1, 1, 0),
+        join(2, joined, joined + 5, 2, 0),
+        poll(0, 1, *range(9), group=NOBODY),
+    ]
+
+
+def never_against(seeds: range) -> Counter[str]:
+    """No rule accuses a history that some order explains in which commits keep the rules; zombies are found exactly
+    where no position was committed twice.
+    """
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        history = random_rules(random.Random(seed))
+        found = found_in(*history)
+        told = f"seed {seed}: {found}: {history}"
+        assert not found or not explicable(held_to_rules(history)), told
+        committed = [one.position for one in history if one.f == COMMIT and one.type != FAIL]
+        unpolled = [one for one in history if one.f != POLL]
+        if len(set(committed)) == len(committed) and explicable(
+            held_to_rules([one for one in unpolled if one.f != JOIN])
+        ):
+            assert ("zombie_commit" in found) != explicable(held_to_rules(unpolled)), told
+        proved = [one for one in history if one.f == COMMIT and one.type == OK]
+        unknown = found_in(*(one for one in history if one not in proved))
+        seen.update(found.keys() or ["nothing"])
+        seen.update(f"{name} of unknown outcome" for name in unknown if name in ("zombie_commit", "commit_ahead"))
+    return seen
+
+
+def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_everything() -> None:
+    seen = never_against(range(A_FEW))
+    for name in ("nothing", "zombie_commit of unknown outcome", "commit_ahead of unknown outcome"):
+        assert seen[name] > A_FEW // 100, f"{seen}: too lopsided to mean much"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(10))
+def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_many_histories(part: int) -> None:
+    size = MANY // 10
+    never_against(range(A_FEW + part * size, A_FEW + (part + 1) * size))
