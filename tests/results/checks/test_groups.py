@@ -432,5 +432,5 @@ def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_every
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(10))
 def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_many_histories(part: int) -> None:
-    size = MANY // 10
+    size = MANY // 20
     never_against(range(A_FEW + part * size, A_FEW + (part + 1) * size))
