@@ -82,7 +82,7 @@ def test_healthy_nodes_are_valid(scenario: Scenario) -> None:
     ("name", "seed"),
     [
         pytest.param("control-plane", 15, marks=pytest.mark.full),
-        ("control-plane", 23),
+        pytest.param("control-plane", 23, marks=pytest.mark.full),
         pytest.param("control-plane", 107, marks=pytest.mark.full),
         ("kitchen-sink", 393),
     ],
