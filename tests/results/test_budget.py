@@ -117,7 +117,7 @@ def test_what_a_scenario_requires_is_not_judged_by_a_part(tmp_path: Path) -> Non
     assert check_run(run, InProcess()).verdict == "invalid"
 
 
-@pytest.mark.parametrize("engine", ["in process", "spark"])
+@pytest.mark.parametrize("engine", ["in process", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))])
 def test_without_any_time_nothing_is_checked(tmp_path: Path, engine: str, request: pytest.FixtureRequest) -> None:
     chosen: InProcess | SparkEngine = InProcess() if engine == "in process" else request.getfixturevalue("spark")
     run = two_logs(tmp_path)

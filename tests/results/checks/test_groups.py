@@ -423,9 +423,10 @@ def never_against(seeds: range) -> Counter[str]:
 
 
 def test_zombies_and_commits_ahead_are_never_found_where_an_order_explains_everything() -> None:
-    seen = never_against(range(A_FEW))
+    few = A_FEW // 3
+    seen = never_against(range(few))
     for name in ("nothing", "zombie_commit of unknown outcome", "commit_ahead of unknown outcome"):
-        assert seen[name] > A_FEW // 100, f"{seen}: too lopsided to mean much"
+        assert seen[name] > few // 100, f"{seen}: too lopsided to mean much"
 
 
 @pytest.mark.full
