@@ -28,7 +28,6 @@ from squall.results.checks.kernels.operations import (
 )
 
 NOWHERE = -1
-_ALL = np.zeros(0, np.int8)
 
 
 @dataclass(frozen=True)
