@@ -18,6 +18,7 @@ found out here.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import re
 import socket
@@ -165,9 +166,11 @@ def file_mark(path: Path) -> str:
     return f"{path.stat().st_size} {seal.read_text() if seal.exists() else ''}"
 
 
-def carried_out(
-    tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]
-) -> list[tuple[bytes | None, str | None]]:
+Told = tuple[bytes | None, str | None]
+"""The outcome of a task, or what a worker lacks to find it."""
+
+
+def carried_out(tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]) -> list[Told]:
     """On a worker: the outcome of each task, or what this worker lacks to find it. Without `code`, nothing is asked."""
     decoded = [decode_task(one) for one in tasks]
     lack = None if code is None else _lack_of_code(code) or _lack_of_files(decoded, files)
@@ -175,6 +178,15 @@ def carried_out(
         return [(None, lack)] * len(tasks)
     with kept_open(rows_as_well=True):
         return [(encode_outcome(one), None) for one in added_up(_outcomes(decoded))]
+
+
+def spare_collections() -> None:
+    """On a worker, once it has carried out something. Spark has it look for garbage after every bundle; what it
+    imported is none and never will be, but takes as long to look through as half a run takes to check.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def _outcomes(tasks: Iterable[AnyTask]) -> Iterator[Outcome]:

@@ -1,9 +1,11 @@
 """Spark as the checkers' engine: it schedules one task per run and topic-partition, per run and further kind, and those
 of whether the histories are well-formed.
 
-Each task reads its own row groups with pyarrow and runs the numpy kernels (`mapInArrow`): the layout of the
-history is the shuffle. Moving nested rows through the JVM costs more than the check itself (5 to 20 times,
-measured), so only descriptions of tasks and their results travel.
+Each task reads its own row groups with pyarrow and runs the numpy kernels: the layout of the history is the shuffle.
+Moving nested rows through the JVM costs more than the check itself (5 to 20 times, measured), so only descriptions of
+tasks and their results travel, as bytes (`mapPartitions`): for them Arrow's way (`mapInArrow`) has a query planned and
+compiled, and takes twice as long per bundle of tasks. The JVM and its Python workers talk through sockets of the
+file system: over TCP each bundle waits 40 ms for an acknowledgement that is delayed.
 
 A session costs seconds to start, so there is one per suite and all runs of a suite go into one job. It is
 tuned for a quick start: the JVM's first compiler only, the serial collector, no web interface, and an archive of
@@ -25,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -44,7 +46,6 @@ from squall.results.checks.schedule import bundles
 from squall.results.checks.well_formed_task import WellFormedTask
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[2]"
@@ -159,20 +160,21 @@ class SparkEngine:
             return []
         hurried = [isinstance(one, WellFormedTask) and one.deadline is not None for one in tasks]
         shares = bundles(sizes, hurried, BUNDLES_PER_CORE * self.at_once)
-        work = _work(tasks, shares, None if self._local else Expected.here(tasks))
-        schema = "id long, data binary, lack string"
+        encoded = [[(one, encode_task(tasks[one])) for one in share] for share in shares]
+        work = _work(None if self._local else Expected.here(tasks))
         try:
             with self._watched():
-                rows = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(work, schema).collect()
+                context = self._session.sparkContext
+                found = context.parallelize(encoded, len(encoded)).mapPartitions(work).collect()
         except Exception as trouble:
             explained = None if self._local else explanation(str(trouble))
             if explained is None:
                 raise
             raise SparkTrouble(f"{self.name}: {explained}") from trouble
-        lacks = sorted({row["lack"] for row in rows if row["lack"] is not None})
+        lacks = sorted({lack for _, _, lack in found if lack is not None})
         if lacks:
             raise SparkTrouble("\n".join(["not every worker can check:", *lacks]))
-        by_task = {row["id"]: decode_outcome(bytes(row["data"])) for row in rows}
+        by_task = {number: decode_outcome(data) for number, data, _ in found if data is not None}
         return [by_task[index] for index in range(len(tasks))]
 
     @contextlib.contextmanager
@@ -232,39 +234,37 @@ class SparkEngine:
         self.close()
 
 
-Work = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+Share = list[tuple[int, bytes]]
+"""Numbers of tasks, and the tasks."""
+Told = tuple[int, bytes | None, str | None]
+"""The number of a task, and its outcome, or what the worker lacks to find it."""
 
 
-def _work(tasks: Sequence[AnyTask], shares: Sequence[Sequence[int]], expected: Expected | None) -> Work:
-    """What a Python worker does with numbers of shares, which hold numbers of tasks. It travels by value and imports
-    Squall only there, so that a worker without Squall says so and does not fail before it can.
+def _work(expected: Expected | None) -> Callable[[Iterable[Share]], Iterable[Told]]:
+    """What a Python worker does with shares. It travels by value and imports Squall only there, so that a worker
+    without Squall says so and does not fail before it can.
     """
-    pending: list[list[tuple[int, bytes]]] = [[(one, encode_task(tasks[one])) for one in share] for share in shares]
     code: str | None = None if expected is None else expected.code
     files: Mapping[str, str] = {} if expected is None else dict(expected.files)
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def work(shares: Iterable[Share]) -> Iterator[Told]:
         import socket
         import sys
 
-        import pyarrow as pa
-
         lack = ""
         try:
-            from squall.results.checks.cluster import carried_out
+            from squall.results.checks.cluster import carried_out, spare_collections
         except ImportError as missing:
             lack = f"{socket.gethostname()}: {sys.executable} cannot import Squall ({missing}): install it there"
-        for share in (each for batch in batches for each in batch.column(0).to_pylist()):
-            ids = [one for one, _ in pending[share]]
-            found = (
-                [(None, lack)] * len(ids) if lack else carried_out([task for _, task in pending[share]], code, files)
-            )
-            columns = [
-                pa.array(ids, pa.int64()),
-                pa.array([data for data, _ in found], pa.binary()),
-                pa.array([problem for _, problem in found], pa.string()),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, ["id", "data", "lack"])
+        for share in shares:
+            numbers, tasks = [number for number, _ in share], [task for _, task in share]
+            if lack:
+                yield from ((number, None, lack) for number in numbers)
+                continue
+            found = carried_out(tasks, code, files)
+            spare_collections()
+            for number, (data, problem) in zip(numbers, found, strict=True):
+                yield number, data, problem
 
     return work
 
@@ -320,8 +320,8 @@ def _session(master: str, java_options: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
     }
     if local:
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
