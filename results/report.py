@@ -8,6 +8,7 @@ is needed. Colours are never the only sign.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,15 +48,7 @@ def write_report(
 
 def render_report(manifest: Manifest, verdict: Verdict, series: Series, around: Surroundings, frame: Frame) -> str:
     """The report as HTML."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(grouped=grouped, duration=duration, value=value_name, seconds=_seconds)
-    return environment.get_template(REPORT_FILE).render(
+    return _template().render(
         manifest=manifest,
         verdict=verdict,
         summary=summary(verdict),
@@ -74,6 +67,20 @@ def render_report(manifest: Manifest, verdict: Verdict, series: Series, around: 
         settings=_settings(manifest),
         load=_load_seconds(manifest),
     )
+
+
+@cache
+def _template() -> jinja2.Template:
+    """To compile it takes as long as a third of the picture."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(grouped=grouped, duration=duration, value=value_name, seconds=_seconds)
+    return environment.get_template(REPORT_FILE)
 
 
 def _seconds(value: float) -> str:
