@@ -56,7 +56,7 @@ class Series:
         folder = run_dir / TABLES_FOLDER
         folder.mkdir(exist_ok=True)
         for name, table in self.tables.items():
-            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            pq.write_table(table, folder / f"{name}.parquet", compression="lz4")
 
     @classmethod
     def load(cls, run_dir: Path) -> Series:

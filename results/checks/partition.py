@@ -18,7 +18,7 @@ import pyarrow as pa
 from squall.results.checks.kernels.findings import Finding, Findings
 from squall.results.checks.kernels.log import check_log
 from squall.results.checks.kernels.observed import NOWHERE, FinalRead, Observed
-from squall.results.checks.kernels.operations import NEVER, NONE, Operations, UnusableRecords
+from squall.results.checks.kernels.operations import NEVER, NONE, Operations, UnusableRecords, filled
 from squall.results.checks.kernels.series import (
     FirstReads,
     Frame,
@@ -42,6 +42,8 @@ from squall.results.history import FUNCTIONS, TYPES, IllFormedHistory, read_topi
 
 NEAR: Final = 3
 _FUNCTION_NAMES: Final = {code: name for name, code in FUNCTIONS.items()}
+_NOTHING: Final = -1
+"""Where an operation says of no error: no word of the dictionary."""
 _FUNCTION_LIMIT: Final = 128
 """Codes of `f` lie below it."""
 _TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
@@ -177,10 +179,12 @@ def _errors(table: pa.Table, operations: Operations, frame: Frame) -> tuple[tupl
     errors = table["error"]
     if errors.null_count == len(errors):
         return ()
-    rows = np.flatnonzero(np.asarray(errors.is_valid()))
-    texts = _told(errors.take(pa.array(rows)))
-    ended = np.where(operations.completed[rows] == NEVER, operations.invoked[rows], operations.completed[rows])
-    bucket, said = frame.bucket(ended), np.asarray(texts.indices, dtype=np.int64)
+    texts = _told(errors)
+    said = filled(texts.indices, _NOTHING)
+    rows = np.flatnonzero(said != _NOTHING)
+    completed = operations.completed[rows]
+    bucket = frame.bucket(np.where(completed == NEVER, operations.invoked[rows], completed))
+    said = said[rows].astype(np.int64)
     first, words = int(bucket.min()), texts.dictionary.to_pylist()
     kinds = (bucket - first) * _FUNCTION_LIMIT + operations.f[rows]
     keys, counts = np.unique(kinds * len(words) + said, return_counts=True)

@@ -207,6 +207,8 @@ def unexplained(value: Any, first_poll: Any, conflicting: Any, acknowledged: Any
 @compiled(INTS_OUT, INTS, INTS, CODES)
 def first_places(wanted: Any, among: Any, f: Any) -> Any:
     """Where each wanted number stands first, -1 if nowhere. With `f`, only where an append does."""
+    if len(wanted) == 0:
+        return np.empty(0, np.int64)
     table = _table(wanted, 0)
     same = np.empty(len(wanted), np.int64)
     for number in range(len(wanted)):
@@ -631,7 +633,10 @@ def real_time_suspects(
 @compiled(INTS_OUT, CODES, CODES)
 def tallied(f: Any, kind: Any) -> Any:
     """How many operations there are of each `f` and type, at `f << 8 | type` as unsigned codes."""
-    counts = np.zeros(CODE_LIMIT * CODE_LIMIT, np.int64)
+    highest = 0
+    for row in range(len(f)):
+        highest = max(highest, f[row] & 0xFF)
+    counts = np.zeros((highest + 1) * CODE_LIMIT, np.int64)
     for row in range(len(f)):
         counts[(f[row] & 0xFF) << 8 | (kind[row] & 0xFF)] += 1
     return counts

@@ -76,7 +76,7 @@ def throughput(operations: Operations, frame: Frame) -> Tally:
     if first > last:
         return Tally()
     kinds = np.array(sorted((f & A_CODE) << BITS_OF_A_CODE | kind & A_CODE for f, kind in operations.tally))
-    column = np.zeros(1 << 2 * BITS_OF_A_CODE, np.int32)
+    column = np.zeros(int(kinds[-1]) + 1, np.int32)
     column[kinds] = np.arange(len(kinds))
     first, last = frame.bucket_of(first), frame.bucket_of(last)
     if too_many(last - first + 1, len(kinds), len(operations)):
@@ -85,8 +85,16 @@ def throughput(operations: Operations, frame: Frame) -> Tally:
         operations.f, operations.type, operations.completed, column, len(kinds), frame.start, frame.width, first,
         last - first + 1,
     )  # fmt: skip
-    bucket, kind = np.nonzero(counts)
-    return Tally.of((first + bucket) << 2 * BITS_OF_A_CODE | kinds[kind], counts[bucket, kind])
+    bucket, kind, counts = _cells(counts)
+    return Tally.of((first + bucket) << 2 * BITS_OF_A_CODE | kinds[kind], counts)
+
+
+def _cells(counts: Ints) -> tuple[Ints, Ints, Ints]:
+    """Row and column of what is not nought in a table, and what it is: quicker than numpy finds two indices at once."""
+    flat = counts.ravel()
+    places = np.flatnonzero(flat)
+    row, column = np.divmod(places, counts.shape[1])
+    return row, column, flat[places]
 
 
 def _throughput_by_sorting(operations: Operations, frame: Frame) -> Tally:
@@ -119,8 +127,8 @@ def latencies(operations: Operations, frame: Frame) -> Tally:
         operations.f, operations.type, operations.at, operations.completed, frame.start, frame.width, first,
         last - first + 1, class_edges()[lowest : highest + 1],
     )  # fmt: skip
-    bucket, latency = np.nonzero(counts)
-    return Tally.of((first + bucket) << BITS_OF_A_CLASS | lowest + latency, counts[bucket, latency])
+    bucket, latency, counts = _cells(counts)
+    return Tally.of((first + bucket) << BITS_OF_A_CLASS | lowest + latency, counts)
 
 
 def _latencies_by_sorting(operations: Operations, frame: Frame) -> Tally:
