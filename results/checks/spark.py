@@ -46,6 +46,7 @@ from squall.results.checks.schedule import bundles
 from squall.results.checks.well_formed_task import WellFormedTask
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[2]"
@@ -122,13 +123,14 @@ class SparkEngine:
         require_master(master)
         self.name = f"Spark {master}"
         self.on_progress: Progress | None = None
+        self._session: SparkSession | None = None
         self._jobs = itertools.count(1)
         self._local = master.startswith("local")
         self._archive = _place_for_archive(cache) if class_sharing else None
         self._draft = self._archive.with_suffix(f".{os.getpid()}") if self._archive else None
         with _errors_kept() as log:
             try:
-                self._session = _session(master, _java_options(self._archive, self._draft))
+                self._context = _context(master, _java_options(self._archive, self._draft))
             except Exception as trouble:
                 raise SparkDidNotStart(f"Spark {master} did not start: {trouble}\n{_tail(log)}") from trouble
         if not self._local:
@@ -140,17 +142,23 @@ class SparkEngine:
 
     @property
     def session(self) -> SparkSession:
-        """For queries of one's own, such as a second opinion (`dataframes.py`)."""
+        """For queries of one's own, such as a second opinion (`dataframes.py`). Checks have no use for the second that
+        it takes to make one.
+        """
+        if self._session is None:
+            from pyspark.sql import SparkSession
+
+            self._session = SparkSession.builder.getOrCreate()
         return self._session
 
     @property
     def at_once(self) -> int:
         """How many tasks are carried out at the same time, by what is there so far."""
-        return int(self._session.sparkContext.defaultParallelism)
+        return int(self._context.defaultParallelism)
 
     def executors(self) -> int:
         """How many processes on workers are ready to carry out tasks; none with `local[…]`."""
-        context: Any = self._session.sparkContext
+        context: Any = self._context
         driver = 1
         return len(context._jsc.sc().statusTracker().getExecutorInfos()) - driver
 
@@ -164,8 +172,7 @@ class SparkEngine:
         work = _work(None if self._local else Expected.here(tasks))
         try:
             with self._watched():
-                context = self._session.sparkContext
-                found = context.parallelize(encoded, len(encoded)).mapPartitions(work).collect()
+                found = self._context.parallelize(encoded, len(encoded)).mapPartitions(work).collect()
         except Exception as trouble:
             explained = None if self._local else explanation(str(trouble))
             if explained is None:
@@ -184,7 +191,7 @@ class SparkEngine:
             yield
             return
         group, ended = f"squall-{next(self._jobs)}", threading.Event()
-        self._session.sparkContext.setJobGroup(group, "check")
+        self._context.setJobGroup(group, "check")
         watcher = threading.Thread(target=self._watch, args=(group, ended, self.on_progress), daemon=True)
         watcher.start()
         try:
@@ -197,7 +204,7 @@ class SparkEngine:
     def _watch(self, group: str, ended: threading.Event, on_progress: Progress) -> None:
         from py4j.protocol import Py4JError
 
-        tracker = self._session.sparkContext.statusTracker()
+        tracker = self._context.statusTracker()
         with contextlib.suppress(Py4JError, OSError):  # whoever waits for the job hears of it
             while not ended.wait(LOOK_SECONDS):
                 jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
@@ -212,7 +219,7 @@ class SparkEngine:
         from pyspark import SparkContext
 
         gateway: Any = SparkContext._gateway
-        self._session.stop()
+        (self._session or self._context).stop()
         if gateway is None:
             return
         with contextlib.suppress(Exception):
@@ -300,7 +307,7 @@ def _tail(log: IO[bytes]) -> str:
     return "\n".join(log.read().decode(errors="replace").splitlines()[-10:])
 
 
-def _session(master: str, java_options: str) -> SparkSession:
+def _context(master: str, java_options: str) -> SparkContext:
     local = master.startswith("local")
     if local or not os.environ.get("PYSPARK_PYTHON"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -309,9 +316,8 @@ def _session(master: str, java_options: str) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         for name, value in quick_sorting().items():
             os.environ.setdefault(name, value)
-    from pyspark.sql import SparkSession
+    from pyspark import SparkConf, SparkContext
 
-    builder: Any = SparkSession.builder
     settings = {
         "spark.app.name": "squall",
         "spark.driver.memory": DRIVER_MEMORY,
@@ -330,6 +336,4 @@ def _session(master: str, java_options: str) -> SparkSession:
         address = address_towards(master)
         if address is not None and not any(os.environ.get(name) for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")):
             settings["spark.driver.host"] = address
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.master(master).getOrCreate()
+    return SparkContext(master, conf=SparkConf().setAll(list(settings.items())))
