@@ -15,9 +15,10 @@ with tasks and not with operations; only lists (`lists.py`) are made into transa
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -202,24 +203,45 @@ def check_runs(
     prepared: list[Prepared | Verdict] = []
     for number, run_dir in enumerate(run_dirs):
         prepared.append(_prepared_or_verdict(number, Path(run_dir), deadline, huge if engine.at_once > 1 else None))
-    there = {number: one for number, one in enumerate(prepared) if isinstance(one, Prepared)}
     found: defaultdict[int, Found] = defaultdict(Found)
-    _carry_out([job for number, one in there.items() for job in one.jobs(number)], engine, found)
-    again = [(number, *whole) for number, one in there.items() for whole in found[number].settle(one.in_slices)]
-    if again:
-        _carry_out(again, engine, found)
-    seconds = time.perf_counter() - began
-    return [
-        _conclude(Path(run_dir), one, found[number], engine.name, seconds, report)
-        for number, (run_dir, one) in enumerate(zip(run_dirs, prepared, strict=True))
-    ]
+    verdicts: dict[int, Verdict] = {}
+
+    def conclude(number: int) -> None:
+        seconds = time.perf_counter() - began
+        run_dir, one = Path(run_dirs[number]), prepared[number]
+        verdicts[number] = _conclude(run_dir, one, found.pop(number, Found()), engine.name, seconds, report)
+
+    there: dict[int, Prepared] = {}
+    for number, one in enumerate(prepared):
+        if isinstance(one, Prepared) and one.tasks:
+            there[number] = one
+        else:
+            conclude(number)
+    jobs = [job for number, one in there.items() for job in one.jobs(number)]
+    again: list[Job] = []
+    for number in _carried_out(jobs, engine, found):
+        wholes = found[number].settle(there[number].in_slices)
+        again += [(number, *whole) for whole in wholes]
+        if not wholes:
+            conclude(number)
+    for number in _carried_out(again, engine, found):
+        conclude(number)
+    return [verdicts[number] for number in range(len(prepared))]
 
 
-def _carry_out(jobs: Sequence[Job], engine: Engine, found: Mapping[int, Found]) -> None:
-    """In one job of the engine."""
-    outcomes = engine.check([task for _, task, _ in jobs], [size for _, _, size in jobs])
-    for (number, task, _), outcome in zip(jobs, outcomes, strict=True):
-        found[number].add(task, outcome)
+def _carried_out(jobs: Sequence[Job], engine: Engine, found: Mapping[int, Found]) -> Iterator[int]:
+    """In one job of the engine; yields the number of a run when all its tasks are done, while those of others go on."""
+    if not jobs:
+        return
+    left = Counter(number for number, _, _ in jobs)
+    known: defaultdict[int, list[tuple[int, Outcome]]] = defaultdict(list)
+    for place, outcome in engine.check([task for _, task, _ in jobs], [size for _, _, size in jobs]):
+        number = jobs[place][0]
+        known[number].append((place, outcome))
+        if len(known[number]) == left[number]:
+            for task_place, one in sorted(known.pop(number), key=itemgetter(0)):
+                found[number].add(jobs[task_place][1], one)
+            yield number
 
 
 def check_run(

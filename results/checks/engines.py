@@ -81,7 +81,9 @@ Outcome = Checked | CheckedSlice | Measured | CheckedFurther | LookedOver | Task
 
 
 class Engine(Protocol):
-    """Runs tasks; the order of outcomes is that of the tasks. `sizes` says how many rows each looks at."""
+    """Runs tasks, and yields the outcome of each with its number, as they become known. `sizes` says how many rows each
+    looks at.
+    """
 
     name: str
 
@@ -90,7 +92,7 @@ class Engine(Protocol):
         """How many tasks are carried out at the same time."""
         ...
 
-    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]: ...
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]: ...
 
 
 Progress = Callable[[float], None]
@@ -106,9 +108,10 @@ class InProcess:
     def __init__(self) -> None:
         self.on_progress: Progress | None = None
 
-    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         with kept_open(rows_as_well=True):
-            return list(added_up(self._outcomes(tasks, sizes)))
+            found = list(added_up(self._outcomes(tasks, sizes)))
+        yield from enumerate(found)
 
     def _outcomes(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[Outcome]:
         total = max(1, sum(sizes))

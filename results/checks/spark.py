@@ -29,6 +29,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -46,7 +47,7 @@ from squall.results.checks.schedule import bundles
 from squall.results.checks.well_formed_task import WellFormedTask
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import Accumulator, SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL_MASTER = "local[2]"
@@ -57,7 +58,6 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOOPBACK = "127.0.0.1"
 JVM_EXIT_SECONDS = 60
 BUNDLES_PER_CORE = 4
-LOOK_SECONDS = 0.5
 
 
 class SparkDidNotStart(SparkTrouble):
@@ -162,57 +162,51 @@ class SparkEngine:
         driver = 1
         return len(context._jsc.sc().statusTracker().getExecutorInfos()) - driver
 
-    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         """Run the tasks in one job. Raises SparkTrouble if a cluster's workers cannot carry them out."""
         if not tasks:
-            return []
+            return
         hurried = [isinstance(one, WellFormedTask) and one.deadline is not None for one in tasks]
         shares = bundles(sizes, hurried, BUNDLES_PER_CORE * self.at_once)
         encoded = [[(one, encode_task(tasks[one])) for one in share] for share in shares]
-        work = _work(None if self._local else Expected.here(tasks))
+        expected = None if self._local else Expected.here(tasks)
+        done, total, lacks = 0, max(1, sum(sizes)), set[str]()
+        for number, data, lack in self._carried_out(encoded, expected):
+            done += sizes[number]
+            if self.on_progress is not None:
+                self.on_progress(done / total)
+            if data is not None:
+                yield number, decode_outcome(data)
+            elif lack is not None:
+                lacks.add(lack)
+        if lacks:
+            raise SparkTrouble("\n".join(["not every worker can check:", *sorted(lacks)]))
+
+    def _carried_out(self, shares: Sequence[Share], expected: Expected | None) -> Iterator[Told]:
+        """What is told of the tasks, a share after the other as workers are done with them."""
+        from pyspark.accumulators import AddingAccumulatorParam
+
+        arrivals, group = _Arrivals(), f"squall-{next(self._jobs)}"
+        adding: Any = AddingAccumulatorParam([])  # on a worker it begins with nothing, here with the arrivals
+        arrived = self._context.accumulator(arrivals, adding)
+
+        def job() -> None:
+            self._context.setJobGroup(group, "check")
+            self._context.parallelize(shares, len(shares)).foreachPartition(_work(expected, arrived))
+
+        thread = threading.Thread(target=arrivals.until_the_end_of, args=(job,), daemon=True)
+        thread.start()
         try:
-            with self._watched():
-                found = self._context.parallelize(encoded, len(encoded)).mapPartitions(work).collect()
+            yield from arrivals
         except Exception as trouble:
             explained = None if self._local else explanation(str(trouble))
             if explained is None:
                 raise
             raise SparkTrouble(f"{self.name}: {explained}") from trouble
-        lacks = sorted({lack for _, _, lack in found if lack is not None})
-        if lacks:
-            raise SparkTrouble("\n".join(["not every worker can check:", *lacks]))
-        by_task = {number: decode_outcome(data) for number, data, _ in found if data is not None}
-        return [by_task[index] for index in range(len(tasks))]
-
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """While a job runs, `on_progress` hears from time to time how many of its shares are done."""
-        if self.on_progress is None:
-            yield
-            return
-        group, ended = f"squall-{next(self._jobs)}", threading.Event()
-        self._context.setJobGroup(group, "check")
-        watcher = threading.Thread(target=self._watch, args=(group, ended, self.on_progress), daemon=True)
-        watcher.start()
-        try:
-            yield
         finally:
-            ended.set()
-            watcher.join()
-        self.on_progress(1.0)
-
-    def _watch(self, group: str, ended: threading.Event, on_progress: Progress) -> None:
-        from py4j.protocol import Py4JError
-
-        tracker = self._context.statusTracker()
-        with contextlib.suppress(Py4JError, OSError):  # whoever waits for the job hears of it
-            while not ended.wait(LOOK_SECONDS):
-                jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
-                stages = [tracker.getStageInfo(one) for job in jobs if job is not None for one in job.stageIds]
-                known = [one for one in stages if one is not None]
-                total = sum(one.numTasks for one in known)
-                if total:
-                    on_progress(sum(one.numCompletedTasks for one in known) / total)
+            if thread.is_alive():
+                self._context.cancelJobGroup(group)
+            thread.join()
 
     def close(self) -> None:
         """Stop Spark and its JVM, and keep its archive of classes if this session made one."""
@@ -247,14 +241,42 @@ Told = tuple[int, bytes | None, str | None]
 """The number of a task, and its outcome, or what the worker lacks to find it."""
 
 
-def _work(expected: Expected | None) -> Callable[[Iterable[Share]], Iterable[Told]]:
+class _Arrivals:
+    """What workers tell of their shares, from when Spark adds it to an accumulator: when a share is done, and once even
+    if a worker died over it and another had to do it again.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[list[Told] | Exception | None] = SimpleQueue()
+
+    def __iadd__(self, told: list[Told]) -> Self:
+        self._queue.put(told)
+        return self
+
+    def until_the_end_of(self, job: Callable[[], None]) -> None:
+        """Nothing more comes when the job has ended; how it failed, if it did."""
+        try:
+            job()
+        except Exception as trouble:
+            self._queue.put(trouble)
+        else:
+            self._queue.put(None)
+
+    def __iter__(self) -> Iterator[Told]:
+        while (told := self._queue.get()) is not None:
+            if isinstance(told, Exception):
+                raise told
+            yield from told
+
+
+def _work(expected: Expected | None, arrived: Accumulator[Any]) -> Callable[[Iterable[Share]], None]:
     """What a Python worker does with shares. It travels by value and imports Squall only there, so that a worker
     without Squall says so and does not fail before it can.
     """
     code: str | None = None if expected is None else expected.code
     files: Mapping[str, str] = {} if expected is None else dict(expected.files)
 
-    def work(shares: Iterable[Share]) -> Iterator[Told]:
+    def work(shares: Iterable[Share]) -> None:
         import socket
         import sys
 
@@ -266,12 +288,11 @@ def _work(expected: Expected | None) -> Callable[[Iterable[Share]], Iterable[Tol
         for share in shares:
             numbers, tasks = [number for number, _ in share], [task for _, task in share]
             if lack:
-                yield from ((number, None, lack) for number in numbers)
+                arrived.add([(number, None, lack) for number in numbers])
                 continue
             found = carried_out(tasks, code, files)
             spare_collections()
-            for number, (data, problem) in zip(numbers, found, strict=True):
-                yield number, data, problem
+            arrived.add([(number, data, problem) for number, (data, problem) in zip(numbers, found, strict=True)])
 
     return work
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,11 +43,10 @@ class Slow:
     name = "slow"
     at_once = 1
 
-    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
-        late = [one for one in tasks if isinstance(one, Task)][1:]
-        return [
-            Unchecked(one.run, one.name) if isinstance(one, Task) and one in late else outcome_of(one) for one in tasks
-        ]
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+        logs = [one for one in tasks if isinstance(one, Task)]
+        for number, one in enumerate(tasks):
+            yield number, Unchecked(one.run, one.name) if one in logs[1:] and isinstance(one, Task) else outcome_of(one)
 
 
 @dataclass(frozen=True)
@@ -58,13 +57,10 @@ class Hasty:
     name: str = "hasty"
     at_once: int = 1
 
-    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
-        return [
-            Unchecked(one.run, one.rule)
-            if isinstance(one, WellFormedTask) and one.rule == self.rule
-            else outcome_of(one)
-            for one in tasks
-        ]
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+        for number, one in enumerate(tasks):
+            late = isinstance(one, WellFormedTask) and one.rule == self.rule
+            yield number, Unchecked(one.run, self.rule) if late else outcome_of(one)
 
 
 def two_logs(run: Path, *, spoilt: int | None = None, **manifest: object) -> Path:

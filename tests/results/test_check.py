@@ -6,15 +6,16 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from squall.results.check import check_run, check_runs, verdict_of
-from squall.results.checks.engines import InProcess
+from squall.results.checks.engines import AnyTask, InProcess, Outcome
 from squall.results.checks.spark import NoJava, SparkEngine, require_java
+from squall.results.checks.well_formed_task import well_formed_tasks
 from squall.results.forge import INJECTIONS, MILLISECOND, ORIGIN, Forged, forge_run, healthy, write_operations
 from squall.results.history import (
     HISTORY_FILE,
@@ -27,6 +28,7 @@ from squall.results.history import (
     segment_path,
 )
 from squall.results.manifest import Expected, Manifest, Required, TopicFacts
+from squall.results.row_groups import row_groups_of
 from squall.results.tables import Series
 from squall.results.verdict import Verdict, worst
 
@@ -380,13 +382,57 @@ def test_one_process_says_how_far_it_is(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_spark_says_how_far_it_is(tmp_path: Path, spark: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall.results.checks.spark.LOOK_SECONDS", 0.01)
     heard: list[float] = []
     monkeypatch.setattr(spark, "on_progress", heard.append)
     runs = [forge_run(tmp_path / str(number), healthy(number, 100)) for number in range(20)]
     check_runs(runs, spark, report=False)
     assert heard == sorted(heard) and heard[-1] == 1.0
     assert any(0 < one < 1 for one in heard)
+
+
+class Interrupted(InProcess):
+    """An engine whose last outcome comes backwards before all others, and that fails before the first run is done."""
+
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+        for number, outcome in reversed(list(super().check(tasks, sizes))):
+            if number == 0:
+                raise OSError("gone")
+            yield number, outcome
+
+
+def test_a_run_has_its_verdict_as_soon_as_its_tasks_are_done_whatever_becomes_of_others(tmp_path: Path) -> None:
+    first, second = forge_run(tmp_path / "first", healthy(1)), forge_run(tmp_path / "second", healthy(2))
+    with pytest.raises(OSError, match="gone"):
+        check_runs([first, second], Interrupted(), report=False)
+    assert Verdict.load(second).verdict == "valid"
+    assert not (first / "verdict.json").exists()
+
+
+def test_in_whatever_order_tasks_are_done_the_verdict_is_the_same(tmp_path: Path) -> None:
+    class Backwards(InProcess):
+        def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+            return reversed(list(super().check(tasks, sizes)))
+
+    logs = [INJECTIONS["lost"][1](healthy(number, 150, number), random.Random(number)) for number in range(4)]
+    run = forge_run(tmp_path / "run", [one for log in logs for one in log])
+    found = []
+    for engine in (InProcess(), Backwards()):
+        one = check_run(run, engine, report=False)
+        partitions = Series.load(run).tables["partitions"].drop_columns("check_ms")
+        found.append((one.anomalies, one.witnesses, one.reasons, one.statements, partitions))
+    assert found[0] == found[1] and partitions.num_rows == 4
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_job_that_fails_says_why_and_the_next_one_does_not(tmp_path: Path, spark: SparkEngine) -> None:
+    run = forge_run(tmp_path / "run", healthy(1))
+    check_run(run, spark, report=False)
+    tasks = well_formed_tasks(0, run / HISTORY_FILE, row_groups_of(run / HISTORY_FILE))
+    unheard_of = [msgspec.structs.replace(one, rule="nobody knows it") for one in tasks]  # type: ignore[arg-type]
+    with pytest.raises(Exception, match="Invalid enum value 'nobody knows it'"):
+        list(spark.check(unheard_of, [1] * len(unheard_of)))
+    assert check_run(run, spark, report=False).verdict == "valid"
 
 
 @pytest.mark.spark

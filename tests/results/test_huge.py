@@ -5,7 +5,7 @@ What is huge is a matter of definition: here, a thousand rows in row groups of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,7 +38,7 @@ class Jobs(InProcess):
         super().__init__()
         self.asked: list[list[type[AnyTask]]] = []
 
-    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
+    def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         self.asked.append([type(one) for one in tasks])
         return super().check(tasks, sizes)
 
@@ -96,11 +96,10 @@ def test_whoever_does_one_thing_at_a_time_looks_at_the_whole(tmp_path: Path) -> 
 
 def test_a_slice_for_which_there_was_no_time_leaves_its_log_unchecked(tmp_path: Path) -> None:
     class Late(Jobs):
-        def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> list[Outcome]:
-            outcomes = super().check(tasks, sizes)
-            place = next(number for number, one in enumerate(tasks) if isinstance(one, SliceTask))
-            outcomes[place] = Unchecked(tasks[place].run, "events-0")
-            return outcomes
+        def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+            late = next(number for number, one in enumerate(tasks) if isinstance(one, SliceTask))
+            for number, outcome in super().check(tasks, sizes):
+                yield number, Unchecked(tasks[number].run, "events-0") if number == late else outcome
 
     engine = Late()
     verdict = check_run(forged(tmp_path / "run"), engine, report=False, huge=HUGE)

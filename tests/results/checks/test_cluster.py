@@ -8,9 +8,10 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from pyspark.accumulators import Accumulator, AddingAccumulatorParam
 from pyspark.cloudpickle import dumps
 
 from squall.harness.cli import status_of
@@ -52,8 +53,9 @@ import pickle, sys
 
 for name in ("squall", "squall.results"):
     sys.modules[name] = None
-work = pickle.load(sys.stdin.buffer)
-((number, data, lack),) = work([[(7, b"a task")]])
+work, arrived = pickle.load(sys.stdin.buffer)
+work([[(7, b"a task")]])
+((number, data, lack),) = arrived._value
 assert (number, data) == (7, None)
 print(lack)
 """
@@ -136,8 +138,11 @@ def test_on_this_host_nothing_is_asked(task: AnyTask) -> None:
 
 
 def test_a_worker_without_squall_can_still_say_so(task: AnyTask) -> None:
-    work = dumps(_work(Expected.here([task])))
-    answer = subprocess.run([sys.executable, "-c", WITHOUT_SQUALL], input=work, capture_output=True, check=True)
+    arrived: Accumulator[Any] = Accumulator(1, [], AddingAccumulatorParam([]))
+    work = _work(Expected.here([task]), arrived)
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SQUALL], input=dumps((work, arrived)), capture_output=True, check=True
+    )
     said = answer.stdout.decode()
     assert said.startswith(f"{socket.gethostname()}: ")
     assert "cannot import Squall" in said and said.endswith("install it there\n")
