@@ -2,14 +2,15 @@
 
     segments → history.parquet → tasks → engine → results → verdict.json, tables/, report.html
 
-A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become
-the tasks of one job, because a job has a fixed cost and a run of a suite is small. What cannot be read is
-unknown, with file and row; it never takes the other runs with it. A huge topic-partition is many tasks
-(`checks/slices.py`), and one more in a second job if these do not prove that it is free of anomalies. What a history
-holds beside operations on logs is one task more for each kind (`checks/further.py`). Whether it is well-formed is for
-further tasks of the same job (`checks/well_formed_task.py`); where it is not, or there was no time to find out, nothing
-that was found in it counts. Of a closed history the control process reads the footer alone, so that what it needs grows
-with tasks and not with operations; only lists (`lists.py`) are made into transactions here.
+A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become the tasks
+of one job, because a job has a fixed cost and a run of a suite is small; a run is concluded when its own tasks are
+done, while others go on. What cannot be read is unknown, with file and row; it never takes the other runs with it. A
+huge topic-partition is many tasks (`checks/slices.py`), and one more in a second job if these do not prove that it is
+free of anomalies. What a history holds beside operations on logs is one task more for each kind
+(`checks/further.py`). Whether it is well-formed is for further tasks of the same job (`checks/well_formed_task.py`);
+where it is not, or there was no time to find out, nothing that was found in it counts. Of a closed history the
+control process reads the footer alone, so that what it needs grows with tasks and not with operations; only lists
+(`lists.py`) are made into transactions here.
 """
 
 from __future__ import annotations

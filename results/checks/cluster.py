@@ -7,10 +7,10 @@ Python files, and code that travels alone would meet other versions of it. So ev
                          another path there, PYSPARK_PYTHON names it
     the runs             at the same path, on storage that all share: a task reads its own row groups
 
-A worker that lacks either says so instead of checking, and no run gets a verdict: a missing file must not look like a
-damaged one, nor may older rules or a stale copy of a run judge. The code is compared by a digest of all modules of this
-room, files by their seals (`parquet_files.py`). Workers of `local[…]` are this interpreter on this host, and are not
-asked.
+A worker that lacks either says so instead of checking, and no run of which it had a task gets a verdict: a missing
+file must not look like a damaged one, nor may older rules or a stale copy of a run judge. The code is compared by a
+digest of all modules of this room, files by their seals (`parquet_files.py`). Workers of `local[…]` are this
+interpreter on this host, and are not asked.
 
 Spark waits for ever where no worker has room for an executor, and a minute for a master that is not there; both are
 found out here.

@@ -205,7 +205,8 @@ class SparkEngine:
             raise SparkTrouble(f"{self.name}: {explained}") from trouble
         finally:
             if thread.is_alive():
-                self._context.cancelJobGroup(group)
+                with contextlib.suppress(Exception):  # nothing to cancel if Spark was stopped
+                    self._context.cancelJobGroup(group)
             thread.join()
 
     def close(self) -> None:
