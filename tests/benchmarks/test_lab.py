@@ -36,6 +36,7 @@ def test_bytes_that_came_back_as_zeroes_are_counted(written: Path) -> None:
     assert bench.missing(written, 4 * WRITTEN_AT_ONCE) == WRITTEN_AT_ONCE
 
 
+@pytest.mark.full
 @pytest.mark.lab
 @pytest.mark.xdist_group("power-loss")
 def test_each_part_measures_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

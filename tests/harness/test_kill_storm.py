@@ -37,6 +37,7 @@ HEALED_S = LONGEST_S + TTL_MARGIN_S + OUTAGE_S + 12.0
 """Restarting nodes takes its time on two processors."""
 CLOCK_OFF_S = 0.05
 VICTIMS = ("control process", "agent", "network")
+ROUNDS = 100
 
 
 @pytest.fixture(scope="module")
@@ -141,16 +142,13 @@ async def clocks_that_are_off(lab: Lab) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "rounds",
-    [1, pytest.param(100, marks=[pytest.mark.full, pytest.mark.timeout(3600)])],
-    ids=lambda rounds: f"x{rounds}",
-)
-def test_nothing_is_left_whoever_is_killed_whenever(lab: Lab, rounds: int) -> None:
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_nothing_is_left_whoever_is_killed_whenever(lab: Lab) -> None:
     before = _at_rest(lab)
     seeds = random.Random(time.time_ns())
     struck: dict[str, int] = dict.fromkeys(VICTIMS, 0)
-    for number in range(rounds):
+    for number in range(ROUNDS):
         seed = seeds.randrange(1 << 30)
         victims = Storm(lab, seed).strike()
         for victim in victims:
@@ -158,7 +156,7 @@ def test_nothing_is_left_whoever_is_killed_whenever(lab: Lab, rounds: int) -> No
         left = leftovers(lab, before) + asyncio.run(clocks_that_are_off(lab))
         assert not left, f"round {number + 1}, seed {seed}, killed: {', '.join(victims)}\n" + "\n".join(left)
         _settled(lab, before)
-    print(f"{rounds} rounds, struck {struck}: 0 leftovers")
+    print(f"{ROUNDS} rounds, struck {struck}: 0 leftovers")
 
 
 def _at_rest(lab: Lab) -> dict[str, Sight]:

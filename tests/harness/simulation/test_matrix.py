@@ -200,7 +200,7 @@ def test_of_what_was_not_caught_for_what_it_is_no_witness_is_saved(tmp_path: Pat
 # -- the short form -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("trial", BY_NAME)
 def test_a_seeded_bug_is_caught_for_what_it_is(trial: Trial, seed: int) -> None:
     """HX-08. Its twin on the same seeds: test_scenarios.py."""

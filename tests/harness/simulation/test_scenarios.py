@@ -129,7 +129,7 @@ class Blindfold(Observer):
     def final(self) -> None: ...
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_without_elr_exactly_what_the_last_replica_had_not_synced_is_lost(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

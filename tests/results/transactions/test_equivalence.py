@@ -10,7 +10,7 @@ from squall.results.checks.transactions.list_append import check_list_append, ve
 from squall.results.forge_transactions import table_of
 from tests.results.transactions.oracle import MODELS, random_history, serializable
 
-A_FEW = 3_000
+A_FEW = 1_500
 MANY = 100_000
 
 
