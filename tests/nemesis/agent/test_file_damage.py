@@ -151,6 +151,8 @@ def test_it_is_put_right_when_its_time_is_up_though_the_agent_was_killed(node: N
     node.damage("truncate", node.choose("truncate"), ttl=0.7)
     node.agent.kill()
     eventually(lambda: node.file.read_bytes() == CONTENT, "the keeper has put it right", timeout=5)
+    written = node.size("b.log")
+    eventually(lambda: node.size("b.log") > written, "the node runs again")
 
 
 def test_a_node_that_ended_over_it_is_started_again(node: Node) -> None:
