@@ -166,11 +166,11 @@ def file_mark(path: Path) -> str:
     return f"{path.stat().st_size} {seal.read_text() if seal.exists() else ''}"
 
 
-Told = tuple[bytes | None, str | None]
+Answer = tuple[bytes | None, str | None]
 """The outcome of a task, or what a worker lacks to find it."""
 
 
-def carried_out(tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]) -> list[Told]:
+def carried_out(tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]) -> list[Answer]:
     """On a worker: the outcome of each task, or what this worker lacks to find it. Without `code`, nothing is asked."""
     decoded = [decode_task(one) for one in tasks]
     lack = None if code is None else _lack_of_code(code) or _lack_of_files(decoded, files)

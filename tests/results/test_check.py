@@ -391,7 +391,7 @@ def test_spark_says_how_far_it_is(tmp_path: Path, spark: SparkEngine, monkeypatc
 
 
 class Interrupted(InProcess):
-    """An engine whose last outcome comes backwards before all others, and that fails before the first run is done."""
+    """An engine that is done with its last task first, and fails before it comes to the first one."""
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         for number, outcome in reversed(list(super().check(tasks, sizes))):
