@@ -89,6 +89,7 @@ class Broker:
             self.traffic,
             rng=rng,
             selector=RackAwareReplicaSelector(config.rack, self.image) if config.rack_aware_reads else None,
+            mutants=mutants,
         )
         offsets = OffsetsHandler(self.replicas)
         self._handlers: dict[int, Handle] = {

@@ -24,6 +24,7 @@ from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
 from squall.nodes.broker.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.broker.traffic import Traffic
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import (
@@ -302,8 +303,9 @@ class FetchHandler:
         *,
         rng: Rng,
         selector: RackAwareReplicaSelector | None = None,
+        mutants: Mutants = HEALTHY,
     ) -> None:
-        self.sessions = FetchSessions(config.fetch_session_slots, replicas, rng)
+        self.sessions = FetchSessions(config.fetch_session_slots, replicas, rng, mutants)
         self._selector = selector
         self._limit = config.fetch_max_bytes
         self._replicas = replicas

@@ -23,12 +23,15 @@ while the controller is being asked to let it in: its answer is news, whatever i
 *Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. If all are taken, one that has been idle
 for two minutes makes way, and any consumer's makes way for a follower's; else the fetcher goes without, which is as
 correct. Ids come from the node's source of randomness.
+
+Mutant `session-additions-ignored` in `_continued`.
 """
 
 from __future__ import annotations
 
 from squall.nodes.broker.hosted import Hosted, Parked, Watcher
 from squall.nodes.broker.replicas import Replicas
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Rng
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -168,8 +171,9 @@ class FetchContext:
 class FetchSessions:
     """All sessions of a broker, the one unused for longest first."""
 
-    def __init__(self, slots: int, replicas: Replicas, rng: Rng) -> None:
+    def __init__(self, slots: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY) -> None:
         self.evicted = 0
+        self._ignores_additions = mutants.has("session-additions-ignored")
         self._slots = slots
         self._replicas = replicas
         self._rng = rng
@@ -238,7 +242,10 @@ class FetchSessions:
                 watch.touched()
         session.arrived_at = now
         session.forget(body.forgotten_topics_data)
+        waiting = dict(session.news)
         session.ask(body.topics, self._replicas)
+        if self._ignores_additions:
+            session.news = waiting
         session.resolve_failed(self._replicas)
         if not session.watches:
             self._end(now, session.id)

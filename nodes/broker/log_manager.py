@@ -20,6 +20,8 @@ it back by then, and the node, which has one thread, does not stand still for it
 
 Start. The mark of a clean stop is taken away, durably, before any log is touched. With it logs are trusted as they
 are; without, they are scanned from their recovery points (`storage/recovery.py`).
+
+Mutant `clean-mark-before-flush` in `close`.
 """
 
 from __future__ import annotations
@@ -251,6 +253,8 @@ class LogManager:
     def close(self, broker_epoch: int) -> None:
         """Everything to disk, then the mark of a clean stop, which carries the broker epoch."""
         self.settle()
+        if self._mutants.has("clean-mark-before-flush"):
+            checkpoints.mark_clean_shutdown(self._disk, ROOT, clean_marker(broker_epoch))
         for log in self._logs.values():
             log.close()
         self._checkpoint_recovery_points()

@@ -5,7 +5,8 @@ wrong; acks=1 after the append; acks=all once the high watermark of each topic-p
 to it. A topic-partition that failed does not wait, but its request does, for the others. What is still open when the
 request's time is over is answered REQUEST_TIMED_OUT: the records may yet be committed (DP-09).
 
-Mutant `ack-before-replication` answers acks=all after the append.
+Mutant `ack-before-replication` answers acks=all after the append; `duplicate-acked-early` does so for a batch that is
+in the log already.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class ProduceHandler:
         self._progress = progress
         self._deadlines = deadlines
         self._answers_early = mutants.has("ack-before-replication")
+        self._answers_duplicates_early = mutants.has("duplicate-acked-early")
 
     def handle(self, now: int, request: ServerRequest) -> None:
         body = request.body
@@ -131,7 +133,7 @@ class ProduceHandler:
         answer = PartitionProduceResponse(
             partition, 0, appended.first_offset, appended.log_append_time, appended.log_start_offset
         )
-        if body.acks == ACKS_ALL:
+        if body.acks == ACKS_ALL and not (appended.duplicate and self._answers_duplicates_early):
             wait = _Wait(hosted, appended.leader_epoch, appended.required_offset, answer)
             if not wait.is_over():
                 waits.append(wait)

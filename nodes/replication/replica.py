@@ -16,7 +16,8 @@ The state machine is small; what matters is what each transition may touch.
 
 Every request that names a leader epoch is fenced by it (EP-03): older FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH.
 
-Mutants: `truncate-to-hw` in `_begin_epoch`; `fetch-epoch-unfenced` in `follower_fetch`; `hw-before-isr-ack`,
+Mutants: `truncate-to-hw` and `follower-ends-kept` in `_begin_epoch`; `older-metadata-applied` in `apply`;
+`fetch-epoch-unfenced` in `follower_fetch`; `hw-before-isr-ack`,
 `hw-advances-under-min-isr`, `isr-shrink-uncommitted` and `isr-expand-ignored` in `_least_end`.
 
 Traced: `leader`, `follower`, `append`, `high_watermark`, `log_start`, `truncate`, `isr_proposed`, `isr`; each with
@@ -82,6 +83,7 @@ class TopicPartitionReplica(ServingReplica):
         )
         self._high_watermark_is_log_end = mutants.has("hw-before-isr-ack")
         self._unfenced = mutants.has("fetch-epoch-unfenced")
+        self._takes_older_state = mutants.has("older-metadata-applied")
         self._isr = IsrState(())
         self._remotes: dict[int, RemoteReplica] = {}
         self._leading_since = -1
@@ -116,9 +118,8 @@ class TopicPartitionReplica(ServingReplica):
         The state of an equal partition epoch may bring settings, never another ISR; a proposal under way stays.
         """
         before = self.state
-        if before is not None and (
-            state.partition_epoch < self.partition_epoch or state.leader_epoch < before.leader_epoch
-        ):
+        older = state.partition_epoch < self.partition_epoch and not self._takes_older_state
+        if before is not None and (older or state.leader_epoch < before.leader_epoch):
             return Applied(stale=True)
         if self.log.last_epoch is not None and state.leader_epoch < self.log.last_epoch:
             # To lead in an epoch older than what the log holds would rewrite the history of its epochs.
@@ -131,6 +132,8 @@ class TopicPartitionReplica(ServingReplica):
                 f"{state.leader_epoch}"
             )
         newer = new_epoch or state.partition_epoch > self.partition_epoch
+        if self._takes_older_state:
+            newer = new_epoch or state.partition_epoch != self.partition_epoch
         was_leader = self.is_leader
         self.state = state
         self.leader = state.leader
@@ -169,8 +172,9 @@ class TopicPartitionReplica(ServingReplica):
         self._epoch_start = self.end_offset
         if not was_leader:
             self._leading_since = state.leader_epoch
-        for remote in self._remotes.values():
-            remote.reset(now, in_sync=remote.broker in state.isr)
+        if not self._mutants.has("follower-ends-kept"):
+            for remote in self._remotes.values():
+                remote.reset(now, in_sync=remote.broker in state.isr)
         self._event("leader", epoch=state.leader_epoch, end=self.end_offset, high_watermark=self.high_watermark)
 
     # -- leader: appends ----------------------------------------------------------------------------------------

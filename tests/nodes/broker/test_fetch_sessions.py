@@ -9,6 +9,7 @@ import pytest
 
 from squall.nodes.broker.fetch import MOST_FAILED
 from squall.nodes.metadata.records import PartitionChangeRecord
+from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -124,6 +125,27 @@ def test_what_was_told_is_told_again_until_the_fetcher_moves_on(led: World) -> N
     consumer.begin({0: 0, 1: 0})
     assert told(answer(consumer.fetch({}))) == [1]
     assert told(answer(consumer.fetch({1: 1}))) == []
+
+
+def added(world: World) -> list[int]:
+    """What a session is answered of a topic-partition that it names for the first time, and of one it names anew."""
+    world.create(partitions=3)
+    for number in range(3):
+        commit(world, number)
+    consumer = Fetcher(world)
+    consumer.begin({0: 1, 1: 1})
+    return told(answer(consumer.fetch({1: 0, 2: 0})))
+
+
+def test_a_session_reads_what_it_adds_and_what_it_moves(world: World) -> None:
+    """DP-04: a topic-partition named in a fetch is looked at in that fetch."""
+    assert added(world) == [1, 2]
+
+
+def test_a_session_of_the_mutant_ignores_what_it_adds() -> None:
+    world = World(Mutants(frozenset({"session-additions-ignored"})))
+    world.start()
+    assert added(world) == []
 
 
 def test_a_high_watermark_is_news_of_its_own(led: World) -> None:

@@ -7,10 +7,11 @@ from random import Random
 
 import pytest
 
-from squall.harness.simulation.disk import SimDisk
+from squall.harness.simulation.disk import CrashNow, SimDisk
 from squall.nodes.broker.config import BrokerConfig, TopicDefaults
 from squall.nodes.broker.log_manager import LogManager
 from squall.nodes.metadata.image import Topic
+from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.storage import checkpoints
@@ -30,9 +31,9 @@ class Clock:
         return 0
 
 
-def manager(disk: SimDisk, now: int = 0) -> LogManager:
+def manager(disk: SimDisk, now: int = 0, mutants: Mutants = HEALTHY) -> LogManager:
     config = BrokerConfig(1, "cluster", (), topics=TopicDefaults(log=SMALL))
-    return LogManager(config, disk=disk, clock=Clock(), trace=NullTrace(), now=now)
+    return LogManager(config, disk=disk, clock=Clock(), trace=NullTrace(), now=now, mutants=mutants)
 
 
 def append(log: Log, count: int) -> None:
@@ -76,6 +77,36 @@ def test_after_a_clean_stop_all_is_durable_and_the_mark_carries_the_epoch(disk: 
     again = manager(disk)
     assert again.previous_epoch == 17
     assert again.claim(TOPIC, 0, SMALL)[0].end_offset == 10
+
+
+def lost_behind_the_mark(mutants: Mutants) -> list[int]:
+    """The disk calls of a clean stop before which a loss of power leaves the mark, and not all that was appended."""
+    wrong = []
+    for calls in range(100):
+        disk = SimDisk(Random(1))
+        logs = manager(disk, mutants=mutants)
+        log, _ = logs.claim(TOPIC, 0, SMALL)
+        append(log, 10)
+        disk.crash_after = calls
+        try:
+            logs.close(17)
+        except CrashNow:
+            disk.lose_power("all")
+            again = manager(disk)
+            if again.previous_epoch == 17 and again.claim(TOPIC, 0, SMALL)[0].end_offset < 10:
+                wrong.append(calls)
+        else:
+            return wrong
+    raise AssertionError("the stop takes more disk calls than this test cuts it at")
+
+
+def test_the_mark_of_a_clean_stop_proves_that_all_is_durable() -> None:
+    """FD-03, EL-05: power may be lost before any disk call of the stop."""
+    assert lost_behind_the_mark(HEALTHY) == []
+
+
+def test_the_mark_of_the_mutant_proves_nothing() -> None:
+    assert lost_behind_the_mark(Mutants(frozenset({"clean-mark-before-flush"})))
 
 
 def test_the_mark_is_gone_for_good_before_anything_is_appended(disk: SimDisk) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.session import Answer
+from squall.nodes.protocol.session import Answer, ServerRequest
 from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, produced
 
 
@@ -36,6 +36,29 @@ def test_acks_all_waits_for_every_member_of_the_isr(world: World) -> None:
     world.follow(THIRD, 1)
     [part] = produced(request)
     assert (part.error_code, part.base_offset) == (0, 0)
+
+
+def repeated(world: World) -> ServerRequest:
+    """A batch is sent again before any follower has it."""
+    world.create()
+    world.produce(producer_id=7)
+    return world.produce(producer_id=7)
+
+
+def test_a_repeated_batch_waits_for_the_first_append(world: World) -> None:
+    """Rule 7: that a batch is in the log does not make it committed."""
+    request = repeated(world)
+    world.follow(OTHER, 1)
+    assert request.answer is None
+    world.follow(THIRD, 1)
+    [part] = produced(request)
+    assert (part.error_code, part.base_offset) == (0, 0)
+
+
+def test_a_repeated_batch_of_the_mutant_is_acknowledged_early() -> None:
+    world = World(Mutants(frozenset({"duplicate-acked-early"})))
+    world.start()
+    assert produced(repeated(world))[0].error_code == 0
 
 
 def test_acks_all_of_a_single_replica_is_answered_at_once(world: World) -> None:

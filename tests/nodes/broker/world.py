@@ -220,11 +220,18 @@ class World:
         return request
 
     def produce(
-        self, *places: tuple[str, int], acks: int = -1, timeout_ms: int = 30_000, value: bytes = b"v"
+        self,
+        *places: tuple[str, int],
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+        value: bytes = b"v",
+        producer_id: int = -1,
     ) -> ServerRequest:
+        """With a `producer_id`, as that producer's first batch: once more is a repetition."""
+        idempotent = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0} if producer_id >= 0 else {}
         topics: dict[str, TopicProduceData] = {}
         for topic, partition in places or (("t", 0),):
-            batch = memoryview(build_batch([Record(value=value)], timestamp=1000))
+            batch = memoryview(build_batch([Record(value=value)], timestamp=1000, **idempotent))
             topics.setdefault(topic, TopicProduceData(topic)).partition_data.append(
                 PartitionProduceData(partition, batch)
             )

@@ -90,6 +90,28 @@ def end_offset_unguarded(world: World) -> object:
     return world.replica(2).list_offset(LATEST_TIMESTAMP, -1).error
 
 
+def follower_ends_kept(world: World) -> object:
+    """DP-06, rule 10: the leader leads again; what followers had in its earlier epoch may be cut since."""
+    world.lead(1, isr=(1, 2, 3))
+    world.produce(1, 2)
+    world.catch_up(2, 1)
+    world.catch_up(3, 1)
+    world.lead(2)
+    world.lead(1)
+    return world.replica(1).in_sync_followers_with(0)
+
+
+def older_metadata_applied(world: World) -> object:
+    """Rules 9 and 23: the controller's answer widens the ISR, then metadata of before arrives."""
+    world.lead(1, isr=(1, 2))
+    before = world.state
+    world.catch_up(2, 1)
+    world.catch_up(3, 1)
+    world.answer(1)
+    world.replica(1).apply(world.now, before)
+    return world.replica(1).isr
+
+
 @pytest.mark.parametrize(
     ("course", "right", "wrong"),
     [
@@ -100,6 +122,8 @@ def end_offset_unguarded(world: World) -> object:
         (hw_advances_under_min_isr, 0, 1),
         (divergent_suffix_kept, True, False),
         (end_offset_unguarded, ErrorCode.OFFSET_NOT_AVAILABLE, 0),
+        (follower_ends_kept, [], [(2, 2), (3, 2)]),
+        (older_metadata_applied, (1, 2, 3), (1, 2)),
     ],
     ids=lambda value: value.__name__.replace("_", "-") if callable(value) else None,
 )
