@@ -1,9 +1,9 @@
 """A host that loses power, and a disk that comes back empty.
 
-Both end the process first, so what proves a kill proves this half of them; healing starts the node again on what is
-left. The other half is seen on the disk by `probe.disk`: a wiped log directory has no files; after a power loss no
-file holds more than the dead node had written down as fsynced (unless the fault leaves a part). The disk also tells how
-much is gone, in bytes and, on hosts, in offsets of each log, which may be nothing if all had been fsynced.
+Both end the process first, if it runs, so what proves a kill proves this half of them; healing starts the node again
+on what is left. The other half is seen on the disk by `probe.disk`: a wiped log directory has no files; after a power
+loss no file holds more than the dead node had written down as fsynced (unless the fault leaves a part). The disk also
+tells how much is gone, in bytes and, on hosts, in offsets of each log, which may be nothing if all had been fsynced.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class _DamageDisk(KillProcess):
     async def inject(self, ttl: float) -> None:
         context = self._context
         await self._ask(self._verb, id=context.id, name=context.process, ttl=ttl, **self._arguments)
+
+    def shows_hold(self, before: Facts, during: Facts) -> str | None:
+        """As for a kill, but of a node that ran: one that was down before has to be down still."""
+        ran = {host: {**before[host], "state": "running"} for host in self._targets}
+        return super().shows_hold(ran, during)
 
     async def observe(self) -> Facts:
         """The process table as for a kill, and what the disk has to say."""

@@ -213,15 +213,21 @@ class SimHost:
         return {"pid": pid}
 
     def _lose_power(self, arguments: Arguments) -> Answer:
-        pid = self._ended(arguments, "proc.power_loss")
-        if pid is not None:
-            self._losses[str(arguments["id"])] = self.process.lose_power(_loss_mode(arguments))
-        return {"pid": pid}
+        return self._damage(arguments, "proc.power_loss", lambda: self.process.lose_power(_loss_mode(arguments)))
 
     def _wipe_disk(self, arguments: Arguments) -> Answer:
-        pid = self._ended(arguments, "disk.wipe")
-        if pid is not None:
-            self._losses[str(arguments["id"])] = self.process.wipe_disk()
+        return self._damage(arguments, "disk.wipe", self.process.wipe_disk)
+
+    def _damage(self, arguments: Arguments, verb: str, lose: Callable[[], int]) -> Answer:
+        """End the node, if it runs, and take from its disk; once, however often the fault is renewed."""
+        id = str(arguments["id"])
+        if id in self._journal:
+            self._renew(id, arguments)
+            return {"pid": None}
+        pid = self.process.incarnation if self.process.running else None
+        self._open(arguments, verb, "node", self.start_if_it_may)
+        self.process.crash()
+        self._losses[id] = lose()
         return {"pid": pid}
 
     def _ended(self, arguments: Arguments, verb: str) -> int | None:

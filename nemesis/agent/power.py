@@ -27,7 +27,7 @@ from typing import Any
 
 from batches import Offsets, joined, log_of, offsets_beyond
 from disk_lies import believable, go_on_lying
-from faults import Hit, Kill, text
+from faults import Kill, text
 from journal import Entry, write_durably
 from processes import Processes
 from trouble import Trouble
@@ -190,18 +190,21 @@ class Damage(Kill, ABC):
         """Do it, and say what it took."""
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        prepared = Hit.prepare(self, arguments)
-        definition = self._processes.definition(prepared["name"])
+        """A node that is down already has a disk all the same: then there is no process to kill, and `pid` is null."""
+        name = text(arguments, "name")
+        definition = self._processes.definition(name)
         if not definition.data or not definition.ledger:
             raise Trouble(
-                "unsupported",
-                f"{prepared['name']} was defined without `data` and `ledger`: what it has fsynced is not known",
+                "unsupported", f"{name} was defined without `data` and `ledger`: what it has fsynced is not known"
             )
         self._losses.forget(text(arguments, "id"))
-        return {**prepared, "data": definition.data, "ledger": definition.ledger}
+        identity = self._processes.alive(name)
+        process = {"pid": identity.pid, "started": identity.started} if identity else {"pid": None, "started": None}
+        return {"name": name, **process, "data": definition.data, "ledger": definition.ledger}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
-        answer = super().inject(entry, open_entries)
+        runs = entry.arguments["pid"] is not None
+        answer = super().inject(entry, open_entries) if runs else {"pid": None}
         loss = self._losses.of(entry.id)
         if loss is None:
             loss = self.damage(entry, _files_in(entry))

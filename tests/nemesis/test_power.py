@@ -68,6 +68,13 @@ def test_a_process_that_still_runs_has_not_lost_power() -> None:
     assert power_loss("all").shows_hold(*looks(state="running", pid=7)) == "b1: the process is running, pid 7"
 
 
+def test_a_process_that_was_down_before_proves_a_power_loss_by_its_disk() -> None:
+    before = {"b1": {**RUNNING, "state": "absent", "pid": None}}
+    assert power_loss("all").shows_hold(before, looks()[1]) is None
+    started = looks(state="running", pid=7)[1]
+    assert power_loss("all").shows_hold(before, started) == "b1: the process is running, pid 7"
+
+
 def test_it_is_told_how_much_is_gone_and_of_which_logs() -> None:
     lost = {"__cluster_metadata-0": [3, 9], "events-0": [12, 40], "events-1": [0, 7], "events-2": [3, 5]}
     _, during = looks(lost_offsets=lost)

@@ -205,6 +205,19 @@ def test_the_process_stays_down_until_the_last_of_kill_and_power_loss_is_healed(
     assert node.agent.state_of() == "running"
 
 
+def test_a_host_whose_process_is_down_loses_power_as_well(node: Node) -> None:
+    """The page cache outlives a killed process, and is lost with the host's power all the same."""
+    node.write("log", b"durable", b" and not")
+    node.agent.call("proc.kill", id="kill", name="node", ttl=60)
+    answer = node.lose_power(id="power")
+    assert (answer["pid"], answer["lost_bytes"]) == (None, 8)
+    assert node.files() == {"log": b"durable"}
+    node.agent.call("heal", id="kill")
+    assert node.agent.state_of() == "absent", "the host is still without power"
+    node.agent.call("heal", id="power")
+    assert node.agent.state_of() == "running"
+
+
 def test_time_to_live_brings_the_process_back(node: Node, wait_until: Any) -> None:
     node.lose_power(ttl=0.5)
     wait_until(lambda: node.agent.state_of() == "running", "the keeper starts it")
