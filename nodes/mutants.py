@@ -40,7 +40,7 @@ MUTANTS: dict[str, str] = {
     "snapshot-above-hw": "the active controller's snapshots hold what is not committed yet (breaks SN-02, rule 39)",
     "reassignment-shrinks-early": "N15: replicas leave before those that come have caught up (breaks RA-02, RA-05)",
     "shutdown-granted-early": "a broker may stop before all know that it leads nothing (breaks CS-04, rule 26)",
-    "follower-ends-kept": "a leader of a new epoch counts by what followers had in an earlier one (breaks DP-06, rule 10)",
+    "follower-ends-kept": "a new leader counts by what followers had in an earlier epoch (breaks DP-06, rule 10)",
     "duplicate-acked-early": "a batch sent again is acknowledged before it is committed (breaks DP-08, rule 7)",
     "older-metadata-applied": "metadata of an older partition epoch replaces a newer ISR (breaks rules 9 and 23)",
     "session-additions-ignored": "a fetch session never reads a topic-partition that is added to it (breaks DP-04)",

@@ -103,6 +103,11 @@ TRIALS: tuple[Trial, ...] = (
     mutant("snapshot-above-hw", "SN-02", "snapshot-of-a-minority", "SN-03", "LM", "HWM", "IMAGE", "ELECT", "EPOCH"),
     mutant("reassignment-shrinks-early", "RA-05", "reassign-chaos", "RA-05", "ISR", "ELECT", "ACK", "LM", "lost_write"),
     mutant("shutdown-granted-early", "CS-04", "starved-shutdown", "CS-04"),
+    mutant("follower-ends-kept", "DP-06", "returning-leader", "ISR", "ELECT", "ACK", "lost_write"),
+    mutant("duplicate-acked-early", "DP-08", "repeated-batch", "ACK", "lost_write"),
+    mutant("older-metadata-applied", "MD-04", "late-metadata", "ISR", "ELECT", "ACK", "lost_write"),
+    mutant("session-additions-ignored", "DP-04", "leader-kill-loop", "LIVENESS"),
+    mutant("clean-mark-before-flush", "FD-03", "interrupted-stop", "ISR", "ELECT", "ACK", "EP-04", "lost_write"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

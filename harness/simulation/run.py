@@ -54,7 +54,7 @@ from squall.results.witness import WitnessLine
 from squall.workloads.clients.admin import NativeAdmin
 from squall.workloads.clients.client import Client, Topic
 from squall.workloads.clients.native import NativeKit
-from squall.workloads.log import Shard, final_states
+from squall.workloads.log import FinalState, Shard, final_states
 from squall.workloads.operation import Event
 from squall.workloads.workload import connector_of, workload_of
 
@@ -363,7 +363,8 @@ class Simulation:
         for client in clients:
             await client.close()
         if unfinished:
-            raise ClusterNotReady(f"final reads did not complete on {', '.join(unfinished)}")
+            stuck = ", ".join(_how_far(one) for one in states if not one.complete)
+            raise ClusterNotReady(f"final reads did not complete on {stuck}")
 
     async def _interpreter(self, shard: Shard) -> tuple[Interpreter, list[Client]]:
         connector = connector_of(self.scenario.workload, self.world.connector())
@@ -482,6 +483,12 @@ def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witne
             processor_s=time.process_time() - worked,
             ended_s=ended_s,
         )
+
+
+def _how_far(state: FinalState) -> str:
+    """A topic-partition whose final read did not complete: its marker is acknowledged, or is not."""
+    marker = "marker not acknowledged" if state.marker_offset is None else f"marker at offset {state.marker_offset}"
+    return f"{state.topic}-{state.partition} ({marker})"
 
 
 def what_broke(simulation: Simulation) -> tuple[tuple[str, ...], str]:
