@@ -80,15 +80,20 @@ def test_observers_do_not_count(make_cluster: Any) -> None:
 
 
 def test_followers_replace_a_dead_leader_with_the_next_epoch(make_cluster: Any) -> None:
-    """QC-05: candidacy within the fetch timeout, epoch exactly one more."""
+    """QC-05: a follower gives its leader up within the fetch timeout, and stands in the very next epoch."""
     cluster = make_cluster().start()
     old = cluster.elect()
     cluster.run(1_000)
-    epoch = old.up.epoch
+    epoch, seen = old.up.epoch, len(cluster.trace.named("state"))
+
+    def epochs_of(role: str) -> list[object]:
+        return [event["epoch"] for event in cluster.trace.named("state")[seen:] if event["role"] == role]
+
     old.lose_power()
-    cluster.run_until(lambda: cluster.leader is not None, limit_ms=5_000)
-    first = [event for event in cluster.trace.named("state") if event["role"] == "candidate"]
-    assert first[-1]["epoch"] >= epoch + 1
+    cluster.run_until(lambda: epochs_of("prospective"), limit_ms=cluster.config(1).fetch_timeout // 1_000)
+    cluster.run_until(lambda: epochs_of("candidate"), limit_ms=3_000)
+    assert epochs_of("candidate")[0] == epoch + 1
+    assert cluster.elect() is not old
 
 
 def test_a_clean_stop_hands_over_much_faster_than_a_crash(make_cluster: Any) -> None:
@@ -139,11 +144,12 @@ def test_a_deaf_follower_learns_of_its_leader_when_it_hears_again(make_cluster: 
     cluster.start()
     leader = cluster.elect()
     cluster.run(200)
+    assert cluster.members[3].up.leader_and_epoch[0] is None, "it cannot have heard"
     cluster.heal()
     cluster.run_until(lambda: cluster.members[3].up.leader_and_epoch[0] is not None)
     cluster.run(3_000)
-    assert cluster.leader is not None
-    assert leader.up.epoch <= cluster.leader.up.epoch
+    assert cluster.members[3].up.leader_and_epoch == (leader.id, leader.up.epoch)
+    assert leader.up.is_leader, "one that comes late unseats nobody (QC-10, pre-vote)"
 
 
 def test_a_restarted_leader_never_leads_its_epoch_again(make_cluster: Any) -> None:
@@ -205,9 +211,9 @@ def test_many_operations_share_few_flushes(make_cluster: Any) -> None:
 
 
 def test_every_voter_wins_some_cold_start(make_cluster: Any) -> None:
-    """QC-25."""
-    winners = Counter(make_cluster(seed=seed).start().elect().id for seed in range(40))
-    assert sorted(winners) == [1, 2, 3]
+    """QC-25: of a hundred, each has its share."""
+    winners = Counter(make_cluster(seed=seed).start().elect().id for seed in range(100))
+    assert all(winners[voter] >= 20 for voter in (1, 2, 3)), winners
 
 
 def _chaos(make_cluster: Any, voters: int, seed: int) -> Any:
