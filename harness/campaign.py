@@ -16,6 +16,7 @@ from rich.console import Console
 
 from squall.harness.display import CHECK, CROSS, Display
 from squall.harness.errors import UsageError
+from squall.harness.hosts.host_locks import HostLocks
 from squall.harness.inventory import Inventory
 from squall.harness.judging import Judge, shown_path
 from squall.harness.plan import RunPlan, plan_suite
@@ -60,6 +61,8 @@ class Campaign:
     spark_master: str | None
     in_process: bool
     console: Console
+    wait: float | None = None
+    """How many seconds to wait for hosts in use; None not at all."""
     outcomes: list[Outcome] = field(default_factory=list)
 
     def run(self) -> int:
@@ -67,12 +70,15 @@ class Campaign:
         directory = self.runs_directory.resolve()
         plans = list(plan_suite(self.suite, self.seed, directory, idle_nemesis=self.idle_nemesis, capture=self.capture))
         display = Display(self.console)
-        with Judge(self.console, spark_master=self.spark_master, in_process=self.in_process) as judge:
+        with (
+            Judge(self.console, spark_master=self.spark_master, in_process=self.in_process) as judge,
+            HostLocks(f"squall run {self.suite.path}", wait=self.wait, say=display.say) as locks,
+        ):
             judge.prepare()
             for number, plan in enumerate(plans, 1):
                 if len(plans) > 1:
                     self._head(number, len(plans), plan)
-                self._carry_out(plan, display)
+                self._carry_out(plan, display, locks)
                 self.outcomes.append(Outcome(plan, judge.judge([plan.directory])[0]))
                 with contextlib.suppress(IllFormedHistory):  # the verdict has told of it
                     save_timeline(plan.directory)
@@ -84,20 +90,20 @@ class Campaign:
     def _head(self, number: int, total: int, plan: RunPlan) -> None:
         self.console.rule(f"{plan.scenario.scenario}  {number} of {total}", align="left", style="dim")
 
-    def _carry_out(self, plan: RunPlan, display: Display) -> None:
+    def _carry_out(self, plan: RunPlan, display: Display, locks: HostLocks) -> None:
         """Run one plan; Ctrl-C and SIGTERM end it in order."""
         try:
-            asyncio.run(self._run(plan, display))
+            asyncio.run(self._run(plan, display, locks))
         except (KeyboardInterrupt, asyncio.CancelledError):
             display.say(f"interrupted; what was recorded can be judged: squall check {shown_path(plan.directory)}")
             raise KeyboardInterrupt from None
 
-    async def _run(self, plan: RunPlan, display: Display) -> None:
+    async def _run(self, plan: RunPlan, display: Display, locks: HostLocks) -> None:
         task = asyncio.current_task()
         assert task is not None
         with contextlib.suppress(NotImplementedError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        async with hosts_of(plan, self.inventory, display, self.lab) as hosts:
+        async with hosts_of(plan, self.inventory, display, locks, self.lab) as hosts:
             run = ScenarioRun(plan, hosts, display, command=self._command(plan))
             try:
                 await run.run()

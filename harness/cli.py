@@ -26,6 +26,7 @@ from rich.table import Table
 from squall.harness.catalogue.command import OptionalValues, faults
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
 from squall.harness.lab_command import lab_app
+from squall.harness.lock_options import WaitOption, WithWait, seconds_to_wait
 from squall.harness.operator.commands import cluster_app
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ def console() -> Console:
 
 
 @app.command(
+    cls=WithWait,
     epilog="Examples: squall run suites/quickstart.yaml · squall run suites/quickstart.yaml --seed 4711 · "
     "squall run suites/leader-kill-lagging.yaml --only leader-kill-lagging --inventory inventory.yaml · "
-    "squall run suites/smoke.yaml --lab default · squall run suites/smoke.yaml --dry-run"
+    "squall run suites/smoke.yaml --lab default · squall run suites/smoke.yaml --dry-run",
 )
 def run(
     suite: SuiteArgument,
@@ -99,6 +101,7 @@ def run(
     dry_run: DryRunOption = False,
     spark_master: SparkOption = None,
     in_process: InProcessOption = False,
+    wait: WaitOption = None,
 ) -> int:
     """Run a suite: hosts up, nodes deployed, load under faults, healed, read back, judged."""
     from squall.harness.inventory import load_inventory, refuse_two_places
@@ -106,6 +109,7 @@ def run(
     from squall.harness.suite import load_suite
 
     refuse_two_places(inventory, lab)
+    patience = seconds_to_wait(wait)
     chosen = load_suite(suite).only(only)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
@@ -127,6 +131,7 @@ def run(
         spark_master=spark_master,
         in_process=in_process,
         console=console(),
+        wait=patience,
     )
     return campaign.run()
 
@@ -331,9 +336,12 @@ def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
     """End every fault on every host, whoever injected it."""
     import asyncio
 
+    from squall.harness.hosts.host_locks import owners_of
     from squall.harness.testbed import heal_hosts
 
     hosts, out = chosen_hosts(inventory, lab), console()
+    for owner in owners_of(hosts.inventory, hosts.network):
+        out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
     outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
     for name, said in outcome.items():
         out.print(f"{'heal':<11}{name:<6} {said}", markup=False)

@@ -92,12 +92,17 @@ def lab_up_command(
 
 
 @lab_app.command("down", epilog="Example: squall lab down --name default")
-def lab_down_command(name: NameOption = "default") -> None:
+def lab_down_command(
+    name: NameOption = "default",
+    force: Annotated[bool, typer.Option("--force", help="even while a run is under way on it")] = False,
+) -> None:
     """Take a lab down with every process in it."""
     from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_down
+    from squall.harness.hosts.lab_lock import locked_for_its_end
 
-    gone = lab_down(name)
+    with locked_for_its_end(name, force=force, say=lambda text: console().print(text, markup=False)):
+        gone = lab_down(name)
     console().print(f"{'lab':<11}{name} is down" if gone else f"{'lab':<11}there was no lab {name}")
 
 

@@ -36,12 +36,12 @@ class LoadAgents:
         self._processes = processes
 
     @classmethod
-    async def beside(cls, workers: Sequence[RemoteWorker], numbers: Sequence[int]) -> LoadAgents:
+    async def beside(cls, workers: Sequence[RemoteWorker], numbers: Sequence[int], lock: str | None) -> LoadAgents:
         """Agents up, and every worker known to one. Raises UsageError, SshError, VerbFailed, HostUnreachable."""
         remotes = {worker.host.name: worker.host.remote for worker in workers}
         deployed = await asyncio.to_thread(deploy_all, remotes.values(), SquallNodes())
         agents = {
-            name: AgentHost(remote, agent_command(deployed[name].place, remote.spec), sudo=remote.spec.sudo)
+            name: AgentHost(remote, agent_command(deployed[name].place, remote.spec, lock), sudo=remote.spec.sudo)
             for name, remote in remotes.items()
         }
         processes: dict[str, tuple[str, ...]] = {}

@@ -40,6 +40,7 @@ from squall.harness.faults import FaultLog
 from squall.harness.host_clocks import HostClocks
 from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
+from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load_agents import LoadAgents, refuse_without_clients
@@ -88,7 +89,8 @@ class ScenarioRun:
         self.directory = plan.directory
         self.facts = Facts()
         self.started = datetime.now(UTC)
-        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.loaded_topics)
+        self.token = None if hosts.lock is None else hosts.lock.token
+        self.testbed = Testbed(hosts.inventory, hosts.network, self.scenario.loaded_topics, self.token)
         self.workers: LoadWorkers | None = None
         self.clients: list[ClientHost] = []
         self.load_agents: LoadAgents | None = None
@@ -105,11 +107,10 @@ class ScenarioRun:
         (self.directory / SCHEDULE_FILE).write_text(json.dumps(self.plan.schedule.to_json(), indent=2) + "\n")
         self._manifest().save(self.directory)
         try:
-            await self._bring_up()
-            await self._load_under_faults()
-            await self._final_reads()
+            stages = self._stages()
+            await (stages if self.hosts.lock is None else self.hosts.lock.guard(stages))
             self.facts.completed = True
-        except (ClusterNotReady, WorkerFailed) as trouble:
+        except (ClusterNotReady, WorkerFailed, LockLost) as trouble:
             self.facts.trouble.append(str(trouble))
             self.display.say(f"trouble    {trouble}", style="yellow")
         except asyncio.CancelledError:
@@ -123,6 +124,11 @@ class ScenarioRun:
         """Remove the directory of a run that never began to load: there is nothing in it to judge."""
         if self.facts.load_started is None:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    async def _stages(self) -> None:
+        await self._bring_up()
+        await self._load_under_faults()
+        await self._final_reads()
 
     # --- stages ------------------------------------------------------------------------------------------------
 
@@ -247,7 +253,7 @@ class ScenarioRun:
         await self.workers.open()
         if isinstance(self.workers, RemoteLoadWorkers) and self._aims_at_clients():
             numbers = [spec.worker for spec in self.workers.specs]
-            self.load_agents = await LoadAgents.beside(self.workers.workers, numbers)
+            self.load_agents = await LoadAgents.beside(self.workers.workers, numbers, self.token)
         if isinstance(self.workers, RemoteLoadWorkers):
             uncertain = max(reading.error for reading in self.workers.known_clocks().values()) / 1e6
             self.display.stage(

@@ -1,7 +1,7 @@
 """Where a run takes place: hosts of an inventory, of a lab that is up, or of one made for the run.
 
 A lab of the run's own ends with the run, by whatever death; one that was up before stays, and is cleaned of the run's
-files.
+files. Hosts of a run are locked (`hosts/host_locks.py`) before anything is done to them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from squall.harness.display import Display
 from squall.harness.errors import UsageError
+from squall.harness.hosts.host_locks import HeldLock, HostLocks
 from squall.harness.hosts.lab import DEFAULT_NAME, Lab, find_lab, lab_down, lab_up, standing_lab
 from squall.harness.hosts.network import MachineNetwork, Network
 from squall.harness.hosts.reduced_lab import LACKS
@@ -32,6 +33,8 @@ class Hosts:
     lab: Lab | None = None
     standing: bool = False
     """A lab that was up before the run and stays after it."""
+    lock: HeldLock | None = None
+    """What keeps other runs away; None where nothing is changed."""
 
     @property
     def keep_clean(self) -> bool:
@@ -63,13 +66,14 @@ def standing_hosts(inventory: Path | None, lab_name: str | None = None) -> Hosts
 
 @contextlib.asynccontextmanager
 async def hosts_of(
-    plan: RunPlan, inventory: Inventory | None, display: Display, lab_name: str | None = None
+    plan: RunPlan, inventory: Inventory | None, display: Display, locks: HostLocks, lab_name: str | None = None
 ) -> AsyncIterator[Hosts]:
     """The hosts of an inventory; the named lab; the default lab, if it is up and of the right shape; else a lab of
-    the run's own, which ends with the run, by whatever death.
+    the run's own, which ends with the run, by whatever death. They are locked; `locks` keeps hosts that stay.
     """
     if inventory is not None and inventory.lab is None:
-        yield Hosts(inventory, MachineNetwork())
+        network = MachineNetwork()
+        yield Hosts(inventory, network, lock=await locks.take(inventory, network, plan.run_id))
         return
     cluster = plan.scenario.cluster
     shape = inventory.lab if inventory is not None and inventory.lab is not None else cluster
@@ -81,18 +85,25 @@ async def hosts_of(
     if standing is not None and (lab_name or fits):
         display.stage("lab", f"{standing.name}, {_extent(standing)}, already up", _names(standing))
         _say_if_reduced(display, standing)
-        yield Hosts(standing.inventory(), standing.network, standing, standing=True)
+        lock = await locks.take(standing.inventory(), standing.network, plan.run_id)
+        yield Hosts(standing.inventory(), standing.network, standing, standing=True, lock=lock)
         return
     name = f"run-{plan.run_id[:8]}"
     lab = await asyncio.to_thread(
         lambda: lab_up(shape.controllers, shape.brokers, shape.clients, racks=racks, name=name, owner=os.getpid())
     )
+    held: HeldLock | None = None
     try:
         display.stage("lab", f"{_extent(lab)} up in {lab.up_seconds:.1f} s", _names(lab))
         _say_if_reduced(display, lab)
-        yield Hosts(lab.inventory(), lab.network, lab)
+        held = await locks.take(lab.inventory(), lab.network, plan.run_id)
+        yield Hosts(lab.inventory(), lab.network, lab, lock=held)
     finally:
+        if held is not None:  # its hosts stay locked until they are gone
+            held.stop()
         await asyncio.shield(asyncio.to_thread(lab_down, name))
+        if held is not None:
+            await asyncio.to_thread(locks.release, held, hosts_remain=False)
 
 
 def _shape_of(lab: Lab) -> tuple[int, int, int]:

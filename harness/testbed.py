@@ -52,7 +52,11 @@ KNOCK_SECONDS = 0.5
 class Testbed:
     """Hosts with nodes on them; fulfils `World`."""
 
-    def __init__(self, inventory: Inventory, network: Network, topics: Mapping[str, int]) -> None:
+    def __init__(
+        self, inventory: Inventory, network: Network, topics: Mapping[str, int], lock: str | None = None
+    ) -> None:
+        """`lock` is the token of the hosts' lock, if it was taken: agents obey only as long as it is held."""
+        self.lock = lock
         self.inventory = inventory
         self.network = network
         self.remotes = {spec.name: Remote(spec, network) for spec in inventory.hosts}
@@ -135,9 +139,10 @@ class Testbed:
         await asyncio.to_thread(on_all, remotes, lambda remote: write_files(remote, self.plans[remote.name]))
         for spec in self.inventory.hosts:
             if spec.name in self.plans:
-                command = agent_command(places[spec.name], spec)
+                command = agent_command(places[spec.name], spec, self.lock)
                 self.agents[spec.name] = AgentHost(self.remotes[spec.name], command, sudo=spec.sudo)
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
+        await self.heal()  # of what a run has left behind that was killed
         self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses())
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from squall.harness.errors import UsageError
+from squall.harness.lock_options import WaitOption, seconds_to_wait, with_wait
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ class OptionalValues(TyperCommand):
     """A command whose `--lab` and `--json` may be given without a value."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        return super().parse_args(ctx, with_values(args))
+        return super().parse_args(ctx, with_wait(with_values(args)))
 
 
 def with_values(arguments: list[str]) -> list[str]:
@@ -67,6 +68,7 @@ def faults(
         Path | None,
         typer.Option(metavar="FILE", help="bring this file's tables up to date: docs/faults.md"),
     ] = None,
+    wait: WaitOption = None,
 ) -> int:
     """The catalogue of faults: what there is, by which driver these hosts would do it, or why not.
 
@@ -86,7 +88,7 @@ def faults(
         return 0
     if verify:
         _refuse_name(name)
-        return _verify(only or [], lab, inventory, seed, runs_dir, json_file, idle_nemesis, out)
+        return _verify(only or [], lab, inventory, seed, runs_dir, json_file, idle_nemesis, out, wait)
     if only:
         raise UsageError("--only chooses what to verify", remedy="squall faults --verify --only ROW")
     if name is not None:
@@ -105,6 +107,7 @@ def _verify(
     json_file: str | None,
     idle_nemesis: bool,
     out: Console,
+    wait: str | None,
 ) -> int:
     from squall.harness.catalogue.verification_command import VerifyFaults
     from squall.harness.inventory import load_inventory, refuse_two_places
@@ -121,6 +124,7 @@ def _verify(
         json_file=Path(json_file) if json_file is not None else None,
         idle_nemesis=idle_nemesis,
         console=out,
+        wait=seconds_to_wait(wait),
     )
     return verification.run()
 

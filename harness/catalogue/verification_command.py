@@ -16,6 +16,7 @@ from squall.harness.catalogue.showing import print_results, result_line, save_re
 from squall.harness.catalogue.trials import Result, Trial, chosen_rows, skipped, trial_of, why_not
 from squall.harness.catalogue.verifying import Verification, VerificationDisplay, plan_of
 from squall.harness.errors import UsageError
+from squall.harness.hosts.host_locks import HostLocks
 from squall.harness.inventory import Inventory
 from squall.harness.judging import shown_path
 from squall.harness.run_hosts import hosts_of
@@ -38,7 +39,9 @@ class VerifyFaults:
         json_file: Path | None,
         idle_nemesis: bool,
         console: Console,
+        wait: float | None = None,
     ) -> None:
+        self.wait = wait
         self.rows = chosen_rows(only)
         self.inventory = inventory
         self.lab = lab
@@ -56,7 +59,8 @@ class VerifyFaults:
     def run(self) -> int:
         """Carry it out, print and keep the results; the exit status."""
         try:
-            asyncio.run(self._run())
+            with HostLocks("squall faults --verify", wait=self.wait, say=self._say) as locks:
+                asyncio.run(self._run(locks))
         except (KeyboardInterrupt, asyncio.CancelledError):
             self.console.print("interrupted: all hosts were healed; what had been done by then:", markup=False)
             self._conclude()
@@ -67,7 +71,10 @@ class VerifyFaults:
     def _complete(self) -> bool:
         return len(self.results) == len(self.rows)
 
-    async def _run(self) -> None:
+    def _say(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    async def _run(self, locks: HostLocks) -> None:
         task = asyncio.current_task()
         assert task is not None
         with contextlib.suppress(NotImplementedError, ValueError):
@@ -75,7 +82,7 @@ class VerifyFaults:
         clients = any(row.clients for row in self.rows)
         display = VerificationDisplay(self.console)
         shape = plan_of((), self.seed, self.runs_directory.resolve(), clients=clients)
-        async with hosts_of(shape, self.inventory, display, self.lab) as hosts:
+        async with hosts_of(shape, self.inventory, display, locks, self.lab) as hosts:
             abilities = await ask_hosts(hosts.inventory, hosts.network)
             self.source = abilities.source
             trials = self._doable(hosts.inventory, abilities)

@@ -279,12 +279,13 @@ def deploy_all(remotes: Iterable[Remote], system: System) -> dict[str, Deployed]
     return on_all(listed, lambda remote: deploy(remote, found[remote.name], bundles[found[remote.name].kind]))
 
 
-def agent_command(place: Place, spec: HostSpec) -> list[str]:
-    """How to start the host agent, for `AgentHost`."""
+def agent_command(place: Place, spec: HostSpec, lock: str | None = None) -> list[str]:
+    """How to start the host agent, for `AgentHost`; one that obeys only while the host's lock has the token `lock`."""
     return [
         *(place.python, "-u", place.agent_program, "--state", place.agent_state),
         *("--name", spec.name, "--control-port", str(spec.port)),
         *(("--reduced", spec.address) if spec.reduced else ()),
+        *(("--lock", lock) if lock is not None else ()),
     ]
 
 

@@ -8,7 +8,9 @@ Each request is answered once, possibly out of order, since each has a thread of
 hold up a heal. When standard input ends the agent goes; open faults stay, in the keeper's care.
 
     python3 -u agent.py --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
-        [--reduced ADDRESS]
+        [--reduced ADDRESS] [--lock TOKEN]
+
+With a token the agent changes nothing once the host's lock has another one (`host_lock.py`).
 
 Several agents may serve one host at once (a new SSH connection while the old one is dying): the journal's lock
 keeps them apart. Only the standard library, Python 3.11 or newer. docs/architecture.md has the table of verbs.
@@ -40,6 +42,7 @@ from disk_launch import Watches
 from disk_rules import DiskState
 from disk_verbs import DiskVerbs
 from faults import TERM, Drop, FaultDesk, FaultVerb, Kill, Pause, Terminate, identity_in, number, required, text
+from host_lock import lock_here
 from journal import Journal, boot_id
 from keeper import KeeperLocks, keep, start_keeper
 from link_latency import LatencyProbe
@@ -54,6 +57,8 @@ from rpc import checked_ports
 from trouble import Trouble
 
 PROBE_PORT = 7465
+CHANGES_NOTHING = frozenset({"info", "journal", "proc.status"})
+"""Beside `probe.…`: verbs that are answered whoever has the host's lock."""
 Arguments = dict[str, Any]
 
 
@@ -65,6 +70,7 @@ def parse_options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--listen", default=f"0.0.0.0:{PROBE_PORT}", help="ADDRESS:PORT for probes (UDP)")
     parser.add_argument("--lab", action="store_true", help="never touch the machine's clock")
     parser.add_argument("--reduced", metavar="ADDRESS", help="a reduced lab's host of this address (reduced.py)")
+    parser.add_argument("--lock", metavar="TOKEN", help="change nothing unless the host's lock has this token")
     parser.add_argument("--keeper", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 
@@ -89,6 +95,8 @@ class Agent:
         self.name: str = options.name
         self.lab: bool = options.lab or self.reduced is not None or LAB_MARKER.exists()
         self.state = state
+        self.token: str | None = options.lock
+        self.host_lock = lock_here(reduced=self.reduced is not None)
         self.locks = KeeperLocks(state)
         self.journal = Journal(state)
         self.processes = Processes(state)
@@ -164,7 +172,15 @@ class Agent:
             raise Trouble("bad_argument", f"args: {arguments!r} must be a mapping")
         if verb in self.refused:
             raise Trouble("unsupported", self.refused[verb])
+        self._refuse_if_not_ours(verb)
         return self.verbs[verb](arguments)
+
+    def _refuse_if_not_ours(self, verb: str) -> None:
+        """What an owner orders who has lost this host would happen to another one's run."""
+        if self.token is None or verb in CHANGES_NOTHING or verb.startswith("probe."):
+            return
+        if not self.host_lock.is_held_by(self.token):
+            raise Trouble("lock_lost", f"{verb} is not carried out: this host is no longer locked by who orders it")
 
     def define(self, arguments: Arguments) -> Arguments:
         name = text(arguments, "name")

@@ -1,0 +1,188 @@
+"""The lock of this host: one owner at a time changes what runs here; everybody else learns who that is.
+
+A lock is a record in a file, `lock` in a directory of the host. It is taken for a *lease*, which its owner renews. A
+lease that nobody renewed has ended, and so has every lease of an earlier boot: an owner that was killed, or that lost
+its network for good, does not keep the host. Every change is made under an exclusive `flock`, so that of two who want
+the lock at the same moment exactly one gets it.
+
+A *token*, drawn by the owner, tells leases apart. An owner whose lease ended may not know it yet: agents that were
+started with a token refuse to change anything unless the lock still has it (`HostLock.is_held_by`), so that what such
+an owner still orders does nothing.
+
+    python3 -u -c SOURCE [--reduced]          # over SSH, a line of JSON in, a line out
+    → {"op": 1, "do": "take", "record": {…}, "lease": 60, "instead_of": null}
+    ← {"op": 1, "taken": true, "instead_of": null, "boot": "…"}
+    → {"op": 2, "do": "renew", "record": {…}, "lease": 60, "boot": "…"}
+    ← {"op": 2, "held": true, "boot": "…"}
+
+The program ends with its input and leaves the lock as it is: a connection that was lost may come back. It leans on the
+standard library alone, and imports nothing of its neighbours, because its source travels as an argument.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HOST_WIDE = Path("/run/squall-host")
+"""Of root, and gone after a reboot. Whoever logs in as whom, with sudo there is one lock for a host."""
+OF_A_USER = Path(".squall/host-lock")
+"""Below the home directory, for users without root and for hosts of a reduced lab, which share /run."""
+
+Record = dict[str, Any]
+"""Of the owner: token, owner, pid, control, started, run, command, since. Of the host: taken, renewed, lease, boot."""
+
+
+def lock_directory(*, reduced: bool) -> Path:
+    """Where the lock of this host is kept."""
+    if os.geteuid() == 0 and not reduced:
+        return HOST_WIDE
+    return Path.home() / OF_A_USER
+
+
+def read_boot() -> str:
+    """Differs after every reboot; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+class HostLock:
+    """The lock in `directory`. Durations are seconds of the monotonic clock."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        boot: Callable[[], str] = read_boot,
+        above: Path | None = None,
+    ) -> None:
+        self._directory = directory
+        self._file = directory / "lock"
+        self._monotonic = monotonic
+        self._boot = boot
+        self._above = above
+        """The directory of a lock that excludes this one, too, and that only others take."""
+
+    def take(self, record: Record, lease: float, instead_of: str | None = None) -> Record:
+        """Become the owner if there is none, or none but the one with the token `instead_of`.
+
+        Answers `taken`, and either the `holder` that is in the way or the one that was replaced, `instead_of`.
+        """
+        with self._alone():
+            holder = self.look()
+            if holder is not None and holder["token"] not in (record["token"], instead_of) and holder["left"] > 0:
+                return {"taken": False, "holder": holder}
+            self._write({**record, "taken": self._monotonic()}, lease)
+        replaced = holder if holder is not None and holder["token"] != record["token"] else None
+        return {"taken": True, "instead_of": replaced, "boot": self._boot()}
+
+    def renew(self, record: Record, lease: float, boot: str) -> Record:
+        """Have another lease from now on. `boot` is that of the host when the lock was taken.
+
+        The answer is `held` and, if it is not, the `holder` if there is one. A lease that ended is renewed as long as
+        nobody else has had the lock. After a reboot the lock is taken anew if it is free.
+        """
+        with self._alone():
+            holder = self.look()
+            rebooted = boot != self._boot()
+            if holder is None or holder["token"] != record["token"]:
+                if not rebooted or (holder is not None and holder["left"] > 0):
+                    return {"held": False, "holder": holder}
+                holder = {"taken": self._monotonic()}
+            self._write({**record, "taken": holder["taken"]}, lease)
+        return {"held": True, "boot": self._boot()}
+
+    def release(self, token: str) -> Record:
+        """Give the lock back, if this is still its token."""
+        with self._alone():
+            released = self.is_held_by(token)
+            if released:
+                self._file.unlink()
+        return {"released": released}
+
+    def look(self) -> Record | None:
+        """Who has the lock, with its `age` and what is `left` of its lease, which is 0 or less if that has ended."""
+        found = self._read(self._file)
+        if found is None and self._above is not None:
+            found = self._read(self._above / "lock")
+        if found is None:
+            return None
+        now = self._monotonic()
+        left = found["renewed"] + found["lease"] - now if found["boot"] == self._boot() else 0.0
+        return {**found, "age": now - found["taken"], "left": left}
+
+    def is_held_by(self, token: str) -> bool:
+        """Whether the lock has this token. A lease that ended counts until somebody else takes the lock."""
+        found = self._read(self._file)
+        return found is not None and found["token"] == token and found["boot"] == self._boot()
+
+    def _read(self, path: Path) -> Record | None:
+        """What was written there; None for a file that no owner wrote, which is no lock."""
+        try:
+            found = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return None
+        numbers, texts = ("taken", "renewed", "lease"), ("token", "boot")
+        whole = isinstance(found, dict) and all(isinstance(found.get(key), int | float) for key in numbers)
+        return found if whole and all(isinstance(found.get(key), str) for key in texts) else None
+
+    def _write(self, record: Record, lease: float) -> None:
+        draft = self._file.with_name(".lock.draft")
+        full = {**record, "renewed": self._monotonic(), "lease": lease, "boot": self._boot()}
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        with open(descriptor, "w") as file:
+            file.write(json.dumps(full))
+        draft.rename(self._file)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else changes the lock meanwhile."""
+        self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(self._directory / "mutex", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def lock_here(*, reduced: bool) -> HostLock:
+    """The lock of this host. A user without root respects root's."""
+    directory = lock_directory(reduced=reduced)
+    return HostLock(directory, above=None if reduced or directory == HOST_WIDE else HOST_WIDE)
+
+
+def answer(lock: HostLock, request: Record) -> Record:
+    """Carry out one request."""
+    if request["do"] == "take":
+        return lock.take(request["record"], request["lease"], request.get("instead_of"))
+    if request["do"] == "renew":
+        return lock.renew(request["record"], request["lease"], request["boot"])
+    if request["do"] == "release":
+        return lock.release(request["token"])
+    return {"holder": lock.look()}
+
+
+def serve(lock: HostLock) -> None:
+    """Answer lines until there are no more."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            said = answer(lock, request)
+        except OSError as trouble:
+            said = {"error": f"{trouble.strerror or trouble}: {trouble.filename or lock._directory}"}
+        print(json.dumps({"op": request["op"], **said}), flush=True)
+
+
+if __name__ == "__main__":
+    serve(lock_here(reduced="--reduced" in sys.argv))
