@@ -391,6 +391,7 @@ class ScenarioRun:
         if self.workers is not None:
             await self.workers.end()
             self.facts.trouble += self.workers.trouble
+        self.facts.trouble += self.testbed.strangers()
         if self.testbed.agents:
             silent = await self.testbed.heal()
             if silent:

@@ -143,7 +143,7 @@ class Testbed:
                 self.agents[spec.name] = AgentHost(self.remotes[spec.name], command, sudo=spec.sudo)
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
         await self.heal()  # of what a run has left behind that was killed
-        self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses())
+        self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses(), settings.cluster_id)
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
         controllers = tuple(name for name, plan in self.plans.items() if "controller" in plan.roles)
@@ -182,6 +182,15 @@ class Testbed:
         names = list(self.agents)
         results = await asyncio.gather(*(self.agents[name].call("heal") for name in names), return_exceptions=True)
         return [name for name, result in zip(names, results, strict=True) if isinstance(result, Exception)]
+
+    def strangers(self) -> list[str]:
+        """Hosts on which brokers of another cluster answered: what was done there since is not this run's."""
+        names = {plan.address: name for name, plan in self.plans.items()}
+        found = {} if self._admin is None else self._admin.strangers
+        return [
+            f"{names.get(address, address)}:{port} answered as a broker of cluster {named}, which is not this run's"
+            for (address, port), named in found.items()
+        ]
 
     async def statuses(self) -> dict[str, str]:
         """The state of every node's process, by host."""

@@ -56,6 +56,11 @@ class ClusterSettings:
     disk_calls: tuple[str, ...] = ()
     """The disk calls that faults of the run are about; nodes run beneath a watch over these, or without one."""
 
+    @property
+    def cluster_id(self) -> str:
+        """What brokers of this run answer: unless the suite names one, an id that no other run has."""
+        return _text(self.config.get("cluster.id", cluster_id(self.run_id)))
+
 
 @dataclass(frozen=True)
 class ProcessDefinition:
@@ -161,7 +166,7 @@ class SquallNodes:
         address = resolve(host)
         quorum = quorum_properties(controllers, dynamic=settings.dynamic_voters)
         properties = node_properties(host, node_id, roles, address, quorum, data)
-        properties |= {"cluster.id": cluster_id(settings.run_id)}
+        properties |= {"cluster.id": settings.cluster_id}
         properties |= {key: _text(value) for key, value in settings.config.items()}
         check_properties(properties)
         path = f"{directory}/node.properties"

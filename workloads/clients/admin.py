@@ -63,9 +63,21 @@ class _Told:
 
 
 class NativeAdmin:
-    """Fulfils `Admin` over a Connector. Connections are kept and made anew when they break."""
+    """Fulfils `Admin` over a Connector. Connections are kept and made anew when they break.
 
-    def __init__(self, connector: Connector, brokers: Sequence[Address], controllers: Sequence[Address] = ()) -> None:
+    With a `cluster_id`, brokers that say they are of another cluster count as silent, and are kept in `strangers` with
+    the cluster that they named.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        brokers: Sequence[Address],
+        controllers: Sequence[Address] = (),
+        cluster_id: str | None = None,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.strangers: dict[Address, str] = {}
         self.connector = connector
         self.brokers = tuple(brokers)
         self.controllers = tuple(controllers)
@@ -145,7 +157,14 @@ class NativeAdmin:
                 return None
 
         found = await asyncio.gather(*(one(address) for address in self.brokers))
-        return [told for told in found if told is not None]
+        return [told for told in found if told is not None and not self._is_stranger(told)]
+
+    def _is_stranger(self, told: _Told) -> bool:
+        named = told.metadata.cluster_id
+        if self.cluster_id is None or named is None or named == self.cluster_id:
+            return False
+        self.strangers[told.address] = named
+        return True
 
     async def _quorum(self) -> tuple[int | None, int | None]:
         """The active controller and its epoch, as far as a controller knows of one."""

@@ -48,14 +48,16 @@ class Refused(Exception):
 class RunningAgent:
     """An agent process and its channel."""
 
-    def __init__(self, program: Path, state: Path, address: str, name: str, prefix: Sequence[str]) -> None:
+    def __init__(
+        self, program: Path, state: Path, address: str, name: str, prefix: Sequence[str], options: Sequence[str] = ()
+    ) -> None:
         self.state = state
         self.address = address
         self.name = name
         listen = f"{address}:{PROBE_PORT}"
         command = [*prefix, sys.executable, "-u", str(program), "--state", str(state), "--name", name]
         self.process = subprocess.Popen(
-            [*command, "--listen", listen, "--lab"],
+            [*command, "--listen", listen, "--lab", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -154,9 +156,10 @@ def start_agent(program: Path, tmp_path: Path) -> Iterator[Callable[..., Running
         name: str = "h1",
         prefix: Sequence[str] = (),
         program: Path = program,
+        options: Sequence[str] = (),
     ) -> RunningAgent:
         address = address or next_address()
-        agent = RunningAgent(program, state or tmp_path / name, address, name, prefix)
+        agent = RunningAgent(program, state or tmp_path / name, address, name, prefix, options)
         started.append(agent)
         return agent
 
