@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,7 +38,7 @@ from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.testbed import Testbed
 from squall.nemesis.evidence import reach_matrix
 
-NAME = "benchmark"
+NAME = f"benchmark-{os.getpid()}"
 TTL_S = 60.0
 UPS, COMMANDS, VERBS, PARTITIONS, CLOCK_JUMPS, ROUND_TRIPS = 5, 100, 500, 10, 10, 51
 POWER_FAILURES = 100

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -25,6 +25,7 @@ from squall.harness.run_hosts import hosts_of
 from squall.harness.suite import Suite
 from squall.harness.timeline import save_timeline
 from squall.results.history import IllFormedHistory
+from squall.results.store import claim_run
 from squall.results.verdict import Verdict
 
 
@@ -64,6 +65,8 @@ class Campaign:
     wait: float | None = None
     """How many seconds to wait for hosts in use; None not at all."""
     outcomes: list[Outcome] = field(default_factory=list)
+    running: Path | None = None
+    """The directory of the run that is under way."""
 
     def run(self) -> int:
         """Run and judge everything; the exit status."""
@@ -78,10 +81,10 @@ class Campaign:
             for number, plan in enumerate(plans, 1):
                 if len(plans) > 1:
                     self._head(number, len(plans), plan)
-                self._carry_out(plan, display, locks)
-                self.outcomes.append(Outcome(plan, judge.judge([plan.directory])[0]))
+                run = self._carry_out(plan, display, locks)
+                self.outcomes.append(Outcome(plan, judge.judge([run])[0]))
                 with contextlib.suppress(IllFormedHistory):  # the verdict has told of it
-                    save_timeline(plan.directory)
+                    save_timeline(run)
                 self.console.print()
         if len(plans) > 1:
             self._sum_up()
@@ -90,23 +93,31 @@ class Campaign:
     def _head(self, number: int, total: int, plan: RunPlan) -> None:
         self.console.rule(f"{plan.scenario.scenario}  {number} of {total}", align="left", style="dim")
 
-    def _carry_out(self, plan: RunPlan, display: Display, locks: HostLocks) -> None:
-        """Run one plan; Ctrl-C and SIGTERM end it in order."""
+    def _carry_out(self, plan: RunPlan, display: Display, locks: HostLocks) -> Path:
+        """Run one plan, and where; Ctrl-C and SIGTERM end it in order."""
+        self.running = None
         try:
-            asyncio.run(self._run(plan, display, locks))
+            return asyncio.run(self._run(plan, display, locks))
         except (KeyboardInterrupt, asyncio.CancelledError):
-            display.say(f"interrupted; what was recorded can be judged: squall check {shown_path(plan.directory)}")
+            kept = "" if self.running is None else f"; what was recorded can be judged: {self._check_command()}"
+            display.say(f"interrupted{kept}")
             raise KeyboardInterrupt from None
 
-    async def _run(self, plan: RunPlan, display: Display, locks: HostLocks) -> None:
+    def _check_command(self) -> str:
+        assert self.running is not None
+        return f"squall check {shown_path(self.running)}"
+
+    async def _run(self, plan: RunPlan, display: Display, locks: HostLocks) -> Path:
         task = asyncio.current_task()
         assert task is not None
         with contextlib.suppress(NotImplementedError, ValueError):
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with hosts_of(plan, self.inventory, display, locks, self.lab) as hosts:
+            plan = replace(plan, directory=claim_run(plan.directory))
+            self.running = plan.directory
             run = ScenarioRun(plan, hosts, display, command=self._command(plan))
             try:
-                await run.run()
+                return await run.run()
             except UsageError:
                 run.discard_if_empty()
                 raise

@@ -6,8 +6,13 @@ is; or takes everything there is through the checks and prints what came of it.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -35,12 +40,8 @@ def forge_run(
             f"--operations {operations}: {family.kind} is forged in one piece, up to {grouped(MOST_IN_ONE_PIECE)}"
         )
     began = time.perf_counter()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as trouble:
-        reason = trouble.strerror or str(trouble)
-        raise UsageError(f"{out}: cannot be made: {reason}", remedy="name a directory that can be written") from None
-    count = family.write(out, seed, operations, case)
+    with _in_one_step(out.resolve()) as draft:
+        count = family.write(draft, seed, operations, case)
     what = "healthy" if case is None else case.name
     must = "valid" if case is None or case.anomaly is None else f"invalid with {case.anomaly}"
     seconds = time.perf_counter() - began
@@ -48,6 +49,31 @@ def forge_run(
     console.print(f"{'must be':<11}{must}")
     console.print(f"{'judge':<11}squall check {out}", markup=False)
     return 0
+
+
+@contextmanager
+def _in_one_step(out: Path) -> Iterator[Path]:
+    """A directory beside `out` that takes its place when the work is done, unless another has taken it by then.
+
+    Raises UsageError.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        draft.chmod(0o755)
+    except OSError as trouble:
+        in_the_way = isinstance(trouble, FileExistsError)  # a file where a directory would have to be
+        reason = os.strerror(errno.ENOTDIR) if in_the_way else trouble.strerror or str(trouble)
+        raise UsageError(f"{out}: cannot be made: {reason}", remedy="name a directory that can be written") from None
+    try:
+        yield draft
+        draft.rename(out)  # in place of an empty directory, never of one that holds something
+    except OSError as trouble:
+        if trouble.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+            raise
+        raise UsageError(f"{out}: is in use by another", remedy="name a directory that is new") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def chosen(case_name: str | None, kind: str | None) -> tuple[Family, Case | None]:

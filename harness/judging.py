@@ -28,7 +28,7 @@ from squall.results.manifest import Manifest
 from squall.results.render import verdict_lines
 from squall.results.report import REPORT_FILE
 from squall.results.second_opinion import SecondOpinion, compared_with
-from squall.results.store import NoSuchRun, find_run
+from squall.results.store import NoSuchRun, checked_alone, find_run
 from squall.results.text import several
 from squall.results.verdict import EXIT_CODES, Verdict, worst
 
@@ -78,7 +78,7 @@ class Judge:
     def judge(self, runs: Sequence[Path]) -> list[Verdict]:
         """Check runs and print their verdicts. Raises UsageError where Spark cannot; runs stay as they were."""
         try:
-            with self._progress(self._engine()) as engine:
+            with checked_alone(runs, self._say_waiting), self._progress(self._engine()) as engine:
                 verdicts = check_runs(runs, engine, budget=self.budget)
         except SparkTrouble as trouble:
             again = " ".join(["squall check --in-process", *map(shown_path, runs)])
@@ -86,6 +86,9 @@ class Judge:
         for run, verdict in zip(runs, verdicts, strict=True):
             print_verdict(self.console, verdict, run)
         return verdicts
+
+    def _say_waiting(self, run: Path) -> None:
+        self.console.print(f"{'wait':<7}another check of {shown_path(run)} is under way", markup=False, soft_wrap=True)
 
     def compare(self, runs: Sequence[Path], verdicts: Sequence[Verdict]) -> bool:
         """Print what a second opinion on the logs is; whether it is the same wherever there is one."""

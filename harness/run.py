@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -60,6 +58,7 @@ from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
 from squall.results.manifest import Manifest
 from squall.results.segments import EventWriter
+from squall.results.store import discard_run, point_latest
 from squall.results.text import several
 from squall.workloads.clients.client import Topic
 
@@ -78,7 +77,7 @@ class Interrupted(Exception):
 
 
 class ScenarioRun:
-    """Carries out one plan on some hosts."""
+    """Carries out one plan on some hosts. The plan's directory is there, empty, and this run's alone (`claim_run`)."""
 
     def __init__(self, plan: RunPlan, hosts: Hosts, display: Display, *, command: str) -> None:
         self.plan = plan
@@ -102,8 +101,6 @@ class ScenarioRun:
 
     async def run(self) -> Path:
         """Carry it out and return the run's directory. Raises UsageError for what a person must mend first."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        point_latest_at(self.directory)
         (self.directory / SCHEDULE_FILE).write_text(json.dumps(self.plan.schedule.to_json(), indent=2) + "\n")
         self._manifest().save(self.directory)
         try:
@@ -123,7 +120,7 @@ class ScenarioRun:
     def discard_if_empty(self) -> None:
         """Remove the directory of a run that never began to load: there is nothing in it to judge."""
         if self.facts.load_started is None:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            discard_run(self.directory)
 
     async def _stages(self) -> None:
         await self._bring_up()
@@ -266,6 +263,7 @@ class ScenarioRun:
         began = await self.workers.load()
         self.facts.load_started = began
         self._manifest().save(self.directory)
+        point_latest(self.directory.parent.parent, self.directory)
         return began
 
     async def _start_workers(self) -> LoadWorkers:
@@ -443,15 +441,6 @@ class ScenarioRun:
             clocks=clocks,
             segments=None if self.workers is None else len(self.workers.pipes),
         )
-
-
-def point_latest_at(directory: Path) -> None:
-    """`runs/latest`, where `runs` is two levels above a run."""
-    link = directory.parent.parent / "latest"
-    draft = link.with_name(f".latest-{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    draft.symlink_to(directory.relative_to(link.parent))
-    draft.replace(link)
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:

@@ -1,9 +1,14 @@
-"""Where runs lie: `runs/SCENARIO/TIME/`, and `runs/latest`, a link to the newest."""
+"""Where runs lie: `runs/SCENARIO/TIME/`, and `runs/latest`, a link to the one whose load began last."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import itertools
 import os
-from datetime import UTC, datetime
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,24 +22,48 @@ class NoSuchRun(Exception):
     """There is no run of that name. The message lists what there is."""
 
 
-def new_run(runs: Path, scenario: str, now: datetime | None = None) -> Path:
-    """Make the directory of a new run, and point `latest` at it."""
-    stamp = (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H-%M-%S")
-    for number in range(1000):
-        directory = runs / scenario / (stamp if number == 0 else f"{stamp}-{number}")
+def claim_run(wanted: Path) -> Path:
+    """Make the directory of a new run, which is nobody else's: `wanted`, or with a number behind it if that is there.
+
+    Of any number of runs that want one name at once each gets a directory of its own.
+    """
+    for number in itertools.count():
+        directory = wanted if number == 0 else wanted.with_name(f"{wanted.name}-{number}")
         try:
             directory.mkdir(parents=True)
         except FileExistsError:
             continue
-        point_latest(runs, directory)
         return directory
-    raise FileExistsError(f"{runs / scenario / stamp}: too many runs within a second")
+    raise AssertionError("numbers do not end")
+
+
+def discard_run(directory: Path) -> None:
+    """Remove a run that was claimed here and never began."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def checked_alone(runs: Sequence[Path], waiting: Callable[[Path], None]) -> Iterator[None]:
+    """Nobody else checks these runs meanwhile: what a check writes into a run has one name for all of them.
+
+    `waiting` is called with a run that somebody else is checking, before that is waited for.
+    """
+    with contextlib.ExitStack() as stack:
+        for run in sorted({run.resolve() for run in runs if run.is_dir()}):
+            with contextlib.suppress(OSError):  # a file system without locks has one user at a time
+                descriptor = os.open(run, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    waiting(run)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def point_latest(runs: Path, directory: Path) -> None:
     """Make `runs/latest` a link to a run, in one step."""
-    draft = runs / f".{LATEST}-{os.getpid()}"
-    draft.unlink(missing_ok=True)
+    draft = runs / f".{LATEST}-{secrets.token_hex(8)}"
     draft.symlink_to(directory.relative_to(runs))
     draft.replace(runs / LATEST)
 

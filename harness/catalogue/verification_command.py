@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from squall.harness.inventory import Inventory
 from squall.harness.judging import shown_path
 from squall.harness.run_hosts import hosts_of
 from squall.nemesis.catalogue import Row
+from squall.results.store import claim_run
 
 RESULTS_FILE = "verification.json"
 
@@ -92,6 +94,7 @@ class VerifyFaults:
             plan = plan_of(
                 trials, self.seed, self.runs_directory.resolve(), clients=clients, idle_nemesis=self.idle_nemesis
             )
+            plan = dataclasses.replace(plan, directory=claim_run(plan.directory))
             self.directory = plan.directory
             run = Verification(
                 plan, hosts, display, trials, command="squall faults --verify", begin=self._begin, tell=self._tell

@@ -18,6 +18,7 @@ live on disk under /var/tmp, because a runtime directory is often a small tmpfs.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -114,16 +115,13 @@ def lab_up(
     why = check_machine(reduced=reduced)
     if why:
         refuse_between_racks(racks, why)
-    remove_leftovers()
-    directory = state_root() / name
-    if directory.exists():
-        raise UsageError(f"lab {name} is already up", remedy=f"take it down first: {_down_command(name)}")
+    directory = _claim(name)
     started = time.monotonic()
     data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
-    shape = LabShape(controllers=controllers, brokers=brokers, clients=clients)
-    hosts = lab_hosts(shape, directory, racks)
-    hosts = reduced_hosts(hosts) if why else hosts
     try:
+        shape = LabShape(controllers=controllers, brokers=brokers, clients=clients)
+        hosts = lab_hosts(shape, directory, racks)
+        hosts = reduced_hosts(hosts) if why else hosts
         if why:
             prepare_reduced(name, directory, data, hosts, racks=racks, why=why)
         else:
@@ -134,6 +132,26 @@ def lab_up(
         raise
     _note(directory, up_seconds=time.monotonic() - started)
     return _load(directory)
+
+
+def _claim(name: str) -> Path:
+    """Make the directory of a new lab, which is nobody else's. Raises UsageError if there is a lab of that name.
+
+    Of several that bring up labs, one at a time looks for leftovers: what was made a moment ago must not be removed as
+    the leftover that was there before.
+    """
+    root = state_root()
+    descriptor = os.open(root, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        remove_leftovers()
+        (root / name).mkdir(mode=0o700)
+    except FileExistsError:
+        remedy = f"take it down first: {_down_command(name)}"
+        raise UsageError(f"lab {name} is already up", remedy=remedy) from None
+    finally:
+        os.close(descriptor)
+    return root / name
 
 
 @contextlib.contextmanager

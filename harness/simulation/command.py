@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from squall.harness.errors import UsageError
 from squall.harness.plan import refuse_what_simulation_cannot, schedule_of
 from squall.harness.simulation.many import simulate_many
-from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult
+from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, SimResult, refuse_kept
 from squall.harness.simulation.spacetime import save_picture
 from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario, load_suite
@@ -75,6 +75,9 @@ def simulate(
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
+    if keep is not None:
+        for seed in wanted:
+            refuse_kept(keep, seed)
     results: list[SimResult] = []
     shown = 0
     milestones = tenths(seeds)

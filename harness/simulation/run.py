@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from squall.harness.cluster import ClusterNotReady, await_whole, create_topics
+from squall.harness.errors import UsageError
 from squall.harness.faults import FaultLog
 from squall.harness.interpreter import Interpreter
 from squall.harness.recording import Recorder
@@ -452,11 +453,32 @@ def simulate(
         return _simulate(scenario, seed, options, witness)
 
 
+def seed_directory(keep: Path, seed: int) -> Path:
+    """Where the history of a seed is kept."""
+    return keep / f"seed-{seed}"
+
+
+def new_seed_directory(keep: Path, seed: int) -> Path:
+    """Make it. Raises UsageError if it is there: two histories in one directory are neither the one nor the other."""
+    refuse_kept(keep, seed)
+    directory = seed_directory(keep, seed)
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:  # somebody else's of this very moment
+        refuse_kept(keep, seed)
+    return directory
+
+
+def refuse_kept(keep: Path, seed: int) -> None:
+    """Raise UsageError if a history of this seed is kept there."""
+    if (directory := seed_directory(keep, seed)).exists():
+        raise UsageError(f"--keep: {directory} is there already", remedy="name another directory, or remove this one")
+
+
 def _simulate(scenario: Scenario, seed: int, options: SimOptions, witness: Witness | None) -> SimResult:
     started, worked = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="squall-simulation-") as scratch:
-        directory = options.keep / f"seed-{seed}" if options.keep is not None else Path(scratch)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = Path(scratch) if options.keep is None else new_seed_directory(options.keep, seed)
         simulation = Simulation(scenario, seed, options, directory, witness)
         broken, problem = what_broke(simulation)
         ended_s = simulation.ended_s()

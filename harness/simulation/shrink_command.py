@@ -6,6 +6,8 @@ was nothing to shrink, 254 for bad usage.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -61,7 +63,7 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
     except NothingToShrink as nothing:
         console.print(f"{'nothing':<11}{nothing}", markup=False)
         return NOTHING_EXIT_STATUS
-    path = asked.out or Path(f"{listed.scenario}.yaml")
+    path = asked.out or free_name(Path(f"{listed.scenario}.yaml"))
     saved = save(shrunk.pinned(), path, _comments(asked, said, shrunk))
     seconds = time.monotonic() - began
     console.print(f"{'shrunk':<11}{_events(saved)}, {several(runs, 'run')}, {seconds:.0f} s", markup=False)
@@ -78,6 +80,16 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
         console.print(f"{label:<11}{shown_path(name)}", markup=False)
     console.print(f"{'repeat':<11}squall simulate {shown_path(path)}", markup=False)
     return 0 if failed == len(REPLAY_HASH_SEEDS) else 1
+
+
+def free_name(wanted: Path) -> Path:
+    """A file of this name, or with a number in it if that is there, made here and empty: it is nobody else's."""
+    for number in itertools.count():
+        path = wanted if number == 0 else wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}")
+        with contextlib.suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            return path
+    raise AssertionError("numbers do not end")
 
 
 def refuse_what_cannot_be_listed(scenario: Scenario) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,20 @@ def test_a_case_goes_by_its_own_name_or_its_anomalys(tmp_path: Path, name: str) 
     assert status_of(["forge", "--anomaly", name, str(tmp_path / "run")]) == 0
     expected = 0 if name.startswith("a ") else 1
     assert status_of(["check", "--in-process", str(tmp_path / "run")]) == expected
+
+
+def test_of_two_that_forge_into_one_directory_one_has_it(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    argv = [sys.executable, "-m", "squall.harness.cli", "forge", "--operations", "2000", "--seed"]
+    both = [
+        subprocess.Popen([*argv, str(seed), str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for seed in (1, 2)
+    ]
+    said = [one.communicate() for one in both]
+    assert sorted(one.returncode for one in both) == [0, 254], said
+    assert status_of(["check", "--in-process", str(out)]) == 0
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_seed_forges_the_same_again_and_another_does_not(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,14 +10,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any
 
 import pytest
 
 from squall.harness.errors import UsageError
 from squall.harness.hosts import lab as lab_module
 from squall.harness.hosts import machine
-from squall.harness.hosts.lab import Lab, enter_lab_network, find_lab, lab_down, lab_status, lab_up, state_root
+from squall.harness.hosts.lab import (
+    Lab,
+    enter_lab_network,
+    find_lab,
+    lab_down,
+    lab_status,
+    lab_up,
+    remove_leftovers,
+    state_root,
+)
 from squall.harness.hosts.ssh import Remote
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("hosts")]
@@ -200,6 +213,36 @@ def test_status_tells_what_every_host_answers(lab: Lab) -> None:
 def test_two_labs_of_one_name_are_refused_with_the_command_that_helps(own_lab: Lab) -> None:
     with pytest.raises(UsageError, match=f"squall lab down --name {NAME}"):
         lab_up(1, 1, name=NAME)
+
+
+def test_of_two_that_bring_up_one_lab_at_once_one_has_it_and_the_other_leaves_it_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both have seen that there is none of that name; also where one was killed before and has left its files."""
+    name, hosts = f"{NAME}-race", lab_module.lab_hosts
+    for _ in range(2):
+        both = Barrier(2)
+
+        def together(*arguments: Any, both: Barrier = both) -> Any:
+            with contextlib.suppress(BrokenBarrierError):
+                both.wait(1.0)  # who got so far waits for the other, who may have been refused
+            return hosts(*arguments)
+
+        monkeypatch.setattr(lab_module, "lab_hosts", together)
+        with ThreadPoolExecutor(2) as pool:
+            tried = [pool.submit(lab_up, 1, 1, name=name, owner=os.getpid()) for _ in range(2)]
+        up = [one.result() for one in tried if one.exception() is None]
+        assert len(up) == 1, [one.exception() for one in tried]
+        assert all("already up" in str(one.exception()) for one in tried if one.exception() is not None)
+        assert find_lab(name) == up[0]
+        assert lab_status_of(name) == {"c1": True, "b1": True}
+        os.kill(up[0].supervisor, signal.SIGKILL)
+        assert wait_until(lambda lab=up[0]: not lab.is_alive())  # type: ignore[misc]
+    remove_leftovers()
+
+
+def lab_status_of(name: str) -> dict[str, bool]:
+    return next(one.answering for one in lab_status() if one.lab.name == name)
 
 
 def test_taking_down_what_is_not_up_is_no_error() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.command import tenths, told
+from squall.harness.simulation.command import simulate, tenths, told
 from squall.harness.simulation.run import SimOptions, SimResult
-from squall.harness.simulation.shrink_command import refuse_what_cannot_be_listed
+from squall.harness.simulation.shrink_command import free_name, refuse_what_cannot_be_listed
 from squall.harness.suite import load_suite
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
@@ -45,3 +46,20 @@ def test_what_a_schedule_cannot_list_is_not_shrunk(name: str) -> None:
 
 def test_what_it_can_list_is() -> None:
     refuse_what_cannot_be_listed(load_suite(SUITES / "smoke.yaml").scenarios[0])
+
+
+def test_a_seed_is_never_kept_where_another_history_is(tmp_path: Path) -> None:
+    smoke = str(SUITES / "idle-nemesis.yaml")
+    (tmp_path / "seed-2").mkdir()
+    (tmp_path / "seed-2" / "history.parquet").write_text("of another run")
+    with pytest.raises(UsageError, match=r"--keep: .*seed-2 is there already"):
+        simulate(smoke, seeds=1, first_seed=2, console=Console(quiet=True), keep=tmp_path)
+    assert [path.name for path in (tmp_path / "seed-2").iterdir()] == ["history.parquet"]
+
+
+def test_a_schedule_is_never_written_over_a_file_that_is_there(tmp_path: Path) -> None:
+    wanted = tmp_path / "swarm-seed-7.yaml"
+    wanted.write_text("mine")
+    names = [free_name(wanted).name for _ in range(3)]
+    assert names == ["swarm-seed-7-1.yaml", "swarm-seed-7-2.yaml", "swarm-seed-7-3.yaml"]
+    assert wanted.read_text() == "mine"
