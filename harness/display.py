@@ -1,7 +1,7 @@
 """What a person sees of a run: one line per stage, a moving line under load, one line per fault.
 
     lab        6 hosts up in 0.6 s                      controllers c1 c2 c3 · brokers b1 b2 b3
-    load   ━━━━━━━━━━━━━━━━━━━━ 60/60 s   sends 61 204 ok · 37 info · 0 fail   polls 58 911   2 034 op/s   p99 41 ms
+    load   ━━━━━━━━━━━━━━━━━━━━ 60/60 s   sends 61 204 ok · 37 info · 0 fail   polls 58 911   2 034 op/s   …
     fault   05 s  isolate   b2 (leader of events/3)    ✔ deaf to 5 of 5   healed 15 s ✔
 
 Every line answers what is happening, to whom, did it take, how long yet. On a terminal the load line moves and
@@ -18,8 +18,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from squall.harness.load import LoadTotals
+from squall.harness.load import RECENT_SECONDS, LoadTotals
 from squall.results.segments import FaultWindow
+from squall.results.text import SHARES, quantile_words
 from squall.workloads.operation import CAS, FAIL, INFO, OK, POLL, READ, SEND, WRITE
 
 LABEL_WIDTH = 11
@@ -59,10 +60,17 @@ def load_line(elapsed: float, total: float, totals: LoadTotals, per_second: floa
         polls = grouped(totals.of(POLL, OK))
         done = f"{_outcomes('sends', totals, SEND)}   polls {polls}   {grouped(round(per_second))} op/s"
     line.append(done, style="not bold")
-    p99 = totals.latency_ms(0.99)
-    if p99 is not None:
-        line.append(f"   p99 {p99:.0f} ms", style="not bold")
+    line.append(_latency(totals), style="not bold")
     return line
+
+
+def _latency(totals: LoadTotals) -> str:
+    """Of the whole run once that is known, from when sends were due; until then of the last while, and said to be."""
+    if totals.whole is not None and totals.whole.count:
+        told = [value for share in SHARES.values() if (value := totals.whole.quantile(share)) is not None]
+        return f"   whole run: {quantile_words(*told)}"
+    p99 = totals.latency_ms(0.99)
+    return "" if p99 is None else f"   last {RECENT_SECONDS:.0f} s: p99 {p99:.0f} ms"
 
 
 def _outcomes(name: str, totals: LoadTotals, *functions: str) -> str:

@@ -89,6 +89,8 @@ class DryRun:
         return [*self._first(), *sorted(faults, key=lambda one: one.at_s), *self._last()]
 
     def _first(self) -> Iterator[Command]:
+        for host in sorted(self.inventory.hosts, key=lambda one: (one.address, one.port)):
+            yield Command(BEFORE, host.name, "take the host's lock, or end with 254 if another run has it")
         for host in self.inventory.hosts:
             if (node := self.nodes.get(host.name)) is None:
                 continue
@@ -112,6 +114,8 @@ class DryRun:
             for path in node.logs:
                 yield Command(AFTER, host.name, f"fetch {path}")
             yield Command(AFTER, host.name, shlex.join(["rm", "-rf", "--", *node.directories]))
+        for host in self.inventory.hosts:
+            yield Command(AFTER, host.name, "give the host's lock back")
 
     async def _of_fault(self, scheduled: ScheduledFault) -> list[Command]:
         """The commands of one occurrence, by carrying it out among stand-ins."""

@@ -14,7 +14,8 @@ import contextlib
 import json
 import os
 import sys
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +23,11 @@ from typing import Any, Protocol
 
 from squall.harness.errors import UsageError
 from squall.harness.worker import WorkerSpec
-from squall.workloads.latency import SendLatencies
+from squall.workloads.latency import Latencies, SendLatencies
 
 OPEN_SECONDS = 30.0
 STOP_SECONDS = 60.0
+RECENT_SECONDS = 10.0
 
 
 class WorkerFailed(Exception):
@@ -91,12 +93,15 @@ class LocalWorker:
 
 @dataclass
 class LoadTotals:
-    """What all workers together have done so far, and the latencies of the last while."""
+    """What all workers together have done so far, and the latencies of the last `RECENT_SECONDS`; once the load has
+    stopped, those of the whole load.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     records: int = 0
     latencies_us: list[int] = field(default_factory=list)
+    whole: Latencies | None = None
 
     def of(self, function: str, kind: str) -> int:
         return self.counts[f"{function}.{kind}"]
@@ -117,9 +122,11 @@ class LoadWorkers:
         self.specs = specs
         self.reports: list[asyncio.Queue[dict[str, Any]]] = [asyncio.Queue() for _ in pipes]
         self.latest: list[dict[str, Any]] = [{} for _ in pipes]
-        self.recent: list[int] = []
+        self.recent: deque[tuple[float, list[int]]] = deque()
+        """Samples of latencies in µs, with when they came."""
         self.latencies = SendLatencies()
         """Of the whole load; known once it has stopped."""
+        self.stopped = False
         self.readers: list[asyncio.Task[None]] = []
         self.trouble: list[str] = []
         """What went wrong without ending the load: reasons why the history may not be whole."""
@@ -144,6 +151,7 @@ class LoadWorkers:
             await self._tell(pipe, "stop")
         for answer in await self._answers("stopped", STOP_SECONDS):
             self.latencies.add(SendLatencies.from_json(answer["send_latencies"]))
+        self.stopped = True
 
     async def final(self, seconds: float) -> list[dict[str, Any]]:
         """The final reads, done by the first worker: the state of each topic-partition."""
@@ -174,8 +182,15 @@ class LoadWorkers:
             totals.counts.update(report.get("counts", {}))
             totals.errors.update(report.get("errors", {}))
             totals.records += int(report.get("records", 0))
-        totals.latencies_us = self.recent[-4000:]
+        self._forget_what_is_old()
+        totals.latencies_us = [latency for _, latencies in self.recent for latency in latencies]
+        totals.whole = self.latencies.intended if self.stopped else None
         return totals
+
+    def _forget_what_is_old(self) -> None:
+        oldest = time.monotonic() - RECENT_SECONDS
+        while self.recent and self.recent[0][0] < oldest:
+            self.recent.popleft()
 
     def _start_listening(self) -> None:
         if not self.readers:
@@ -190,7 +205,8 @@ class LoadWorkers:
                 return
             if "counts" in report:
                 self.latest[index] = report
-                self.recent = [*self.recent, *report.get("latencies_us", [])][-4000:]
+                self.recent.append((time.monotonic(), report.get("latencies_us", [])))
+                self._forget_what_is_old()
             if report["report"] == "failed":
                 self._fail(f"load worker {index}: {report['error']}")
             elif report["report"] != "progress":

@@ -450,6 +450,7 @@ def _conclude(
         one.around,
         further=found.further,
         unchecked=found.unchecked,
+        latencies=found.counted.counts.latencies,
         torn=one.torn,
         engine=engine,
         seconds=seconds,

@@ -48,6 +48,8 @@ def check_lines(verdict: Verdict) -> list[Line]:
     lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[promises:]]
     if availability := availability_text(verdict):
         lines.append(("plain", f"{'':<7}{availability}"))
+    if verdict.send_latency is not None:
+        lines.append(("plain", f"{'':<7}{verdict.send_latency.told}"))
     noted = [
         (coverage.unseen, "acknowledged record that nobody looked for", "acknowledged records that nobody looked for"),
         (coverage.lost_unprotected, "record lost under acks 0 or 1", "records lost under acks 0 or 1"),

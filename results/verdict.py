@@ -23,7 +23,9 @@ import msgspec
 from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.further import FurtherResult
 from squall.results.checks.result import PartitionResult
+from squall.results.checks.tally import Tally
 from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
+from squall.results.latency import SendLatency, send_latency
 from squall.results.manifest import Expected, Manifest
 from squall.results.reasons import reasons_of, with_final_read, without_final_read
 from squall.results.required import Load, judged_requirements
@@ -119,6 +121,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     further: tuple[FurtherSummary, ...] = ()
     further_witnesses: tuple[ToldFurther, ...] = ()
+    send_latency: SendLatency | None = None
 
     @property
     def is_about_logs(self) -> bool:
@@ -188,12 +191,13 @@ def judge(
     *,
     further: Sequence[FurtherResult] = (),
     unchecked: Sequence[str] = (),
+    latencies: Tally | None = None,
     torn: int = 0,
     engine: str = "",
     seconds: float = 0.0,
 ) -> Verdict:
     """The verdict on a run from the results of its topic-partitions, all but those `unchecked` for want of time, and of
-    its `further` checks.
+    its `further` checks. `latencies` counts those of acknowledged sends by bucket and class.
     """
     anomalies = _anomalies(results, further)
     seen = _seen_of_the_cluster(manifest, around)
@@ -223,6 +227,7 @@ def judge(
         command=manifest.command,
         further=summarised(further),
         further_witnesses=tell_further(further, around),
+        send_latency=None if latencies is None else send_latency(latencies, results),
     )
 
 

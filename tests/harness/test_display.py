@@ -10,6 +10,7 @@ from rich.console import Console
 from squall.harness.display import Display, fault_line, grouped, load_line, stage_line
 from squall.harness.load import LoadTotals
 from squall.results.segments import FaultWindow
+from squall.workloads.latency import Latencies
 
 BEGAN = 1_000_000_000
 
@@ -44,7 +45,17 @@ def test_a_stage_is_one_line_with_its_detail_beside_it() -> None:
 def test_the_load_line_says_how_long_yet_and_what_was_done() -> None:
     line = load_line(30, 60, totals(), 2034.2).plain
     assert "30/60 s" in line
-    assert "sends 61 204 ok · 37 info · 0 fail   polls 58 911   2 034 op/s   p99 41 ms" in line
+    assert "sends 61 204 ok · 37 info · 0 fail   polls 58 911   2 034 op/s   last 10 s: p99 41 ms" in line
+
+
+def test_the_last_load_line_tells_quantiles_of_the_whole_run_not_of_its_end() -> None:
+    whole = Latencies()
+    for milliseconds in [3] * 950 + [3_400] * 49 + [9_000]:
+        whole.note(milliseconds * 1_000_000)
+    last = LoadTotals(counts=Counter({"send.ok": 1000}), latencies_us=[17_000] * 100, whole=whole)
+    line = load_line(60, 60, last, 17.0).plain
+    assert line.endswith("17 op/s   whole run: p50 3.01 ms · p99 3.42 s · p99.9 3.42 s")
+    assert "17 ms" not in line
 
 
 def test_a_fault_line_says_whom_whether_it_took_and_when_it_was_healed() -> None:

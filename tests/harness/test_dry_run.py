@@ -44,10 +44,12 @@ def test_a_host_is_deployed_to_disturbed_healed_and_cleaned_in_this_order(plan: 
     mine = of(DryRun(plan).commands(), "b1")
     assert [at for at, _ in mine] == sorted(at for at, _ in mine)
     before = [text for at, text in mine if at == BEFORE]
-    assert before[0].startswith("send the bundle") and before[-2:] == ["proc.define", "proc.start"]
+    assert before[0].startswith("take the host's lock") and before[1].startswith("send the bundle")
+    assert before[-2:] == ["proc.define", "proc.start"]
     assert (5, "proc.kill") in mine and (8, "heal") in mine
     after = [text for at, text in mine if at == AFTER]
-    assert after[:2] == ["heal", "proc.stop"] and after[-1].startswith("rm -rf")
+    assert after[:2] == ["heal", "proc.stop"] and after[-2].startswith("rm -rf")
+    assert after[-1] == "give the host's lock back"
 
 
 def test_verbs_come_with_all_that_the_agent_would_hear(plan: RunPlan) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from squall.harness.hosts.host_locks import HostLocks, owners_of
 from squall.harness.hosts.lab import Lab, find_lab, lab_down, lab_up
+from squall.results.text import grouped, quantile_words
 from tests.harness.test_interruption import await_true
 from tests.labs import need_lab
 
@@ -102,6 +103,19 @@ def test_two_runs_on_one_lab_are_refused_or_wait_and_both_are_valid(lab: Lab, sq
     assert waits.wait(120) == 0, said_by(squall, "waits")
     assert f"in use by {owner_text(first.pid)}" in said_by(squall, "waits")
     assert owners_of(lab.inventory(), lab.network) == []
+    for name in ("first", "waits"):
+        assert_one_latency(said_by(squall, name), next(squall.directory.glob(f"{name}/runs/{name}/*")))
+
+
+def assert_one_latency(said: str, run: Path) -> None:
+    """The last line of the load, counted by workers, states what the verdict found in the history."""
+    found = json.loads((run / "verdict.json").read_text())["send_latency"]
+    words = quantile_words(found["p50_ns"], found["p99_ns"], found["p999_ns"])
+    last = [line for line in said.splitlines() if line.startswith("load ")][-1]
+    assert last.endswith(f"   whole run: {words}"), (last, found)
+    assert f"sends {grouped(found['acknowledged'])} ok" in last
+    assert f"latency, whole run: {words} (" in said
+    assert words in (run / "report.html").read_text()
 
 
 def test_after_kill_9_the_next_run_takes_over_and_finds_no_fault(lab: Lab, squall: Any) -> None:

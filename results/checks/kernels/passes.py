@@ -54,8 +54,8 @@ CODE_LIMIT = 256
 MIXER = -7046029254386353131
 """2^64 divided by the golden ratio: multiplied with it, keys that lie close together are spread."""
 SMALLEST_TABLE = 256
-CLASSES_PER_E = 1 / math.log(1.02)
-"""Classes of latency are two per cent wide: a guess of the class, which edges decide."""
+CLASSES_PER_E = 1 / math.log(1.01)
+"""Classes of latency are one per cent wide: a guess of the class, which edges decide."""
 
 # Parts ----------------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Measurements of one topic-partition over time: throughput, latencies, errors, outages, how far readers lagged.
 
-Tasks measure one topic-partition each, and the results have to be added up to a whole. Counts add up;
-quantiles do not, histograms do: latencies are counted in classes two per cent wide, and quantiles are read off
-the sum. Latency runs from when an operation was *meant* to start, so that a stalled client hides nothing.
+Tasks measure one topic-partition each, and the results have to be added up to a whole. Counts add up; quantiles do not,
+histograms do: latencies are counted in classes one per cent wide, and quantiles are read off the sum. Load workers
+count in the same classes (`workloads/latency.py`), so the end of a load and the check of its history tell the same.
+Latency runs from when an operation was *meant* to start, so that a stalled client hides nothing.
 
 An *outage* is a time without an acknowledged send although sends were wanted; the one that lasts to the end of
 the load counts as well.
@@ -21,7 +22,7 @@ from squall.results.checks.kernels.observed import Slots
 from squall.results.checks.kernels.operations import NEVER, OK, SEND, Ints, Operations, Rows
 from squall.results.checks.tally import Tally
 
-CLASS_WIDTH: Final = np.log(1.02)
+CLASS_RATIO: Final = 1.01
 SMALLEST_NS: Final = 1_000
 SHORTEST_OUTAGE_NS: Final = 500_000_000
 SMALL_TABLE: Final = 4096
@@ -46,28 +47,23 @@ class Frame:
         return (time - self.start) // self.width
 
 
+@cache
+def class_edges() -> Ints:
+    """The longest latency of each class, in ns: whole numbers, so that whoever counts finds the same class for one."""
+    edges = [SMALLEST_NS]
+    while (edge := int(SMALLEST_NS * CLASS_RATIO ** len(edges))) < NEVER:
+        edges.append(edge)
+    return np.array([*edges, NEVER])
+
+
 def latency_class(nanoseconds: Ints) -> Ints:
-    return np.ceil(np.log(np.maximum(nanoseconds, SMALLEST_NS) / SMALLEST_NS) / CLASS_WIDTH).astype(np.int64)
+    """The first class whose edge a latency does not exceed."""
+    return np.searchsorted(class_edges(), nanoseconds).astype(np.int64)
 
 
 def class_nanoseconds(latency_class: int) -> float:
     """The upper edge of a class, so that a quantile is never flattered."""
-    return float(SMALLEST_NS * np.exp(latency_class * CLASS_WIDTH))
-
-
-@cache
-def class_edges() -> Ints:
-    """The longest latency of each class, found by asking `latency_class`: whoever compares with them gets its answers,
-    to the nanosecond.
-    """
-    classes = np.arange(int(latency_class(np.array([NEVER]))[0]) + 1)
-    within, beyond = np.zeros(len(classes), np.int64), np.full(len(classes), NEVER)
-    while (beyond - within > 1).any():
-        middle = within + (beyond - within) // 2
-        fits = latency_class(middle) <= classes
-        within, beyond = np.where(fits, middle, within), np.where(fits, beyond, middle)
-    within[-1] = NEVER
-    return within
+    return float(class_edges()[latency_class])
 
 
 def throughput(operations: Operations, frame: Frame) -> Tally:
