@@ -32,11 +32,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+import paramiko
+
 from squall.harness.errors import UsageError
 from squall.harness.hosts.deploy import probe
 from squall.harness.hosts.network import Network, process_started
 from squall.harness.hosts.ssh import LineChannel, Remote, on_all
-from squall.harness.hosts.ssh_access import ConnectionLost, SshError
+from squall.harness.hosts.ssh_access import ConnectionLost, SshError, reason_of
 from squall.harness.inventory import HostSpec, Inventory
 
 LEASE_SECONDS = 60.0
@@ -205,7 +207,8 @@ class HeldLock:
 
     def attempt(self) -> Owner | None:
         """Take all hosts, or none; who is in the way. Blocking. Raises UsageError."""
-        on_all([link.remote for link in self._links], lambda remote: remote.connect())
+        if (owner := self._seen_in_the_way()) is not None:
+            return owner
         taken: list[_Link] = []
         try:
             for link in self._links:
@@ -222,6 +225,15 @@ class HeldLock:
             self._give_back(taken)
             raise
         return None
+
+    def _seen_in_the_way(self) -> Owner | None:
+        """Who has one of the hosts, without taking any: a lease that ended while its host was cut off is left alone as
+        long as its owner has the others.
+        """
+        ours = {link.remote.name: link for link in self._links}
+        found = on_all([link.remote for link in self._links], lambda remote: ours[remote.name].look(explain=True))
+        owners = [found[link.remote.name] for link in self._links]
+        return next((one for one in owners if one is not None and not one.is_gone and one.token != self.token), None)
 
     def keep(self) -> None:
         """Renew it from now on, until `close`."""
@@ -300,11 +312,7 @@ class _Link:
         instead_of = None
         while True:
             self._taken = True  # unless we hear that it is not: an answer may be lost
-            try:
-                said = self._ask("take", record=self._record, lease=LEASE_SECONDS, instead_of=instead_of)
-            except (ConnectionLost, TimeoutError) as trouble:
-                _explain(self.remote)
-                raise SshError(self.remote.spec, f"its lock does not answer: {trouble}") from None
+            said = self._ask("take", True, record=self._record, lease=LEASE_SECONDS, instead_of=instead_of)
             if said["taken"]:
                 self._boot = said["boot"]
                 replaced = said["instead_of"]
@@ -319,12 +327,12 @@ class _Link:
         """Raises UsageError."""
         if self._taken:
             self._taken = False
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(OSError):
                 self._ask("release", token=self._record["token"])
 
-    def look(self) -> Owner | None:
-        """Who has the host. Raises UsageError."""
-        found = self._ask("look")["holder"]
+    def look(self, *, explain: bool = False) -> Owner | None:
+        """Who has the host. Raises UsageError, and TimeoutError unless it is to `explain` what a person can mend."""
+        found = self._ask("look", explain)["holder"]
         return None if found is None else self._owner(found)
 
     def start_beating(self) -> None:
@@ -336,7 +344,7 @@ class _Link:
 
     def beat_now(self) -> None:
         """Renew the lease; a host that does not answer is asked again with the next beat."""
-        with contextlib.suppress(UsageError, TimeoutError):
+        with contextlib.suppress(UsageError, OSError):
             said = self._ask("renew", record=self._record, lease=LEASE_SECONDS, boot=self._boot)
             if said["held"]:
                 self._boot = said["boot"]
@@ -360,7 +368,7 @@ class _Link:
     def _owner(self, record: Mapping[str, Any]) -> Owner:
         return Owner.of(self.remote.spec.described(), record)
 
-    def _ask(self, do: str, **arguments: object) -> Answer:
+    def _ask(self, do: str, explain: bool = False, **arguments: object) -> Answer:
         """One request and its answer; over a new channel if the old one is lost. Raises UsageError, TimeoutError."""
         with self._talking:
             try:
@@ -369,9 +377,12 @@ class _Link:
                 self._hang_up()
             try:
                 return self._exchange(do, arguments)
-            except (ConnectionLost, TimeoutError):
+            except (ConnectionLost, TimeoutError) as trouble:
                 self._hang_up()
-                raise
+                if not explain:
+                    raise
+                _explain(self.remote)
+                raise SshError(self.remote.spec, f"its lock does not answer: {trouble}") from None
 
     def _hang_up(self) -> None:
         if self._channel is not None:
@@ -380,7 +391,10 @@ class _Link:
 
     def _exchange(self, do: str, arguments: Mapping[str, object]) -> Answer:
         if self._channel is None:
-            self._channel = self.remote.open_channel(lock_command(self.remote.spec), sudo=self.remote.spec.sudo)
+            try:
+                self._channel = self.remote.open_channel(lock_command(self.remote.spec), sudo=self.remote.spec.sudo)
+            except (EOFError, paramiko.SSHException) as trouble:
+                raise TimeoutError(reason_of(trouble)) from None
         self._operations += 1
         self._channel.send_line(json.dumps({"op": self._operations, "do": do, **arguments}).encode(), ANSWER_SECONDS)
         said: Answer = {}

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +89,25 @@ nemesis:
 time: {load: 2s, settle: 10s}
 """
 
+TWO_AT_ONCE = """
+import asyncio
+from squall.harness.hosts.host_locks import HostLocks, HostsInUse
+from squall.harness.hosts.lab import standing_lab
+
+lab = standing_lab("default")
+first, second = (HostLocks(name, wait=None, say=print) for name in ("first", "second"))
+asyncio.run(first.take(lab.inventory(), lab.network, "r1"))
+print(len(list(lab.data.glob("*/home/.squall/host-lock/lock"))), "locks")
+try:
+    asyncio.run(second.take(lab.inventory(), lab.network, "r2"))
+except HostsInUse as refused:
+    print("refused", refused.owner.command)
+first.close()
+asyncio.run(second.take(lab.inventory(), lab.network, "r2"))
+second.close()
+print("taken")
+"""
+
 
 @pytest.fixture(scope="module")
 def user() -> Iterator[Ordinary]:
@@ -128,6 +148,11 @@ def test_a_host_has_a_home_an_address_and_temporary_files_of_its_own(up: Ordinar
 def test_inventory_check_has_nothing_to_complain_of_and_says_that_there_is_no_root(up: Ordinary) -> None:
     said = up.squall("inventory", "check", "--lab", "default")
     assert "none: reduced" in said.stdout, said.stdout + said.stderr
+
+
+def test_its_hosts_are_locked_one_by_one_though_they_share_a_machine(up: Ordinary) -> None:
+    done = up.run(sys.executable, "-c", TWO_AT_ONCE)
+    assert done.stdout.splitlines() == ["2 locks", "refused first", "taken"], done.stdout + done.stderr
 
 
 # --- Runs ----------------------------------------------------------------------------------------------------------
