@@ -142,6 +142,7 @@ class ScenarioRun:
         if self._aims_at_clients():
             refuse_without_clients(self.plan.suite, self.hosts.inventory.source, self.hosts.inventory.clients)
         await self.testbed.deploy(SquallNodes(), settings, faults=bool(self.plan.schedule.faults))
+        await self.testbed.heal()  # a run that was killed may have left faults open
         await self.testbed.refuse_unable(needed_verbs(fault.options for fault in self.plan.schedule.faults))
         bundle = next(iter(self.testbed.deployed.values())).bundle
         self.facts.bundles = {

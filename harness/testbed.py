@@ -142,7 +142,6 @@ class Testbed:
                 command = agent_command(places[spec.name], spec, self.lock)
                 self.agents[spec.name] = AgentHost(self.remotes[spec.name], command, sudo=spec.sudo)
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
-        await self.heal()  # of what a run has left behind that was killed
         self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses(), settings.cluster_id)
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
         brokers = tuple(name for name, plan in self.plans.items() if plan.is_broker)
