@@ -24,9 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from squall.harness.catalogue.command import OptionalValues, faults
-from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.help_text import with_examples
 from squall.harness.lab_command import lab_app
 from squall.harness.operator.commands import cluster_app
+from squall.harness.terminal import finish, install
 
 if TYPE_CHECKING:
     from squall.harness.run import Hosts
@@ -59,7 +61,7 @@ InventoryOption = Annotated[
 LabOption = Annotated[
     str | None, typer.Option("--lab", metavar="NAME", help="on the lab of this name, which is up and stays up")
 ]
-SeedOption = Annotated[int | None, typer.Option(help="repeat the run with this seed; drawn and printed if left out")]
+SeedOption = Annotated[int | None, typer.Option(help="the seed of the first run; with --only of the one run; drawn if left out")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="print every command, host by host and in order; nothing is started")
 ]
@@ -106,7 +108,7 @@ def run(
     from squall.harness.suite import load_suite
 
     refuse_two_places(inventory, lab)
-    chosen = load_suite(suite).only(only)
+    chosen = load_suite(suite).only(only, seed)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.dry_run import print_dry_run
@@ -193,27 +195,21 @@ def plan(
     only: OnlyOption = None,
     dry_run: DryRunOption = False,
     inventory: InventoryOption = None,
-) -> None:
-    """What a suite would do, to whom, when; nothing is started."""
-    from squall.harness.plan import choose_seed, described, schedule_of
+) -> int:
+    """Print what a suite would do, to whom, when; nothing is started. Exit status 254 if a scenario would be refused."""
+    from squall.harness.inventory import load_inventory
+    from squall.harness.plan import choose_seed
+    from squall.harness.plan_command import print_plan
     from squall.harness.suite import load_suite
-    from squall.harness.targets import refuse_clashes
 
-    out, chosen = console(), choose_seed(seed)
+    chosen = load_suite(suite).only(only, seed)
+    hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.dry_run import print_dry_run
-        from squall.harness.inventory import load_inventory
 
-        hosts = load_inventory(inventory) if inventory is not None else None
-        print_dry_run(out, load_suite(suite).only(only), chosen, hosts)
-        return
-    out.print(f"{'seed':<11}{chosen}")
-    for scenario in load_suite(suite).only(only).scenarios:
-        out.print()
-        schedule = schedule_of(suite, scenario, chosen)
-        refuse_clashes(suite, scenario, schedule)
-        for label, text in described(scenario, schedule):
-            out.print(f"{label:<11}{text}", markup=False)
+        print_dry_run(console(), chosen, choose_seed(seed), hosts)
+        return 0
+    return print_plan(console(), chosen, choose_seed(seed), hosts)
 
 
 @app.command(epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711")
@@ -249,8 +245,7 @@ def simulate(
 
 @app.command(
     epilog="Examples: squall shrink 4711 · squall shrink 2 --suite suites/two-hop-failover.yaml "
-    "--mutant truncate-to-hw --out lost.yaml · then: squall simulate lost.yaml. "
-    "Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink."
+    "--mutant truncate-to-hw --out lost.yaml · squall simulate lost.yaml"
 )
 def shrink(
     seed: Annotated[int, typer.Argument(metavar="SEED", help="a seed that fails in simulation")],
@@ -267,7 +262,10 @@ def shrink(
         bool, typer.Option("--any", help="take any failure for the same, not only that name")
     ] = False,
 ) -> int:
-    """Make the shortest schedule that fails as a seed does, and tell what goes wrong in words and as a picture."""
+    """Make the shortest schedule that fails as a seed does, and explain what goes wrong in words and as a picture.
+
+    Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink.
+    """
     from squall.harness.simulation.shrink_command import ShrinkOptions
     from squall.harness.simulation.shrink_command import shrink as shrink_seed
 
@@ -460,11 +458,13 @@ app.command(
     epilog="Examples: squall faults · squall faults pause · squall faults --json · squall faults --verify --lab · "
     "squall faults --verify --lab --only 14 --only kill --json verified.json",
 )(faults)
+with_examples(app)
 
 
 def main() -> None:
     """Entry point: every way a command can end, as an exit status."""
-    sys.exit(status_of(sys.argv[1:]))
+    install()
+    sys.exit(finish(status_of(sys.argv[1:])))
 
 
 def status_of(arguments: list[str]) -> int:
@@ -476,16 +476,23 @@ def status_of(arguments: list[str]) -> int:
         return USAGE_EXIT_STATUS
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED_EXIT_STATUS
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as trouble:
+        if (problem := file_problem(trouble)) is None:
+            return crashed()
+        complain(problem)
+        return USAGE_EXIT_STATUS
     except Exception as trouble:
         if isinstance(trouble, CommandLineError):
             trouble.show()  # type: ignore[attr-defined]
             return USAGE_EXIT_STATUS
-        complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
-        return CRASH_EXIT_STATUS
+        return crashed()
     return result if isinstance(result, int) else 0
+
+
+def crashed() -> int:
+    """Print the exception being handled as a bug of Squall; the exit status."""
+    complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
+    return CRASH_EXIT_STATUS
 
 
 def complain(message: str) -> None:

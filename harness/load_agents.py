@@ -19,15 +19,6 @@ from squall.harness.remote_load import RemoteWorker
 from squall.nemesis.ports import HostUnreachable, LoadHost, VerbFailed
 
 
-def refuse_without_clients(suite: object, source: object, clients: Sequence[object]) -> None:
-    """Raise UsageError where a fault is aimed at load workers and none is on a host of its own."""
-    if not clients:
-        raise UsageError(
-            f"{suite}: nemesis: pause-clients needs load workers on hosts of their own; {source} has none",
-            remedy="give the inventory a group `clients`, or the suite `cluster: {clients: 1}` for a lab",
-        )
-
-
 class LoadAgents:
     """One agent for each client host."""
 

@@ -42,13 +42,13 @@ from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capt
 from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
-from squall.harness.load_agents import LoadAgents, refuse_without_clients
+from squall.harness.load_agents import LoadAgents
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run_hosts import Hosts
 from squall.harness.run_manifest import Facts, config_texts, manifest_of
-from squall.harness.targets import Nodes, refuse_bad_targets
+from squall.harness.targets import Nodes, refuse_bad_targets, refuse_too_few_brokers, refuse_without_clients
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
@@ -131,8 +131,8 @@ class ScenarioRun:
         cluster = self.scenario.cluster
         calls = watched_calls(fault.options for fault in self.plan.schedule.faults)
         settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
-        self._refuse_too_few_brokers()
         nodes = Nodes.of_inventory(self.hosts.inventory)
+        refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
         refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
         if self.plan.capture:
             refuse_capture(self.hosts.inventory)
@@ -169,17 +169,6 @@ class ScenarioRun:
 
     def _aims_at_clients(self) -> bool:
         return any(isinstance(fault.options, PauseClients) for fault in self.plan.schedule.faults)
-
-    def _refuse_too_few_brokers(self) -> None:
-        """Raise UsageError if there are fewer brokers than a topic is to have replicas."""
-        brokers = len(self.hosts.inventory.brokers)
-        for name, topic in self.scenario.cluster.topics.items():
-            if topic.replication_factor > brokers:
-                raise UsageError(
-                    f"{self.plan.suite}: cluster.topics.{name}.replication_factor: {topic.replication_factor} replicas"
-                    f" need as many brokers; {self.hosts.inventory.source} has {brokers}",
-                    remedy="add hosts to the group `brokers`, or lower replication_factor",
-                )
 
     async def _await_cluster(self, began: float) -> None:
         topics = tuple(

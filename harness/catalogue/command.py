@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from squall.harness.errors import UsageError
+from squall.harness.help_text import CommandWithExamples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ STANDARD_OUTPUT = "-"
 WITHOUT_VALUE = {"--lab": OWN_LAB, "--json": STANDARD_OUTPUT}
 
 
-class OptionalValues(TyperCommand):
+class OptionalValues(CommandWithExamples):
     """A command whose `--lab` and `--json` may be given without a value."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
