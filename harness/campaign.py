@@ -167,7 +167,7 @@ class Campaign:
             run = ScenarioRun(plan, hosts, display, command=self._command(plan))
             try:
                 await run.run()
-            except UsageError:
+            except (UsageError, OSError):
                 run.discard_if_empty()
                 raise
 

@@ -61,7 +61,9 @@ InventoryOption = Annotated[
 LabOption = Annotated[
     str | None, typer.Option("--lab", metavar="NAME", help="on the lab of this name, which is up and stays up")
 ]
-SeedOption = Annotated[int | None, typer.Option(help="the seed of the first run; with --only of the one run; drawn if left out")]
+SeedOption = Annotated[
+    int | None, typer.Option(help="the seed of the first run; with --only of the one run; drawn if left out")
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="print every command, host by host and in order; nothing is started")
 ]
@@ -196,7 +198,7 @@ def plan(
     dry_run: DryRunOption = False,
     inventory: InventoryOption = None,
 ) -> int:
-    """Print what a suite would do, to whom, when; nothing is started. Exit status 254 if a scenario would be refused."""
+    """Print what a suite would do, to whom, when; nothing is started. Exit status 254 if `run` would refuse any."""
     from squall.harness.inventory import load_inventory
     from squall.harness.plan import choose_seed
     from squall.harness.plan_command import print_plan

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 USAGE_EXIT_STATUS = 254
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 OF_THE_FILE_SYSTEM = {
     **dict.fromkeys(NO_ROOM, "free some space, then repeat the command; what was written before is kept"),
     errno.EROFS: "name a place that can be written",

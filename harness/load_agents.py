@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.ssh import on_all
 from squall.harness.hosts.ssh_access import SshError

@@ -35,7 +35,7 @@ from typing import Any
 from squall.harness.bench_report import told_and_kept
 from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create_topics
 from squall.harness.display import Display, seconds_since
-from squall.harness.errors import UsageError
+from squall.harness.errors import UsageError, file_problem
 from squall.harness.faults import FaultLog
 from squall.harness.host_clocks import HostClocks
 from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
@@ -112,6 +112,8 @@ class ScenarioRun:
         except (ClusterNotReady, WorkerFailed) as trouble:
             self.facts.trouble.append(str(trouble))
             self.display.say(f"trouble    {trouble}", style="yellow")
+        except OSError as trouble:
+            self._tell_unwritten(trouble)
         except asyncio.CancelledError:
             self.facts.trouble.append("the run was interrupted")
             raise
@@ -389,8 +391,21 @@ class ScenarioRun:
                     await self.testbed.remove()
             except UsageError as trouble:
                 self.facts.notes["collecting"] = str(trouble)
+            except OSError as trouble:
+                self._tell_unwritten(trouble)
         await self.testbed.close()
-        self._manifest().save(self.directory)
+        try:
+            self._manifest().save(self.directory)
+        except OSError as trouble:  # the manifest of the start stays, by which the run was cut off
+            self._tell_unwritten(trouble)
+
+    def _tell_unwritten(self, trouble: OSError) -> None:
+        """Report what could not be written, so that hosts are healed and cleaned nevertheless. Raises other trouble."""
+        problem = file_problem(trouble)
+        if problem is None:
+            raise trouble
+        self.facts.trouble.append(problem.splitlines()[0])
+        self.display.say(f"trouble    {problem}", style="yellow")
 
     async def _read_clocks(self) -> None:
         """What the stamps in node logs mean."""

@@ -30,6 +30,7 @@ from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.tables import Series
 from squall.results.text import clock, duration, grouped, several, value_name
 from squall.results.verdict import Verdict
+from squall.results.whole_file import write_whole
 from squall.results.witness import Surroundings, Witness
 
 REPORT_FILE: Final = "report.html"
@@ -42,7 +43,7 @@ def write_report(
 ) -> Path:
     """Write the report of a run beside its verdict."""
     path = run_dir / REPORT_FILE
-    path.write_text(render_report(manifest, verdict, series, around, frame), encoding="utf-8")
+    write_whole(path, render_report(manifest, verdict, series, around, frame))
     return path
 
 

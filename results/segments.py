@@ -198,12 +198,14 @@ class HistoryWriter:
         self._flushed_at = time.monotonic_ns()
         if not self._buffer:
             return
-        view = memoryview(self._buffer)
-        while view:
-            view = view[os.write(self._file, view) :]
-        view.release()
-        self._sum.add(self._buffer)
-        self._buffer = bytearray()
+        written = 0
+        try:
+            with memoryview(self._buffer) as view:
+                while written < len(view):
+                    written += os.write(self._file, view[written:])
+        finally:  # a disk may become full half-way, and have room again: nothing is written twice
+            self._sum.add(self._buffer[:written])
+            del self._buffer[:written]
 
     def close(self) -> None:
         """Seal, flush, fsync, close. Calling it again does nothing."""
@@ -242,9 +244,15 @@ class EventWriter:
         return cls(Path(run_dir) / CLUSTER_FILE)
 
     def write(self, row: FaultWindow | ClusterObservation) -> None:
+        """Append a line. Raises OSError; the file then ends where it ended before, and takes further lines."""
         line = msgspec.json.encode(row) + b"\n"
-        while line:
-            line = line[os.write(self._file, line) :]
+        before = os.fstat(self._file).st_size
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
 
     def close(self) -> None:
         if self._file >= 0:

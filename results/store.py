@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from squall.results.history import HISTORY_FILE
 from squall.results.manifest import MANIFEST_FILE, Manifest
-from squall.results.segments import IllFormedHistory
+from squall.results.segments import SEGMENTS_FOLDER, IllFormedHistory
 
 LATEST: Final = "latest"
 
@@ -37,6 +38,20 @@ def point_latest(runs: Path, directory: Path) -> None:
     draft.unlink(missing_ok=True)
     draft.symlink_to(directory.relative_to(runs))
     draft.replace(runs / LATEST)
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is a run: it has a manifest that can be read, or something of a history.
+
+    Nothing is ever written into any other.
+    """
+    if (directory / HISTORY_FILE).exists() or any(directory.glob(f"{SEGMENTS_FOLDER}/segment-*.jsonl")):
+        return True
+    try:
+        Manifest.load(directory)
+    except IllFormedHistory:
+        return False
+    return True
 
 
 def _is_of(run: Path, scenario: str) -> bool:

@@ -1,4 +1,4 @@
-"""A scenario that cannot be run is named in the summary and takes no other with it; `plan` and `run` refuse the same."""
+"""A scenario that cannot be run is named in the summary and the others run; `plan` and `run` refuse the same."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_plan_refuses_what_run_refuses_with_the_same_words(
-    why: str, carried_out: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    why: str,
+    carried_out: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rest, reason = REFUSED[why]
