@@ -5,7 +5,7 @@ This module turns arguments into calls and trouble into exit statuses, and holds
     0    valid; of a suite: every scenario turned out as expected
     1    invalid; of a suite: an unexpected violation, or an expected one that was missed
     2    unknown; of a suite: an unexpected unknown
-    130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept
+    130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept, finished runs, seeds and figures summed up
     254  bad usage or configuration: one message says what is wrong, where, and what would be right
     255  a crash of ours
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -379,10 +380,18 @@ def bench(
         for known, about in benching.described():
             out.print(f"{known:<14}{about}", markup=False)
         return 0
-    measurements = benching.measure(name, partitions=partitions, rounds=rounds, operations=operations, billion=billion)
+    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
+    interrupted = False
+    try:
+        measurements = benching.measure(name, **sizes)
+    except benching.Interrupted as early:
+        measurements, interrupted = early.measurements, True
     benching.print_measurements(out, name, measurements)
     if json_file is not None:
-        benching.save(json_file, name, measurements)
+        benching.save(json_file, name, measurements, interrupted=interrupted)
+    if interrupted:
+        out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
+        return INTERRUPTED_EXIT_STATUS
     return 0 if all(one.passed for one in measurements) else 1
 
 
@@ -466,6 +475,7 @@ with_examples(app)
 def main() -> None:
     """Entry point: every way a command can end, as an exit status."""
     install()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(finish(status_of(sys.argv[1:])))
 
 

@@ -132,7 +132,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
         except msgspec.ValidationError as trouble:
             raise IllFormedHistory(path, None, f"is not a manifest: {trouble}") from trouble
-        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
             raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
         started, ended = manifest.load_started, manifest.load_ended
         if started is not None and ended is not None and ended < started:

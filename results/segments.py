@@ -282,7 +282,7 @@ def adopt_segment(source: Path, target: Path, clock_offset: int, clock_error: in
         first = fetched.readline()
         try:
             header = _HEADER.decode(first)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             adopted.write(first)
         else:
             if header.is_whole:
@@ -320,7 +320,7 @@ class Segment:
                 raise IllFormedHistory(self.path, number, "ends the segment, but more follows; lines were added to it")
             try:
                 yield number, _ROW.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
                 raise IllFormedHistory(self.path, number, f"is not a row of a history: {trouble}") from trouble
 
 
@@ -331,7 +331,7 @@ def open_segment(path: Path) -> Segment:
         raise IllFormedHistory(path, 1, "is empty; a segment starts with a header")
     try:
         header = _HEADER.decode(lines[0])
-    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
         raise IllFormedHistory(path, 1, f"is not the header of a segment: {trouble}") from trouble
     if header.schema != SCHEMA_VERSION:
         raise IllFormedHistory(path, 1, f"has schema {header.schema}; this version reads {SCHEMA_VERSION}")
@@ -349,7 +349,7 @@ def _require_whole(segment: Segment, last: bytes) -> None:
     path, number = segment.path, len(segment.lines) + 2
     try:
         told = _END.decode(last)
-    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
         raise IllFormedHistory(path, number, f"is not the end of a segment: {trouble}") from trouble
     found = end_of(segment.lines)
     if found == told:
@@ -403,6 +403,6 @@ def _read_events(path: Path, kind: type[Event]) -> list[Event]:
     for number, line in enumerate(complete_lines(path)[0], 1):
         try:
             events.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
             raise IllFormedHistory(path, number, f"is not a {kind.__name__}: {trouble}") from trouble
     return events

@@ -157,7 +157,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except msgspec.ValidationError as trouble:
             raise IllFormedHistory(path, None, f"is not a verdict: {trouble}") from trouble
-        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
             raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
 
 

@@ -68,6 +68,7 @@ def simulate(
     """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict.
 
     All of them, or `until_failure` to the first that is not valid. `picture` is where to draw what one seed does.
+    Interrupted, it sums up the seeds that ended and raises KeyboardInterrupt (exit status 130).
     """
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
@@ -76,7 +77,7 @@ def simulate(
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
     results: list[SimResult] = []
-    shown = 0
+    shown, ended = 0, False
     milestones = tenths(seeds)
     with Progress(
         TextColumn("simulate"), BarColumn(), MofNCompleteColumn(), TextColumn("seeds"), TimeRemainingColumn(),
@@ -84,7 +85,7 @@ def simulate(
     ) as progress:  # fmt: skip
         task = progress.add_task("simulate", total=len(wanted))
         running = simulate_many(scenario, wanted, options, processes=processes or os.cpu_count() or 1)
-        with contextlib.closing(running):
+        with contextlib.closing(running), contextlib.suppress(KeyboardInterrupt):
             for result in running:
                 results.append(result)
                 progress.advance(task)
@@ -97,7 +98,14 @@ def simulate(
                     console.print(told(result, said, options, listable), markup=False, highlight=False)
                 if result.verdict != "valid" and until_failure:
                     break
-    console.print(summary(results), markup=False, highlight=False)
+            ended = True
+    if results:
+        console.print(summary(results), markup=False, highlight=False)
+    if not ended:
+        left = f"interrupted: {len(results)} of {seeds} seeds ended"
+        again = next(seed for seed in wanted if seed not in {result.seed for result in results})
+        console.print(f"{left}; the first that did not is {again}", markup=False, highlight=False)
+        raise KeyboardInterrupt
     if picture is not None:
         save_picture(trace_of(scenario, first, options), picture)
         console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")

@@ -67,11 +67,12 @@ DAMAGE = {
     "a list": lambda data: b"[1, 2]\n",
     "null": lambda data: b"null\n",
     "not text": lambda data: b"\xff\xfe" + data,
+    "nested deeply": lambda data: b"[" * 100_000,
 }
 COMMANDS = ("show RUN", "show RUN events-0@0", "timeline RUN", "check RUN --in-process")
 
 
-@pytest.mark.parametrize("damage", [DAMAGE["cut off"], DAMAGE["a list"]], ids=["cut off", "a list"])
+@pytest.mark.parametrize("damage", [DAMAGE["a list"], DAMAGE["nested deeply"]], ids=["a list", "nested deeply"])
 def test_a_damaged_file_of_a_run_is_never_a_crash(
     damage: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
