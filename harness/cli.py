@@ -55,7 +55,9 @@ app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
 
-SuiteArgument = Annotated[Path, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml")]
+SuiteArgument = Annotated[
+    str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
+]
 InventoryOption = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
 ]
@@ -108,10 +110,10 @@ def run(
     """Run a suite: hosts up, nodes deployed, load under faults, healed, read back, judged."""
     from squall.harness.inventory import load_inventory, refuse_two_places
     from squall.harness.plan import choose_seed
-    from squall.harness.suite import load_suite
+    from squall.harness.suites import load_named
 
     refuse_two_places(inventory, lab)
-    chosen = load_suite(suite).only(only, seed)
+    chosen = load_named(suite).only(only, seed)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.dry_run import print_dry_run
@@ -203,9 +205,9 @@ def plan(
     from squall.harness.inventory import load_inventory
     from squall.harness.plan import choose_seed
     from squall.harness.plan_command import print_plan
-    from squall.harness.suite import load_suite
+    from squall.harness.suites import load_named
 
-    chosen = load_suite(suite).only(only, seed)
+    chosen = load_named(suite).only(only, seed)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.dry_run import print_dry_run

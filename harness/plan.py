@@ -126,20 +126,21 @@ def planned(
     place: Place = ANYWHERE,
 ) -> Iterator[RunPlan | Refused]:
     """Every run of a suite, in order, or why there cannot be one; `squall plan` and `squall run` refuse the same."""
+    named = Path(suite.said or suite.path)
     started = (now or datetime.now()).strftime("%Y-%m-%dT%H-%M-%S")
     for scenario in suite.scenarios:
         seeds = scenario.seeds_from(seed)
         for one in seeds:
             try:
-                refuse_without_schedule(suite.path, scenario)
-                schedule = schedule_of(suite.path, scenario, one)
-                refuse_on(place, suite.path, scenario, schedule)
+                refuse_without_schedule(named, scenario)
+                schedule = schedule_of(named, scenario, one)
+                refuse_on(place, named, scenario, schedule)
             except UsageError as refusal:
                 yield Refused(scenario.scenario, one, str(refusal))
                 continue
             name = started if len(seeds) == 1 else f"{started}-seed-{one}"
             yield RunPlan(
-                suite=suite.path,
+                suite=named,
                 scenario=scenario,
                 seed=one,
                 schedule=schedule,

@@ -327,6 +327,8 @@ class Suite:
     scenarios: tuple[Scenario, ...]
     included: int = 0
     """How many of the scenarios, the first, other files hold."""
+    said: str = ""
+    """How commands and messages name it, where that is not its path."""
     reduced: bool = False
     """Whether the file holds more scenarios than these, or asks for more seeds."""
 
@@ -355,7 +357,8 @@ class Suite:
         repeated = chosen.repeat != 1 or len(chosen.seeds) > 1
         if seed is not None:
             chosen = chosen.model_copy(update={"repeat": 1, "seeds": (seed,)})
-        return Suite(self.name, self.path, (chosen,), reduced=len(names) > 1 or repeated)
+        reduced = self.reduced or len(names) > 1 or repeated
+        return Suite(self.name, self.path, (chosen,), said=self.said, reduced=reduced)
 
 
 def load_suite(path: Path | str) -> Suite:

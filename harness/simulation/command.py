@@ -18,8 +18,8 @@ from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, 
 from squall.harness.simulation.spacetime import save_picture
 from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario, load_suite
+from squall.harness.suites import HERE, is_file_name, load_named, scenarios
 from squall.harness.targets import Nodes, refuse_bad_targets
-from squall.harness.yaml_source import suggestion
 from squall.workloads.log import LogOptions
 
 SHOWN_FAILURES = 5
@@ -28,19 +28,18 @@ LONG = 100
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
-def find_scenario(name: str, suites: Path = Path("suites"), *, swarm: bool = False) -> tuple[Scenario, str]:
-    """A scenario by suite file, or by its name among `suites/*.yaml`; and how to name it in a command.
+def find_scenario(name: str, suites: Path = HERE, *, swarm: bool = False) -> tuple[Scenario, str]:
+    """A scenario by suite file, or by its name among the suites there are; and how to name it in a command.
 
     Raises UsageError, also for one whose faults only hosts can have, unless a `swarm` takes their place.
     """
-    if Path(name).suffix in (".yaml", ".yml"):
+    if is_file_name(name):
         return _simulable(Path(name), load_suite(name).scenarios[0], swarm), name
-    known: dict[str, tuple[Path, Scenario]] = {}
-    for path in sorted(suites.glob("*.yaml")):
-        known |= {scenario.scenario: (path, scenario) for scenario in load_suite(path).own}
-    if name not in known:
-        raise UsageError(f"there is no suite file and no scenario {name!r}{suggestion(name, known)}")
-    return _simulable(*known[name], swarm), name
+    for path, scenario in scenarios(suites):
+        if scenario.scenario == name:
+            return _simulable(path, scenario, swarm), name
+    first = load_named(name, suites).scenarios[0]
+    return _simulable(Path(name), first, swarm), name
 
 
 def _simulable(path: Path, scenario: Scenario, swarm: bool) -> Scenario:
