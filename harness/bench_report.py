@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 from squall.harness.suite import Scenario
+from squall.results.report import BENCH_FILE
 from squall.results.whole_file import write_whole
 from squall.workloads.latency import SendLatencies
 from squall.workloads.produce_bench import BenchResult, ProduceBenchOptions
-
-BENCH_FILE = "bench.json"
 
 
 def bench_result(scenario: Scenario, latencies: SendLatencies, seconds: float) -> BenchResult | None:

@@ -220,6 +220,7 @@ def plan(
 @app.command(epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711")
 def simulate(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
+    only: OnlyOption = None,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
     seed: Annotated[int | None, typer.Option(help="the first of them; the scenario's own, or 1, unless given")] = None,
     mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
@@ -245,6 +246,7 @@ def simulate(
         keep=keep,
         picture=picture,
         until_failure=until_failure,
+        only=only,
     )
 
 

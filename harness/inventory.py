@@ -61,6 +61,12 @@ class HostSpec:
     sudo: bool = False
     reduced: bool = False
     """One of a reduced lab: processes of this machine, and root nowhere."""
+    inventory: str = ""
+    """The inventory file that lists it; empty for a host of a lab."""
+
+    def command(self, *words: str) -> str:
+        """A command about this host as a person has to type it: with the inventory in which it is found."""
+        return shlex.join([*words, self.name, *(("-i", self.inventory) if self.inventory else ())])
 
     def described(self) -> str:
         """`b2 (10.0.0.12)`, as error messages name a host."""
@@ -367,6 +373,7 @@ class _Reader:
             data_dirs=tuple(given.get("data_dirs", ())),
             rack=given.get("rack"),
             sudo=given.get("ansible_become", user != "root"),
+            inventory=self.source.file,
         )
 
     def _refuse_shared_addresses(self, hosts: tuple[HostSpec, ...], tree: Mapping[str, Any]) -> None:

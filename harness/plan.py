@@ -152,12 +152,17 @@ def planned(
             )
 
 
+def simulate_command(suite: Path, scenario: Scenario) -> str:
+    """What simulates a scenario, wherever its suite lies."""
+    return shlex.join(["squall", "simulate", str(suite), "--only", scenario.scenario])
+
+
 def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
     """Raise UsageError for a scenario that no hosts can run, whatever the seed."""
     if scenario.swarm:
         raise UsageError(
             f"{suite}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
-            f" run: squall simulate {scenario.scenario}"
+            f" run: {simulate_command(suite, scenario)}"
         )
     _refuse_what_hosts_cannot(suite, scenario)
 
@@ -188,7 +193,7 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
                 f" {missing[0]}, which simulated hosts do not offer; only hosts of a lab or an inventory do",
-                remedy=f"squall run {suite}, or leave that fault out",
+                remedy=f"squall run {suite} --only {scenario.scenario}, or leave that fault out",
             )
 
 
@@ -199,7 +204,7 @@ def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
                 f" {missing[0]}, which hosts of a lab or an inventory do not offer yet; only the simulation does",
-                remedy=f"squall simulate {scenario.scenario}, or leave that fault out",
+                remedy=f"{simulate_command(suite, scenario)}, or leave that fault out",
             )
 
 

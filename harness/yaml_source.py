@@ -135,7 +135,7 @@ def _refuse_depth(text: str, loader: Any, file: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MOST_LEVELS:
-                line = event.start_mark.line + 1
+                line = event.start_mark.line + 1 if event.start_mark else 1
                 raise UsageError(f"{file}:{line}: is nested more than {MOST_LEVELS} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1

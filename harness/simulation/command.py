@@ -28,11 +28,15 @@ LONG = 100
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
-def find_scenario(name: str, suites: Path = HERE, *, swarm: bool = False) -> tuple[Scenario, str]:
+def find_scenario(
+    name: str, suites: Path = HERE, *, swarm: bool = False, only: str | None = None
+) -> tuple[Scenario, str]:
     """A scenario by suite file, or by its name among the suites there are; and how to name it in a command.
 
     Raises UsageError, also for one whose faults only hosts can have, unless a `swarm` takes their place.
     """
+    if only is not None:
+        return _simulable(Path(name), load_named(name, suites).only(only).scenarios[0], swarm), f"{name} --only {only}"
     if is_file_name(name):
         return _simulable(Path(name), load_suite(name).scenarios[0], swarm), name
     for path, scenario in scenarios(suites):
@@ -63,6 +67,7 @@ def simulate(
     keep: Path | None = None,
     until_failure: bool = False,
     picture: Path | None = None,
+    only: str | None = None,
 ) -> int:
     """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict.
 
@@ -71,7 +76,7 @@ def simulate(
     """
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
-    scenario, said = find_scenario(name, swarm=swarm)
+    scenario, said = find_scenario(name, swarm=swarm, only=only)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
@@ -122,7 +127,7 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     words += [f"    {line}" for line in result.witness]
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
-    if result.verdict == "invalid" and listable:
+    if result.verdict == "invalid" and listable and " --only " not in name:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
     words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}")
     return "\n".join(words)
