@@ -98,7 +98,6 @@ def test_a_command_about_a_host_names_the_inventory_it_is_in(tmp_path: Path) -> 
     assert words == ["squall", "inventory", "trust", "b1", "-i", str(path)]
     of_a_lab = HostSpec("b1", "10.0.0.1", ("brokers",))
     assert of_a_lab.command("squall", "inventory", "trust") == "squall inventory trust b1"
-    )
 
 
 def test_what_only_the_simulation_does_is_refused_with_a_command_that_does_it(
