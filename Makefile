@@ -1,11 +1,12 @@
 # Two commands are enough: `make quickstart` and `make test`. Each does all the set-up it needs.
-.PHONY: help quickstart test test-full lint typecheck format clean
+.PHONY: help quickstart check test test-full lint typecheck format clean
 .DEFAULT_GOAL := help
 
 PYTHON_PACKAGES := nodes workloads nemesis results harness benchmarks
 
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'
+	@echo 'make check        linter, type checker, unit tests that need neither lab nor JVM: two minutes, for each change'
 	@echo 'make test         the whole test suite: linter, type checker, tests (what CI runs)'
 	@echo 'make test-full    the long checks as well'
 	@echo 'make format       ruff: sort imports, format'
@@ -13,6 +14,9 @@ help:
 quickstart:
 	@scripts/setup.sh run
 	@.venv/bin/squall run suites/quickstart.yaml
+
+check: lint typecheck
+	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark and not slow'
 
 test: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full'
