@@ -2,6 +2,14 @@
 .PHONY: help quickstart check test test-full lint typecheck format clean
 .DEFAULT_GOAL := help
 
+# Tests that start no lab, no JVM, no cluster of processes and no long simulation: the loop of a change.
+UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py \
+	$(addprefix tests/nodes/,broker metadata protocol raft replication storage test_config.py) \
+	$(wildcard tests/nemesis/test_*.py) $(wildcard tests/workloads/test_*.py) \
+	$(addprefix tests/results/test_,history.py parquet_files.py render.py required.py segments.py store.py) \
+	$(patsubst %,tests/harness/test_%.py,benching campaign cli display dry_run faults help hostile_input included_suites \
+	inventory named_suites plan printed_commands refusals refused_scenarios suite yaml_source)
+
 PYTHON_PACKAGES := nodes workloads nemesis results harness benchmarks
 
 help:
@@ -16,7 +24,7 @@ quickstart:
 	@.venv/bin/squall run suites/quickstart.yaml
 
 check: lint typecheck
-	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark and not slow'
+	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark' $(UNIT_TESTS)
 
 test: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full'

@@ -131,3 +131,16 @@ def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     unlisted = [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme]
     assert not unlisted
+
+
+def test_make_check_selects_tests_that_are_there_and_need_neither_lab_nor_jvm() -> None:
+    """A test file that is renamed must not silently leave the quick loop."""
+    printed = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "check"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    (line,) = [line for line in printed.splitlines() if "-m pytest" in line]
+    assert "-m 'not full and not lab and not spark'" in line
+    chosen = [word for word in line.split() if word.startswith("tests/")]
+    assert len(chosen) > 30
+    assert [name for name in chosen if not (ROOT / name).exists()] == []
+    assert "make check" in (ROOT / "README.md").read_text()
