@@ -1,11 +1,20 @@
 # Two commands are enough: `make quickstart` and `make test`. Each does all the set-up it needs.
-.PHONY: help quickstart test test-full lint typecheck format clean
+.PHONY: help quickstart check test test-full lint typecheck format clean
 .DEFAULT_GOAL := help
+
+# Tests that start no lab, no JVM, no cluster of processes and no long simulation: the loop of a change.
+UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py \
+	$(addprefix tests/nodes/,broker metadata protocol raft replication storage test_config.py) \
+	$(wildcard tests/nemesis/test_*.py) $(wildcard tests/workloads/test_*.py) \
+	$(addprefix tests/results/test_,history.py parquet_files.py render.py required.py segments.py store.py) \
+	$(patsubst %,tests/harness/test_%.py,benching campaign cli display dry_run faults help hostile_input included_suites \
+	inventory named_suites plan printed_commands refusals refused_scenarios suite yaml_source)
 
 PYTHON_PACKAGES := nodes workloads nemesis results harness benchmarks
 
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'
+	@echo 'make check        linter, type checker, unit tests that need neither lab nor JVM: two minutes, for each change'
 	@echo 'make test         the whole test suite: linter, type checker, tests (what CI runs)'
 	@echo 'make test-full    the long checks as well'
 	@echo 'make format       ruff: sort imports, format'
@@ -13,6 +22,9 @@ help:
 quickstart:
 	@scripts/setup.sh run
 	@.venv/bin/squall run suites/quickstart.yaml
+
+check: lint typecheck
+	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full and not lab and not spark' $(UNIT_TESTS)
 
 test: lint typecheck
 	.venv/bin/python -m pytest -n 2 --dist loadgroup -m 'not full'

@@ -8,12 +8,16 @@ from setuptools import find_packages, setup
 
 ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
 
+SUITES = "squall.suites"
+"""Data only: the suites that are found by name in every directory (harness/suites.py)."""
+
 packages = [f"squall.{room}" + (f".{inner}" if inner else "") for room in ROOMS for inner in ("", *find_packages(room))]
 
 setup(
-    packages=packages,
-    package_dir={f"squall.{room}": room for room in ROOMS},
+    packages=[*packages, SUITES],
+    package_dir={SUITES: "suites", **{f"squall.{room}": room for room in ROOMS}},
     package_data={
+        SUITES: ["**/*.yaml"],
         "squall.nodes": ["py.typed"],
         "squall.results": ["py.typed", "**/*.html", "**/*.css", "**/*.properties"],
         "squall.workloads": ["py.typed"],

@@ -12,7 +12,7 @@ machine does, and is reported beside. How the same client fares with Apache Kafk
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from squall.benchmarks._fetching import consumed, fetched, filled_topic
 from squall.benchmarks._load import ALONE, MEGA, Bench, Layout, median_of, quantile
@@ -135,7 +135,7 @@ def metadata_response() -> MetadataResponse:
     )
 
 
-def run() -> list[Measurement]:
+def run() -> Iterator[Measurement]:
     """Measure everything on one cluster. Memory comes first, while nothing else has been done."""
     one, six = Layout(), Layout(partitions=6)
     parts: tuple[Callable[[Bench], list[Measurement]], ...] = (
@@ -153,4 +153,5 @@ def run() -> list[Measurement]:
     with Cluster(brokers=3, controllers=3, properties=AS_SHIPPED) as cluster:
         cluster.wait_until_ready()
         bench = Bench(cluster)
-        return [figure for part in parts for figure in part(bench)]
+        for part in parts:
+            yield from part(bench)

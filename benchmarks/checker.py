@@ -68,21 +68,24 @@ class Scene:
         return judged(runs, self.warm, rounds)
 
 
-def run(operations: int = OPERATIONS, billion: bool = False) -> list[Measurement]:
-    """Everything, in the order of the table; the billion last."""
+def run(operations: int = OPERATIONS, billion: bool = False) -> Iterator[Measurement]:
+    """Everything, in the order of the table; the billion last. Fewer operations than usual are held to no bar."""
+    for one in _figures(operations, billion):
+        yield one if operations >= OPERATIONS else replace(one, must=None, stretch=None)
+
+
+def _figures(operations: int, billion: bool) -> Iterator[Measurement]:
     place = ROOMY if ROOMY.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="squall-bench-", dir=place) as directory:
         scene = Scene(Path(directory))
-        found = [
-            *one_history(scene, operations),
-            *larger_one(scene, TIMES_LARGE * operations, operations),
-            *one_topic_partition(scene, operations),
-            *many_runs(scene, operations),
-            *registers_per_second(round(operations * REGISTERS_SHARE)),
-            *transactions_per_second(scene, round(operations * TRANSACTIONS_SHARE)),
-            *(the_billion(scene, TIMES_BILLION * operations, operations) if billion else ()),
-        ]
-    return found if operations >= OPERATIONS else [replace(one, must=None, stretch=None) for one in found]
+        yield from one_history(scene, operations)
+        yield from larger_one(scene, TIMES_LARGE * operations, operations)
+        yield from one_topic_partition(scene, operations)
+        yield from many_runs(scene, operations)
+        yield from registers_per_second(round(operations * REGISTERS_SHARE))
+        yield from transactions_per_second(scene, round(operations * TRANSACTIONS_SHARE))
+        if billion:
+            yield from the_billion(scene, TIMES_BILLION * operations, operations)
 
 
 def one_history(scene: Scene, operations: int) -> list[Measurement]:

@@ -275,12 +275,12 @@ def figures(label: str, rounds: Sequence[Felt], *, bar_ms: float | None = BAR_MS
     ]
 
 
-def run() -> list[Measurement]:
+def run() -> Iterator[Measurement]:
     """Without load, with small requests, and with large ones, with and without a disk for the controllers."""
-    found = figures("no load", [measured(0, outstanding=0)])
-    found += figures(f"{OUTSTANDING} outstanding of 1 KB", [measured(1000) for _ in range(ROUNDS)])
+    yield from figures("no load", [measured(0, outstanding=0)])
+    yield from figures(f"{OUTSTANDING} outstanding of 1 KB", [measured(1000) for _ in range(ROUNDS)])
     large = f"{OUTSTANDING} outstanding of 100 KB"
     with TemporaryDirectory(prefix="squall-controllers-", dir=MEMORY) as logs:
         rounds = [measured(LARGE, controller_logs=Path(logs) / str(number)) for number in range(ROUNDS)]
-    found += figures(f"{large}, controllers' logs in memory", rounds)
-    return found + figures(f"{large}, one disk for all", [measured(LARGE)], bar_ms=None)
+    yield from figures(f"{large}, controllers' logs in memory", rounds)
+    yield from figures(f"{large}, one disk for all", [measured(LARGE)], bar_ms=None)

@@ -22,7 +22,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -48,14 +48,14 @@ IDLE_S = 20.0
 WAIT_S = 20.0
 
 
-def run() -> list[Measurement]:
+def run() -> Iterator[Measurement]:
     """All of it, in about three minutes."""
-    found = up_and_down()
+    yield from up_and_down()
     with private_lab(controllers=2, brokers=3) as lab:
-        found += warm_command(lab)
-        found += asyncio.run(_with_agents(lab))
-        found += dead_peer(lab)
-    return found + idle()
+        yield from warm_command(lab)
+        yield from asyncio.run(_with_agents(lab))
+        yield from dead_peer(lab)
+    yield from idle()
 
 
 async def _with_agents(lab: Lab) -> list[Measurement]:

@@ -1,8 +1,9 @@
 """What a benchmark returns: figures beside the bars they are held against.
 
-A benchmark is a module of this folder with `run() -> list[Measurement]`. `squall bench NAME` prints what was
-measured beside what it must reach and what would be a stretch, and fails where a *must* is missed. The first
-line of the module's docstring is its description in `squall bench`.
+A benchmark is a module of this folder with `run() -> Iterable[Measurement]`. `squall bench NAME` prints what was
+measured beside what it must reach and what would be a stretch, and fails where a *must* is missed. A benchmark that
+takes minutes yields each figure when it is known, so that an interruption loses none of them. The first line of the
+module's docstring is its description in `squall bench`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -83,23 +84,19 @@ def per_second(table: pa.Table, runs: int = RUNS) -> list[float]:
     return rates
 
 
-def run() -> list[Measurement]:
+def run() -> Iterator[Measurement]:
     """Every combination of registers, concurrency, and versions or none."""
-    found = []
     for registers in REGISTERS:
         for open_at_once in OPEN_AT_ONCE:
             for versions in (False, True):
                 table = forged_table(OPERATIONS, registers, open_at_once, versions=versions)
                 rates = per_second(table)
                 name = f"{registers} registers, {open_at_once} open, {'with' if versions else 'without'} versions"
-                found.append(
-                    Measurement(
-                        name,
-                        statistics.median(rates),
-                        "operations/s and core",
-                        must=MUST_PER_S,
-                        stretch=STRETCH_PER_S,
-                        samples=tuple(rates),
-                    )
+                yield Measurement(
+                    name,
+                    statistics.median(rates),
+                    "operations/s and core",
+                    must=MUST_PER_S,
+                    stretch=STRETCH_PER_S,
+                    samples=tuple(rates),
                 )
-    return found

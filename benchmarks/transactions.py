@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -36,23 +37,19 @@ def per_second(table: pa.Table, runs: int = RUNS) -> tuple[list[float], list[flo
     return rates, processor
 
 
-def run(transactions: int = TRANSACTIONS) -> list[Measurement]:
+def run(transactions: int = TRANSACTIONS) -> Iterator[Measurement]:
     """A million transactions at each degree of concurrency."""
-    found = []
     for open_at_once in OPEN_AT_ONCE:
         table = healthy_table(SEED, transactions, processes=open_at_once)
         rates, processor = per_second(table)
         name = f"list-append, {open_at_once} open at a time"
-        found.append(
-            Measurement(
-                name,
-                statistics.median(rates),
-                "transactions/s",
-                must=MUST_PER_S,
-                stretch=STRETCH_PER_S,
-                samples=tuple(rates),
-            )
+        yield Measurement(
+            name,
+            statistics.median(rates),
+            "transactions/s",
+            must=MUST_PER_S,
+            stretch=STRETCH_PER_S,
+            samples=tuple(rates),
         )
         told = statistics.median(processor)
-        found.append(Measurement(name, told, "transactions/s of one core", samples=tuple(processor)))
-    return found
+        yield Measurement(name, told, "transactions/s of one core", samples=tuple(processor))

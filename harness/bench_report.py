@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from squall.harness.suite import Scenario
+from squall.results.report import BENCH_FILE
+from squall.results.whole_file import write_whole
 from squall.workloads.latency import SendLatencies
 from squall.workloads.produce_bench import BenchResult, ProduceBenchOptions
-
-BENCH_FILE = "bench.json"
 
 
 def bench_result(scenario: Scenario, latencies: SendLatencies, seconds: float) -> BenchResult | None:
@@ -24,5 +24,5 @@ def told_and_kept(scenario: Scenario, latencies: SendLatencies, seconds: float, 
     result = bench_result(scenario, latencies, seconds)
     if result is None:
         return []
-    (directory / BENCH_FILE).write_text(json.dumps(result.to_json(), indent=2) + "\n")
+    write_whole(directory / BENCH_FILE, json.dumps(result.to_json(), indent=2) + "\n")
     return [f"{'bench' if number == 0 else '':<7}{line}" for number, line in enumerate(result.lines())]

@@ -18,8 +18,17 @@ import squall.benchmarks as benchmarks
 from squall.benchmarks.measurement import Measurement
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import suggestion
+from squall.results.whole_file import write_whole
 
 NOT_BENCHMARKS = frozenset({"measurement"})
+
+
+class Interrupted(KeyboardInterrupt):
+    """A benchmark was interrupted; `measurements` are the figures that were known by then."""
+
+    def __init__(self, measurements: list[Measurement]) -> None:
+        super().__init__()
+        self.measurements = measurements
 
 
 def names() -> list[str]:
@@ -44,7 +53,7 @@ def described() -> list[tuple[str, str]]:
 def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
     """Run one benchmark with what was chosen of its size and repetition; None and False are no choice.
 
-    Raises UsageError for a name that is none, or something to choose that it does not have.
+    Raises UsageError for a name that is none, or something to choose that it does not have, and Interrupted.
     """
     name = name.replace("_", "-")
     if name not in names():
@@ -55,7 +64,12 @@ def measure(name: str, **chosen: int | bool | None) -> list[Measurement]:
         if option not in signature(run).parameters:
             given = f"--{option}" if value is True else f"--{option}={value}"
             raise UsageError(f"{given}: benchmark {name} has none to choose; leave the option out")
-    measurements: list[Measurement] = run(**options)
+    measurements: list[Measurement] = []
+    try:
+        for one in run(**options):
+            measurements.append(one)
+    except KeyboardInterrupt:
+        raise Interrupted(measurements) from None
     return measurements
 
 
@@ -88,8 +102,9 @@ def result(one: Measurement) -> str:
     return "✔ stretch" if one.stretched else "✔"
 
 
-def save(path: Path, name: str, measurements: Sequence[Measurement]) -> None:
+def save(path: Path, name: str, measurements: Sequence[Measurement], *, interrupted: bool = False) -> None:
     """Everything measured, raw samples included, as JSON."""
-    content = {"benchmark": name, "measurements": [{**asdict(one), "passed": one.passed} for one in measurements]}
+    figures = [{**asdict(one), "passed": one.passed} for one in measurements]
+    content = {"benchmark": name, "measurements": figures} | ({"interrupted": True} if interrupted else {})
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    write_whole(path, json.dumps(content, indent=2) + "\n")

@@ -1,7 +1,9 @@
 """`squall run`: every scenario of a suite in turn, each run and then judged, and one exit status for all.
 
-One scenario exits by its verdict. A suite exits 0 when every verdict and its anomalies are what the scenario
-expects, 1 on an unexpected violation or one that was missed, 2 on an unexpected unknown.
+A suite exits 0 when every verdict and its anomalies are what the scenario expects, 1 on an unexpected violation or
+one that was missed, 254 if a scenario was refused, 2 on an unexpected unknown. The same holds for a scenario that runs
+alone. A refused scenario (a fault that no host offers, a target that is not there, a host that cannot take part) is
+listed in the summary with the reason, and the others run. If the suite is interrupted, the summary lists what ended.
 """
 
 from __future__ import annotations
@@ -9,20 +11,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from squall.harness.display import CHECK, CROSS, Display
-from squall.harness.errors import UsageError
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.hosts.host_locks import HostLocks
 from squall.harness.inventory import Inventory
 from squall.harness.judging import Judge, shown_path
-from squall.harness.plan import RunPlan, plan_suite
+from squall.harness.plan import Refused, RunPlan, planned
 from squall.harness.run import ScenarioRun
 from squall.harness.run_hosts import hosts_of
 from squall.harness.suite import Suite
+from squall.harness.targets import Anywhere, OwnLab, Place
 from squall.harness.timeline import save_timeline
 from squall.results.history import IllFormedHistory
 from squall.results.store import claim_run
@@ -31,20 +35,41 @@ from squall.results.verdict import Verdict
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run of a suite, judged."""
+    """One run of a suite: judged, or refused and why (`problem`)."""
 
-    plan: RunPlan
-    verdict: Verdict
+    scenario: str
+    seed: int
+    expected: str
+    verdict: Verdict | None = None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, plan: RunPlan, verdict: Verdict | None, problem: str = "") -> Outcome:
+        return cls(plan.name, plan.seed, str(plan.scenario.expect), verdict, problem)
+
+    @property
+    def as_expected(self) -> bool:
+        return self.verdict is not None and self.verdict.as_expected
+
+    def line(self) -> str:
+        """Its line of the summary."""
+        line = f"{CHECK if self.as_expected else CROSS} {self.scenario:<44} seed {self.seed:<6} "
+        if self.verdict is None:
+            return f"{line}refused: {self.problem.splitlines()[0]}"
+        line += self.verdict.verdict
+        anomalies = ", ".join(anomaly.name for anomaly in self.verdict.anomalies)
+        line += f" ({anomalies})" if anomalies else ""
+        return line if self.as_expected else f"{line}   expected {self.expected}"
 
 
-def exit_status(outcomes: list[Outcome], single: bool) -> int:
-    """The worst of what happened: violations before unknowns."""
-    if single and len(outcomes) == 1:
-        return outcomes[0].verdict.exit_code
-    wrong = [one.verdict for one in outcomes if not one.verdict.as_expected]
-    if not wrong:
-        return 0
-    return 2 if all(one.verdict == "unknown" for one in wrong) else 1
+def exit_status(outcomes: Sequence[Outcome]) -> int:
+    """The worst of what happened: violations before refusals before unknowns."""
+    verdicts = [one.verdict for one in outcomes if one.verdict is not None and not one.verdict.as_expected]
+    if any(one.verdict != "unknown" for one in verdicts):
+        return 1
+    if any(one.verdict is None for one in outcomes):
+        return USAGE_EXIT_STATUS
+    return 2 if verdicts else 0
 
 
 @dataclass
@@ -69,26 +94,69 @@ class Campaign:
     """The directory of the run that is under way."""
 
     def run(self) -> int:
-        """Run and judge everything; the exit status."""
+        """Run and judge everything; the exit status. Raises UsageError if the only run is refused."""
         directory = self.runs_directory.resolve()
-        plans = list(plan_suite(self.suite, self.seed, directory, idle_nemesis=self.idle_nemesis, capture=self.capture))
+        runs = list(
+            planned(
+                self.suite,
+                self.seed,
+                directory,
+                idle_nemesis=self.idle_nemesis,
+                capture=self.capture,
+                place=self._place(),
+            )
+        )
+        if len(runs) == 1 and isinstance(runs[0], Refused):
+            raise UsageError(runs[0].problem)
         display = Display(self.console)
+        for one in runs:
+            if isinstance(one, Refused):
+                display.say(f"{'refused':<11}{one.scenario}, seed {one.seed}: {one.problem}", style="yellow")
         with (
             Judge(self.console, spark_master=self.spark_master, in_process=self.in_process) as judge,
             HostLocks(f"squall run {self.suite.path}", wait=self.wait, say=display.say) as locks,
         ):
-            judge.prepare()
-            for number, plan in enumerate(plans, 1):
-                if len(plans) > 1:
-                    self._head(number, len(plans), plan)
-                run = self._carry_out(plan, display, locks)
-                self.outcomes.append(Outcome(plan, judge.judge([run])[0]))
-                with contextlib.suppress(IllFormedHistory):  # the verdict has told of it
-                    save_timeline(run)
-                self.console.print()
-        if len(plans) > 1:
-            self._sum_up()
-        return exit_status(self.outcomes, self.suite.single)
+            if any(isinstance(one, RunPlan) for one in runs):
+                judge.prepare()
+            try:
+                for number, one in enumerate(runs, 1):
+                    self.outcomes.append(self._outcome(one, number, len(runs), display, judge, locks))
+            finally:
+                if len(runs) > 1:
+                    self._sum_up(len(runs))
+        return exit_status(self.outcomes)
+
+    def _place(self) -> Place:
+        """Where scenarios would run; a lab that is up is asked only when it is used."""
+        if self.lab is not None:
+            return Anywhere()
+        return OwnLab() if self.inventory is None else self.inventory
+
+    def _outcome(
+        self, run: RunPlan | Refused, number: int, total: int, display: Display, judge: Judge, locks: HostLocks
+    ) -> Outcome:
+        """Carry out and judge one run. Raises UsageError if it is refused and there is no other."""
+        if isinstance(run, Refused):
+            return Outcome(run.scenario, run.seed, "", problem=run.problem)
+        if total > 1:
+            self._head(number, total, run)
+        try:
+            directory = self._carry_out(run, display, locks)
+            verdict = judge.judge([directory])[0]
+            with contextlib.suppress(IllFormedHistory):  # the verdict names it
+                save_timeline(directory)
+        except (UsageError, OSError) as trouble:
+            problem = str(trouble) if isinstance(trouble, UsageError) else file_problem(trouble)
+            if total == 1 or problem is None:
+                raise
+            display.say(f"{'refused':<11}{problem}", style="yellow")
+            return Outcome.of(run, None, problem)
+        outcome = Outcome.of(run, verdict)
+        if verdict.verdict != "valid" or not verdict.as_expected:
+            said = "as" if verdict.as_expected else "but not as"
+            display.say(f"{'':<10}{said} the scenario expects: {outcome.expected:<40} exit {exit_status([outcome])}")
+        self.console.print()
+        return outcome
 
     def _head(self, number: int, total: int, plan: RunPlan) -> None:
         self.console.rule(f"{plan.scenario.scenario}  {number} of {total}", align="left", style="dim")
@@ -118,22 +186,18 @@ class Campaign:
             run = ScenarioRun(plan, hosts, display, command=self._command(plan))
             try:
                 return await run.run()
-            except UsageError:
+            except (UsageError, OSError):
                 run.discard_if_empty()
                 raise
 
     def _command(self, plan: RunPlan) -> str:
-        words = plan.command(several=not self.suite.single)
+        words = plan.command()
         words += f" --inventory {self.inventory_path}" if self.inventory_path is not None else ""
         return words + (f" --lab {self.lab}" if self.lab is not None else "")
 
-    def _sum_up(self) -> None:
+    def _sum_up(self, total: int) -> None:
         self.console.rule("suite", align="left", style="dim")
         for one in self.outcomes:
-            verdict = one.verdict
-            mark = CHECK if verdict.as_expected else CROSS
-            anomalies = ", ".join(anomaly.name for anomaly in verdict.anomalies)
-            line = f"{mark} {one.plan.scenario.scenario:<44} seed {one.plan.seed:<6} {verdict.verdict}"
-            line += f" ({anomalies})" if anomalies else ""
-            line += "" if verdict.as_expected else f"   expected {one.plan.scenario.expect}"
-            self.console.print(line, markup=False)
+            self.console.print(one.line(), markup=False)
+        if len(self.outcomes) < total:
+            self.console.print(f"{CROSS} {total - len(self.outcomes)} of {total} runs did not end", markup=False)

@@ -5,7 +5,7 @@ This module turns arguments into calls and trouble into exit statuses, and holds
     0    valid; of a suite: every scenario turned out as expected
     1    invalid; of a suite: an unexpected violation, or an expected one that was missed
     2    unknown; of a suite: an unexpected unknown
-    130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept
+    130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept, finished runs, seeds and figures summed up
     254  bad usage or configuration: one message says what is wrong, where, and what would be right
     255  a crash of ours
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -24,10 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from squall.harness.catalogue.command import OptionalValues, faults
-from squall.harness.errors import USAGE_EXIT_STATUS, UsageError
+from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
+from squall.harness.help_text import with_examples
 from squall.harness.lab_command import lab_app
 from squall.harness.lock_options import WaitOption, WithWait, seconds_to_wait
 from squall.harness.operator.commands import cluster_app
+from squall.harness.terminal import finish, install
 
 if TYPE_CHECKING:
     from squall.harness.run import Hosts
@@ -53,14 +56,18 @@ app.add_typer(inventory_app, name="inventory")
 app.add_typer(suite_app, name="suite")
 app.add_typer(cluster_app, name="cluster")
 
-SuiteArgument = Annotated[Path, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml")]
+SuiteArgument = Annotated[
+    str, typer.Argument(metavar="SUITE", help="a suite file, such as suites/quickstart.yaml, or a name: quickstart")
+]
 InventoryOption = Annotated[
     Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="run on these hosts instead of a local lab")
 ]
 LabOption = Annotated[
     str | None, typer.Option("--lab", metavar="NAME", help="on the lab of this name, which is up and stays up")
 ]
-SeedOption = Annotated[int | None, typer.Option(help="repeat the run with this seed; drawn and printed if left out")]
+SeedOption = Annotated[
+    int | None, typer.Option(help="the seed of the first run; with --only of the one run; drawn if left out")
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="print every command, host by host and in order; nothing is started")
 ]
@@ -106,11 +113,11 @@ def run(
     """Run a suite: hosts up, nodes deployed, load under faults, healed, read back, judged."""
     from squall.harness.inventory import load_inventory, refuse_two_places
     from squall.harness.plan import choose_seed
-    from squall.harness.suite import load_suite
+    from squall.harness.suites import load_named
 
     refuse_two_places(inventory, lab)
     patience = seconds_to_wait(wait)
-    chosen = load_suite(suite).only(only)
+    chosen = load_named(suite).only(only, seed)
     hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.dry_run import print_dry_run
@@ -198,32 +205,27 @@ def plan(
     only: OnlyOption = None,
     dry_run: DryRunOption = False,
     inventory: InventoryOption = None,
-) -> None:
-    """What a suite would do, to whom, when; nothing is started."""
-    from squall.harness.plan import choose_seed, described, schedule_of
-    from squall.harness.suite import load_suite
-    from squall.harness.targets import refuse_clashes
+) -> int:
+    """Print what a suite would do, to whom, when; nothing is started. Exit status 254 if `run` would refuse any."""
+    from squall.harness.inventory import load_inventory
+    from squall.harness.plan import choose_seed
+    from squall.harness.plan_command import print_plan
+    from squall.harness.suites import load_named
 
-    out, chosen = console(), choose_seed(seed)
+    chosen = load_named(suite).only(only, seed)
+    hosts = load_inventory(inventory) if inventory is not None else None
     if dry_run:
         from squall.harness.dry_run import print_dry_run
-        from squall.harness.inventory import load_inventory
 
-        hosts = load_inventory(inventory) if inventory is not None else None
-        print_dry_run(out, load_suite(suite).only(only), chosen, hosts)
-        return
-    out.print(f"{'seed':<11}{chosen}")
-    for scenario in load_suite(suite).only(only).scenarios:
-        out.print()
-        schedule = schedule_of(suite, scenario, chosen)
-        refuse_clashes(suite, scenario, schedule)
-        for label, text in described(scenario, schedule):
-            out.print(f"{label:<11}{text}", markup=False)
+        print_dry_run(console(), chosen, choose_seed(seed), hosts)
+        return 0
+    return print_plan(console(), chosen, choose_seed(seed), hosts)
 
 
 @app.command(epilog="Examples: squall simulate swarm --seeds 200 · squall simulate swarm --seed 4711")
 def simulate(
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="a suite file or the name of a scenario")],
+    only: OnlyOption = None,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 1,
     seed: Annotated[int | None, typer.Option(help="the first of them; the scenario's own, or 1, unless given")] = None,
     mutant: Annotated[list[str] | None, typer.Option(help="a seeded bug to switch on; see squall mutants")] = None,
@@ -249,13 +251,13 @@ def simulate(
         keep=keep,
         picture=picture,
         until_failure=until_failure,
+        only=only,
     )
 
 
 @app.command(
     epilog="Examples: squall shrink 4711 · squall shrink 2 --suite suites/two-hop-failover.yaml "
-    "--mutant truncate-to-hw --out lost.yaml · then: squall simulate lost.yaml. "
-    "Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink."
+    "--mutant truncate-to-hw --out lost.yaml · squall simulate lost.yaml"
 )
 def shrink(
     seed: Annotated[int, typer.Argument(metavar="SEED", help="a seed that fails in simulation")],
@@ -272,7 +274,10 @@ def shrink(
         bool, typer.Option("--any", help="take any failure for the same, not only that name")
     ] = False,
 ) -> int:
-    """Make the shortest schedule that fails as a seed does, and tell what goes wrong in words and as a picture."""
+    """Make the shortest schedule that fails as a seed does, and explain what goes wrong in words and as a picture.
+
+    Exit status: 0 shrunk, and every replay fails; 1 shrunk, but a replay does not fail; 2 nothing to shrink.
+    """
     from squall.harness.simulation.shrink_command import ShrinkOptions
     from squall.harness.simulation.shrink_command import shrink as shrink_seed
 
@@ -387,10 +392,18 @@ def bench(
         for known, about in benching.described():
             out.print(f"{known:<14}{about}", markup=False)
         return 0
-    measurements = benching.measure(name, partitions=partitions, rounds=rounds, operations=operations, billion=billion)
+    sizes = {"partitions": partitions, "rounds": rounds, "operations": operations, "billion": billion}
+    interrupted = False
+    try:
+        measurements = benching.measure(name, **sizes)
+    except benching.Interrupted as early:
+        measurements, interrupted = early.measurements, True
     benching.print_measurements(out, name, measurements)
     if json_file is not None:
-        benching.save(json_file, name, measurements)
+        benching.save(json_file, name, measurements, interrupted=interrupted)
+    if interrupted:
+        out.print(f"interrupted: {len(measurements)} figures were known by then; the others are missing")
+        return INTERRUPTED_EXIT_STATUS
     return 0 if all(one.passed for one in measurements) else 1
 
 
@@ -468,11 +481,14 @@ app.command(
     epilog="Examples: squall faults · squall faults pause · squall faults --json · squall faults --verify --lab · "
     "squall faults --verify --lab --only 14 --only kill --json verified.json",
 )(faults)
+with_examples(app)
 
 
 def main() -> None:
     """Entry point: every way a command can end, as an exit status."""
-    sys.exit(status_of(sys.argv[1:]))
+    install()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(finish(status_of(sys.argv[1:])))
 
 
 def status_of(arguments: list[str]) -> int:
@@ -484,16 +500,23 @@ def status_of(arguments: list[str]) -> int:
         return USAGE_EXIT_STATUS
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED_EXIT_STATUS
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as trouble:
+        if (problem := file_problem(trouble)) is None:
+            return crashed()
+        complain(problem)
+        return USAGE_EXIT_STATUS
     except Exception as trouble:
         if isinstance(trouble, CommandLineError):
             trouble.show()  # type: ignore[attr-defined]
             return USAGE_EXIT_STATUS
-        complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
-        return CRASH_EXIT_STATUS
+        return crashed()
     return result if isinstance(result, int) else 0
+
+
+def crashed() -> int:
+    """Print the exception being handled as a bug of Squall; the exit status."""
+    complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
+    return CRASH_EXIT_STATUS
 
 
 def complain(message: str) -> None:

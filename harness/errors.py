@@ -11,9 +11,23 @@ Several such troubles found together (a file with three bad fields) travel as on
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 USAGE_EXIT_STATUS = 254
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+OF_THE_FILE_SYSTEM = {
+    **dict.fromkeys(NO_ROOM, "free some space, then repeat the command; what was written before is kept"),
+    errno.EROFS: "name a place that can be written",
+    errno.EACCES: "name a place that this user may write, or change its permissions",
+    errno.EPERM: "name a place that this user may write, or change its permissions",
+    errno.EISDIR: "name a file",
+    errno.ENOTDIR: "one of the names before the last is a file; name a directory there",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "a symbolic link there leads to itself; remove it",
+}
+"""Failures of the file system that a person can mend, and what to do."""
 
 
 class UsageError(Exception):
@@ -30,3 +44,12 @@ class UsageError(Exception):
         if len(errors) == 1:
             return errors[0]
         return cls("\n".join(str(error) for error in errors))
+
+
+def file_problem(trouble: OSError) -> str | None:
+    """What to print of a failure that a person can mend: which file, why, what to do. None for any other."""
+    remedy = OF_THE_FILE_SYSTEM.get(trouble.errno or 0)
+    if remedy is None or (trouble.filename is None and trouble.errno not in NO_ROOM):
+        return None
+    where = "" if trouble.filename is None else f"{trouble.filename}: "
+    return f"{where}{trouble.strerror}\n    {remedy}"

@@ -77,5 +77,5 @@ def load_clocks(directory: Path) -> dict[str, ClockReading]:
     try:
         written = json.loads((directory / CLOCKS_FILE).read_text())
         return {name: ClockReading(**reading) for name, reading in written.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}

@@ -23,7 +23,7 @@ import getpass
 import re
 import shlex
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,12 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from squall.harness.errors import UsageError
 from squall.harness.lab_shape import MOST_LAB_HOSTS, LabShape
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
+from squall.nodes.config import is_control
 
 GROUPS = ("controllers", "brokers", "clients", "spark")
 DEFAULT_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
+LONGEST_RACK = 249
+MOST_HOSTS = 1000
 UNDERSTOOD_SSH_OPTIONS = ("UserKnownHostsFile", "StrictHostKeyChecking")
 
 
@@ -58,6 +61,12 @@ class HostSpec:
     sudo: bool = False
     reduced: bool = False
     """One of a reduced lab: processes of this machine, and root nowhere."""
+    inventory: str = ""
+    """The inventory file that lists it; empty for a host of a lab."""
+
+    def command(self, *words: str) -> str:
+        """A command about this host as a person has to type it: with the inventory in which it is found."""
+        return shlex.join([*words, self.name, *(("-i", self.inventory) if self.inventory else ())])
 
     def described(self) -> str:
         """`b2 (10.0.0.12)`, as error messages name a host."""
@@ -126,17 +135,38 @@ class HostVariables(BaseModel):
             raise ValueError("is not a port number (1–65535)")
         return number
 
-    @field_validator("ansible_host", "ansible_user")
+    @field_validator("*", mode="before")
     @classmethod
-    def _word(cls, value: str | None) -> str | None:
-        if value is not None and (not value or any(letter.isspace() for letter in value)):
-            raise ValueError("must be one word")
+    def _one_line(cls, value: object) -> object:
+        """What stands here becomes part of files and commands on hosts."""
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and any(is_control(one) for one in text):
+                raise ValueError("must be one line, without control characters")
+        return value
+
+    @field_validator("ansible_host")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        """A part of `listeners`, in which a comma or a slash would begin another listener."""
+        if value is not None and not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+", value):
+            raise ValueError("is not a host name or an address")
+        return value
+
+    @field_validator("ansible_user")
+    @classmethod
+    def _user(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]*", value):
+            raise ValueError("is not the name of a user")
         return value
 
     @field_validator("rack", mode="before")
     @classmethod
     def _rack(cls, value: object) -> object:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if isinstance(value, str) and (not value.strip() or value != value.strip() or len(value) > LONGEST_RACK):
+            raise ValueError(f"is not the name of a rack (1 to {LONGEST_RACK} characters, no blanks at its ends)")
+        return value
 
     @field_validator("data_dirs")
     @classmethod
@@ -156,7 +186,11 @@ class HostVariables(BaseModel):
     @field_validator("ansible_ssh_common_args")
     @classmethod
     def _common_args(cls, value: str | None) -> str | None:
-        for name, setting in ssh_options(value or ""):
+        try:
+            options = list(ssh_options(value or ""))
+        except ValueError as wrong:
+            raise ValueError(f"is not a list of options: {wrong}") from None
+        for name, setting in options:
             if name not in UNDERSTOOD_SSH_OPTIONS:
                 known = " and ".join(UNDERSTOOD_SSH_OPTIONS)
                 raise ValueError(f"has option {name}, but only `-o` with {known} is understood here")
@@ -292,6 +326,9 @@ class _Reader:
     def _mentions(self, path: KeyPath, data: Any) -> dict[str, _Mention]:
         mentions: dict[str, _Mention] = {}
         for pattern, variables in _mapping(self.source, path, data).items():
+            if len(mentions) > MOST_HOSTS:
+                self._note(path, f"more than {MOST_HOSTS} hosts are listed, the most of an inventory")
+                break
             here = (*path, pattern)
             own = self._variables(here, variables)
             try:
@@ -336,6 +373,7 @@ class _Reader:
             data_dirs=tuple(given.get("data_dirs", ())),
             rack=given.get("rack"),
             sudo=given.get("ansible_become", user != "root"),
+            inventory=self.source.file,
         )
 
     def _refuse_shared_addresses(self, hosts: tuple[HostSpec, ...], tree: Mapping[str, Any]) -> None:
@@ -352,24 +390,37 @@ def expand_range(pattern: str) -> list[str]:
 
     Raises ValueError with the reason.
     """
-    match = re.search(r"\[([^\]]*)\]", pattern)
-    if match is None:
-        if not pattern or not re.fullmatch(r"[A-Za-z0-9._-]+", pattern):
-            raise ValueError(f"{shown(pattern)} is not a host name")
-        return [pattern]
-    before, after = pattern[: match.start()], pattern[match.end() :]
-    parts = match.group(1).split(":")
-    step = int(parts[2]) if len(parts) == 3 and parts[2].isdigit() else 1
-    if len(parts) not in (2, 3) or step < 1:
-        raise ValueError(f"{shown(match.group())} is not a range; write [first:last], as in c[1:3].lab.example")
-    return [name for item in _items(parts[0], parts[1], step) for name in expand_range(before + item + after)]
+    pieces = re.split(r"\[([^\]]*)\]", pattern)  # every second one is a range
+    names = [""]
+    for place, piece in enumerate(pieces):
+        items = _range(piece) if place % 2 else [piece]
+        if len(names) * len(items) > MOST_HOSTS:
+            raise ValueError(f"{shown(pattern)} stands for more than {MOST_HOSTS} hosts, the most of an inventory")
+        names = [name + item for name in names for item in items]
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise ValueError(f"{shown(name)} is not a host name")
+    return names
 
 
-def _items(first: str, last: str, step: int) -> list[str]:
-    if first.isdigit() and last.isdigit() and int(first) <= int(last):
+def _range(text: str) -> Sequence[str]:
+    parts = text.split(":")
+    step = 1 if len(parts) == 2 else 0
+    if len(parts) == 3 and re.fullmatch(r"[0-9]{1,9}", parts[2]):
+        step = int(parts[2])
+    if step < 1:
+        raise ValueError(f"{shown(f'[{text}]')} is not a range; write [first:last], as in c[1:3].lab.example")
+    return _items(parts[0], parts[1], step)
+
+
+def _items(first: str, last: str, step: int) -> Sequence[str]:
+    if all(re.fullmatch(r"[0-9]{1,9}", one) for one in (first, last)) and int(first) <= int(last):
         width = len(first) if first.startswith("0") else 1
-        return [str(number).zfill(width) for number in range(int(first), int(last) + 1, step)]
+        numbers = range(int(first), int(last) + 1, step)
+        if len(numbers) > MOST_HOSTS:
+            raise ValueError(f"[{first}:{last}] stands for {len(numbers)} hosts; an inventory has {MOST_HOSTS} at most")
+        return [str(number).zfill(width) for number in numbers]
     letters = string.ascii_letters
     if len(first) == len(last) == 1 and first in letters and last in letters and first <= last:
         return list(letters[letters.index(first) : letters.index(last) + 1 : step])
-    raise ValueError(f"[{first}:{last}] is not a range from a smaller to a larger number or letter")
+    raise ValueError(f"{f'[{first}:{last}]'[:60]} is not a range from a smaller to a larger number or letter")

@@ -8,6 +8,7 @@ start it with is found out before a run begins. `verdict.json` holds the same fo
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from squall.harness.errors import UsageError
+from squall.harness.errors import NO_ROOM, UsageError
 from squall.harness.showing import parse_rows, shown_rows
 from squall.results.check import check_runs
 from squall.results.checks.cluster import SparkTrouble, require_master
@@ -28,11 +29,12 @@ from squall.results.manifest import Manifest
 from squall.results.render import verdict_lines
 from squall.results.report import REPORT_FILE
 from squall.results.second_opinion import SecondOpinion, compared_with
-from squall.results.store import NoSuchRun, checked_alone, find_run
+from squall.results.store import NoSuchRun, checked_alone, find_run, is_run
 from squall.results.text import several
 from squall.results.verdict import EXIT_CODES, Verdict, worst
 
 RUNS = Path("runs")
+VERDICT_MARKS = {"valid": "✔", "invalid": "✘", "unknown": "?"}
 STYLES = {
     "good": "bold green",
     "bad": "bold red",
@@ -83,6 +85,13 @@ class Judge:
         except SparkTrouble as trouble:
             again = " ".join(["squall check --in-process", *map(shown_path, runs)])
             raise UsageError(f"{trouble}\nOn this host and without Spark: {again}") from None
+        except OSError as trouble:
+            if trouble.errno not in NO_ROOM:
+                raise
+            where = trouble.filename or ", ".join(map(shown_path, runs))
+            again = " ".join(["squall check", *map(shown_path, runs)])
+            problem = f"{where}: {os.strerror(trouble.errno)}; what was recorded is there, the verdict is not"
+            raise UsageError(problem, remedy=f"free some space, then: {again}") from None
         for run, verdict in zip(runs, verdicts, strict=True):
             print_verdict(self.console, verdict, run)
         return verdicts
@@ -148,7 +157,22 @@ def judge_stored(
         judge.prepare()
         verdicts = judge.judge(found)
         agreed = judge.compare(found, verdicts) if second_opinion else True
+        if len(found) > 1:
+            sum_up(console, found, verdicts)
     return EXIT_CODES[worst([*(one.verdict for one in verdicts), *(() if agreed else ("unknown",))])]
+
+
+def sum_up(console: Console, runs: Sequence[Path], verdicts: Sequence[Verdict]) -> None:
+    """One line a run, and one for all of them."""
+    console.rule("runs", align="left", style="dim")
+    for run, verdict in zip(runs, verdicts, strict=True):
+        anomalies = f" ({', '.join(one.name for one in verdict.anomalies)})" if verdict.anomalies else ""
+        line = f"{VERDICT_MARKS[verdict.verdict]} {shown_path(run):<60} {verdict.verdict}{anomalies}"
+        console.print(line, markup=False, soft_wrap=True)
+    counts = Counter(one.verdict for one in verdicts)
+    seconds = sum(one.coverage.seconds for one in verdicts)
+    counted = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    console.print(f"{several(len(runs), 'run')}: {counted}   {seconds:.1f} s", markup=False)
 
 
 def told(opinion: SecondOpinion | None) -> str:
@@ -166,11 +190,18 @@ def run_directory(name: Path) -> Path:
     if name.is_symlink() and not name.exists():
         raise UsageError(f"{name}: points to a run that is no longer there")
     try:
-        return find_run(name, RUNS)
+        found = find_run(name, RUNS)
     except NoSuchRun as missing:
-        if name.is_dir() and any(name.iterdir()):
+        if name.is_dir() and is_run(name):
             return name  # a run without its manifest is a run that cannot be judged: unknown, not bad usage
+        if name.is_dir() and any(name.iterdir()):
+            problem = f"{name}: is not a run: neither a manifest (run.json) nor a history is in it"
+            raise UsageError(problem, remedy="name the directory of a run, such as runs/latest") from None
         raise UsageError(str(missing)) from None
+    if not is_run(found):
+        problem = f"{shown_path(found)}: its run.json is not the manifest of a run, and no history is beside it"
+        raise UsageError(problem, remedy="name the directory of a run, such as runs/latest")
+    return found
 
 
 # --- printing ------------------------------------------------------------------------------------------------------
@@ -211,6 +242,9 @@ def show_run(name: Path, rows: str | None, console: Console) -> int:
     except FileNotFoundError:
         console.print(f"{'verdict':<11}none yet: squall check {shown_path(run)}", markup=False)
         return 0
+    except IllFormedHistory as trouble:
+        console.print(Text(f"UNKNOWN   {trouble}\n    make it anew: squall check {shown_path(run)}"), soft_wrap=True)
+        return EXIT_CODES["unknown"]
     print_verdict(console, verdict, run)
     return 0
 

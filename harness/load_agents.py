@@ -10,22 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from squall.harness.errors import UsageError
 from squall.harness.hosts.agent_link import AgentHost
 from squall.harness.hosts.ssh import on_all
 from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
 from squall.harness.remote_load import RemoteWorker
 from squall.nemesis.ports import HostUnreachable, LoadHost, VerbFailed
-
-
-def refuse_without_clients(suite: object, source: object, clients: Sequence[object]) -> None:
-    """Raise UsageError where a fault is aimed at load workers and none is on a host of its own."""
-    if not clients:
-        raise UsageError(
-            f"{suite}: nemesis: pause-clients needs load workers on hosts of their own; {source} has none",
-            remedy="give the inventory a group `clients`, or the suite `cluster: {clients: 1}` for a lab",
-        )
 
 
 class LoadAgents:

@@ -9,9 +9,9 @@ import math
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from squall.harness.errors import UsageError
+from squall.harness.help_text import CommandWithExamples
 
 WAIT = "--wait"
 WITHOUT_END = "forever"
@@ -22,7 +22,7 @@ WaitOption = Annotated[
 ]
 
 
-class WithWait(TyperCommand):
+class WithWait(CommandWithExamples):
     """A command whose `--wait` may stand alone."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]

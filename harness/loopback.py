@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from squall.harness.scraping import Metrics, scrape
-from squall.nodes.config import NodeConfig
+from squall.nodes.config import NodeConfig, format_properties
 from squall.nodes.node.formatting import InitialVoters
 from squall.nodes.protocol.topic_partition import random_id
 from squall.nodes.raft.config import Voter
@@ -77,7 +77,7 @@ class NodeProcess:
         self.traced = False
         self.config_path = directory / "node.properties"
         directory.mkdir(parents=True, exist_ok=True)
-        self.config_path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self.config_path.write_text(format_properties(properties), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -16,16 +16,25 @@ from pathlib import Path
 
 from squall.harness.errors import UsageError
 from squall.harness.suite import Scenario, Suite, faults_of
-from squall.harness.targets import refuse_clashes
+from squall.harness.targets import (
+    Anywhere,
+    Nodes,
+    Place,
+    refuse_bad_targets,
+    refuse_clashes,
+    refuse_too_few_brokers,
+    refuse_without_clients,
+)
 from squall.harness.yaml_source import dotted
 from squall.nemesis.durations import write_seconds
-from squall.nemesis.options import FaultOptions, RpcCut, RpcHold
+from squall.nemesis.options import FaultOptions, PauseClients, RpcCut, RpcHold
 from squall.nemesis.registry import missing_verbs, only_on_hosts
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.workload import Workload, workload_of
 
 LARGEST_CHOSEN_SEED = 9999
 MOST_WORKERS = 2
+ANYWHERE = Anywhere()
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,13 @@ class RunPlan:
     idle_nemesis: bool = False
     capture: bool = False
     """Whether packets are captured on the nodes' hosts."""
+    one_of_several: bool = False
+    """Whether its suite file holds other scenarios, or asks for other seeds, too."""
+
+    @property
+    def name(self) -> str:
+        """That of its scenario."""
+        return self.scenario.scenario
 
     @property
     def workload(self) -> Workload:
@@ -51,10 +67,10 @@ class RunPlan:
         """How many processes make the load: no more than there are producers to share out."""
         return min(MOST_WORKERS, self.scenario.workload.producers)
 
-    def command(self, several: bool = True) -> str:
+    def command(self) -> str:
         """What repeats exactly this run."""
         words = ["squall", "run", str(self.suite), "--seed", str(self.seed)]
-        if several:
+        if self.one_of_several:
             words += ["--only", self.scenario.scenario]
         if self.idle_nemesis and not self.scenario.idle_nemesis:
             words.append("--idle-nemesis")
@@ -74,6 +90,15 @@ def schedule_of(suite: Path, scenario: Scenario, seed: int) -> Schedule:
         raise UsageError(f"{suite}: scenario {scenario.scenario}: {wrong}") from None
 
 
+@dataclass(frozen=True)
+class Refused:
+    """A scenario that cannot be run with some seed, and the whole message why."""
+
+    scenario: str
+    seed: int
+    problem: str
+
+
 def plan_suite(
     suite: Suite,
     seed: int,
@@ -83,22 +108,39 @@ def plan_suite(
     capture: bool = False,
     now: datetime | None = None,
 ) -> Iterator[RunPlan]:
-    """Every run of a suite, in order."""
+    """Every run of a suite, in order. Raises UsageError at the first scenario that is refused."""
+    for one in planned(suite, seed, runs_directory, idle_nemesis=idle_nemesis, capture=capture, now=now):
+        if isinstance(one, Refused):
+            raise UsageError(one.problem)
+        yield one
+
+
+def planned(
+    suite: Suite,
+    seed: int,
+    runs_directory: Path,
+    *,
+    idle_nemesis: bool = False,
+    capture: bool = False,
+    now: datetime | None = None,
+    place: Place = ANYWHERE,
+) -> Iterator[RunPlan | Refused]:
+    """Every run of a suite, in order, or why there cannot be one; `squall plan` and `squall run` refuse the same."""
+    named = Path(suite.said or suite.path)
     started = (now or datetime.now()).strftime("%Y-%m-%dT%H-%M-%S")
     for scenario in suite.scenarios:
-        if scenario.swarm:
-            raise UsageError(
-                f"{suite.path}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
-                f" run: squall simulate {scenario.scenario}"
-            )
-        _refuse_what_hosts_cannot(suite.path, scenario)
         seeds = scenario.seeds_from(seed)
         for one in seeds:
-            schedule = schedule_of(suite.path, scenario, one)
-            refuse_clashes(suite.path, scenario, schedule)
+            try:
+                refuse_without_schedule(named, scenario)
+                schedule = schedule_of(named, scenario, one)
+                refuse_on(place, named, scenario, schedule)
+            except UsageError as refusal:
+                yield Refused(scenario.scenario, one, str(refusal))
+                continue
             name = started if len(seeds) == 1 else f"{started}-seed-{one}"
             yield RunPlan(
-                suite=suite.path,
+                suite=named,
                 scenario=scenario,
                 seed=one,
                 schedule=schedule,
@@ -106,7 +148,35 @@ def plan_suite(
                 directory=runs_directory / scenario.scenario / name,
                 idle_nemesis=idle_nemesis or scenario.idle_nemesis,
                 capture=capture,
+                one_of_several=suite.reduced or not suite.single,
             )
+
+
+def simulate_command(suite: Path, scenario: Scenario) -> str:
+    """What simulates a scenario, wherever its suite lies."""
+    return shlex.join(["squall", "simulate", str(suite), "--only", scenario.scenario])
+
+
+def refuse_without_schedule(suite: Path, scenario: Scenario) -> None:
+    """Raise UsageError for a scenario that no hosts can run, whatever the seed."""
+    if scenario.swarm:
+        raise UsageError(
+            f"{suite}: scenario {scenario.scenario} draws its faults by seed, which only the simulation does;"
+            f" run: {simulate_command(suite, scenario)}"
+        )
+    _refuse_what_hosts_cannot(suite, scenario)
+
+
+def refuse_on(place: Place, suite: Path, scenario: Scenario, schedule: Schedule) -> None:
+    """Raise UsageError for faults that exclude each other, and for what the hosts of `place` cannot be asked for."""
+    if isinstance(place, Anywhere):
+        refuse_clashes(suite, scenario, schedule)
+        return
+    nodes = Nodes.at(place, scenario)
+    refuse_too_few_brokers(suite, scenario, nodes)
+    refuse_bad_targets(suite, scenario, schedule, nodes)
+    if any(isinstance(fault.options, PauseClients) for fault in schedule.faults):
+        refuse_without_clients(suite, nodes.source, nodes.clients)
 
 
 def _messages(options: FaultOptions) -> str:
@@ -123,7 +193,7 @@ def refuse_what_simulation_cannot(suite: Path | str, scenario: Scenario) -> None
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
                 f" {missing[0]}, which simulated hosts do not offer; only hosts of a lab or an inventory do",
-                remedy=f"squall run {suite}, or leave that fault out",
+                remedy=f"squall run {suite} --only {scenario.scenario}, or leave that fault out",
             )
 
 
@@ -134,7 +204,7 @@ def _refuse_what_hosts_cannot(suite: Path, scenario: Scenario) -> None:
             raise UsageError(
                 f"{suite}: scenario {scenario.scenario}: {dotted(path)}: {entry.fault} needs"
                 f" {missing[0]}, which hosts of a lab or an inventory do not offer yet; only the simulation does",
-                remedy=f"squall simulate {scenario.scenario}, or leave that fault out",
+                remedy=f"{simulate_command(suite, scenario)}, or leave that fault out",
             )
 
 

@@ -33,7 +33,7 @@ from typing import Any
 from squall.harness.bench_report import told_and_kept
 from squall.harness.cluster import ClusterNotReady, Watcher, await_whole, create_topics
 from squall.harness.display import Display, seconds_since
-from squall.harness.errors import UsageError
+from squall.harness.errors import UsageError, file_problem
 from squall.harness.faults import FaultLog
 from squall.harness.host_clocks import HostClocks
 from squall.harness.hosts.capturing import LONGER_SECONDS, Captures, refuse_capture
@@ -41,13 +41,13 @@ from squall.harness.hosts.client_bundle import ClientHost, deploy_clients
 from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
-from squall.harness.load_agents import LoadAgents, refuse_without_clients
+from squall.harness.load_agents import LoadAgents
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
 from squall.harness.run_hosts import Hosts
 from squall.harness.run_manifest import Facts, config_texts, manifest_of
-from squall.harness.targets import Nodes, refuse_bad_targets
+from squall.harness.targets import Nodes, refuse_bad_targets, refuse_too_few_brokers, refuse_without_clients
 from squall.harness.testbed import Testbed
 from squall.nemesis.controls import silenced
 from squall.nemesis.disk import watched_calls
@@ -110,6 +110,8 @@ class ScenarioRun:
         except (ClusterNotReady, WorkerFailed, LockLost) as trouble:
             self.facts.trouble.append(str(trouble))
             self.display.say(f"trouble    {trouble}", style="yellow")
+        except OSError as trouble:
+            self._tell_unwritten(trouble)
         except asyncio.CancelledError:
             self.facts.trouble.append("the run was interrupted")
             raise
@@ -134,8 +136,8 @@ class ScenarioRun:
         cluster = self.scenario.cluster
         calls = watched_calls(fault.options for fault in self.plan.schedule.faults)
         settings = ClusterSettings(self.plan.run_id, cluster.config, cluster.mutants, cluster.dynamic_voters, calls)
-        self._refuse_too_few_brokers()
         nodes = Nodes.of_inventory(self.hosts.inventory)
+        refuse_too_few_brokers(self.plan.suite, self.scenario, nodes)
         refuse_bad_targets(self.plan.suite, self.scenario, self.plan.schedule, nodes)
         if self.plan.capture:
             refuse_capture(self.hosts.inventory)
@@ -173,17 +175,6 @@ class ScenarioRun:
 
     def _aims_at_clients(self) -> bool:
         return any(isinstance(fault.options, PauseClients) for fault in self.plan.schedule.faults)
-
-    def _refuse_too_few_brokers(self) -> None:
-        """Raise UsageError if there are fewer brokers than a topic is to have replicas."""
-        brokers = len(self.hosts.inventory.brokers)
-        for name, topic in self.scenario.cluster.topics.items():
-            if topic.replication_factor > brokers:
-                raise UsageError(
-                    f"{self.plan.suite}: cluster.topics.{name}.replication_factor: {topic.replication_factor} replicas"
-                    f" need as many brokers; {self.hosts.inventory.source} has {brokers}",
-                    remedy="add hosts to the group `brokers`, or lower replication_factor",
-                )
 
     async def _await_cluster(self, began: float) -> None:
         topics = tuple(
@@ -406,8 +397,21 @@ class ScenarioRun:
                     await self.testbed.remove()
             except UsageError as trouble:
                 self.facts.notes["collecting"] = str(trouble)
+            except OSError as trouble:
+                self._tell_unwritten(trouble)
         await self.testbed.close()
-        self._manifest().save(self.directory)
+        try:
+            self._manifest().save(self.directory)
+        except OSError as trouble:  # the manifest of the start stays, by which the run was cut off
+            self._tell_unwritten(trouble)
+
+    def _tell_unwritten(self, trouble: OSError) -> None:
+        """Report what could not be written, so that hosts are healed and cleaned nevertheless. Raises other trouble."""
+        problem = file_problem(trouble)
+        if problem is None:
+            raise trouble
+        self.facts.trouble.append(problem.splitlines()[0])
+        self.display.say(f"trouble    {problem}", style="yellow")
 
     async def _read_clocks(self) -> None:
         """What the stamps in node logs mean."""

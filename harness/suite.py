@@ -327,6 +327,10 @@ class Suite:
     scenarios: tuple[Scenario, ...]
     included: int = 0
     """How many of the scenarios, the first, other files hold."""
+    said: str = ""
+    """How commands and messages name it, where that is not its path."""
+    reduced: bool = False
+    """Whether the file holds more scenarios than these, or asks for more seeds."""
 
     @property
     def own(self) -> tuple[Scenario, ...]:
@@ -339,15 +343,22 @@ class Suite:
         first = self.scenarios[0]
         return len(self.scenarios) == 1 and first.repeat == 1 and len(first.seeds) <= 1
 
-    def only(self, name: str | None) -> Suite:
-        """The suite reduced to one scenario. Raises UsageError for a name it does not have."""
+    def only(self, name: str | None, seed: int | None = None) -> Suite:
+        """The suite reduced to one scenario, and to one run of it if a seed is given, too.
+
+        Raises UsageError for a name it does not have.
+        """
         if name is None:
             return self
         names = [one.scenario for one in self.scenarios]
         if name not in names:
             raise UsageError(f"{self.path}: there is no scenario {name!r}{suggestion(name, names)}")
-        chosen = tuple(one for one in self.scenarios if one.scenario == name)
-        return Suite(self.name, self.path, chosen)
+        chosen = next(one for one in self.scenarios if one.scenario == name)
+        repeated = chosen.repeat != 1 or len(chosen.seeds) > 1
+        if seed is not None:
+            chosen = chosen.model_copy(update={"repeat": 1, "seeds": (seed,)})
+        reduced = self.reduced or len(names) > 1 or repeated
+        return Suite(self.name, self.path, (chosen,), said=self.said, reduced=reduced)
 
 
 def load_suite(path: Path | str) -> Suite:

@@ -7,7 +7,7 @@ that exclude each other on a host that both of them name (nemesis/exclusion.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,24 +33,54 @@ NODES = {"brokers": ("brokers",), "controllers": ("controllers",), "nodes": ("br
 
 
 @dataclass(frozen=True)
+class Anywhere:
+    """A place that is known only when a run begins: a lab that is up and has not been asked."""
+
+
+@dataclass(frozen=True)
+class OwnLab:
+    """The lab that each scenario describes."""
+
+
+Place = Inventory | OwnLab | Anywhere
+"""Where scenarios would run, as far as that is known before."""
+
+
+@dataclass(frozen=True)
 class Nodes:
-    """The hosts that run nodes, by group; `source` is where they are listed."""
+    """The hosts that run nodes, by group, and the client hosts; `source` is where they are listed."""
 
     source: str
     groups: Mapping[str, tuple[str, ...]]
+    clients: tuple[str, ...] = ()
+
+    @classmethod
+    def at(cls, place: Inventory | OwnLab, scenario: Scenario) -> Nodes:
+        """The hosts that a scenario has at a place."""
+        if isinstance(place, OwnLab):
+            return cls.of_lab(scenario)
+        return cls.of_inventory(place) if place.lab is None else cls.of_shape(place.lab, place.source)
 
     @classmethod
     def of_inventory(cls, inventory: Inventory) -> Nodes:
         brokers = tuple(host.name for host in inventory.brokers)
-        return cls(inventory.source, {"brokers": brokers, "controllers": tuple(h.name for h in inventory.controllers)})
+        controllers = tuple(host.name for host in inventory.controllers)
+        clients = tuple(host.name for host in inventory.clients)
+        return cls(inventory.source, {"brokers": brokers, "controllers": controllers}, clients)
 
     @classmethod
     def of_lab(cls, scenario: Scenario) -> Nodes:
         """Those of the lab, or of the simulation, that a scenario describes."""
-        cluster = scenario.cluster
-        names = LabShape(controllers=cluster.controllers, brokers=cluster.brokers).names()
-        groups = {group: tuple(name for name, own in names if own == group) for group in ("brokers", "controllers")}
-        return cls("a lab of this suite", groups)
+        one = scenario.cluster
+        shape = LabShape(controllers=one.controllers, brokers=one.brokers, clients=one.clients)
+        return cls.of_shape(shape, "a lab of this suite")
+
+    @classmethod
+    def of_shape(cls, shape: LabShape, source: str) -> Nodes:
+        """Those of a lab of this shape."""
+        listed = shape.names()
+        groups = {group: tuple(name for name, own in listed if own == group) for group in ("brokers", "controllers")}
+        return cls(source, groups, tuple(name for name, own in listed if own == "clients"))
 
     def of(self, group: Group) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for one in NODES[group] for name in self.groups[one]))
@@ -72,6 +102,27 @@ def refuse_bad_targets(suite: Path | str, scenario: Scenario, schedule: Schedule
             if nobody := why_nobody(target, nodes, replicas):
                 raise UsageError(f"{where}: {target!r} is nobody: {nobody}", remedy="aim at others, or have more hosts")
     refuse_clashes(suite, scenario, schedule)
+
+
+def refuse_too_few_brokers(suite: Path | str, scenario: Scenario, nodes: Nodes) -> None:
+    """Raise UsageError if there are fewer brokers than a topic is to have replicas."""
+    brokers = len(nodes.groups["brokers"])
+    for name, topic in scenario.cluster.topics.items():
+        if topic.replication_factor > brokers:
+            raise UsageError(
+                f"{suite}: cluster.topics.{name}.replication_factor: {topic.replication_factor} replicas"
+                f" need as many brokers; {nodes.source} has {brokers}",
+                remedy="add hosts to the group `brokers`, or lower replication_factor",
+            )
+
+
+def refuse_without_clients(suite: object, source: object, clients: Sequence[object]) -> None:
+    """Raise UsageError where a fault is aimed at load workers and none is on a host of its own."""
+    if not clients:
+        raise UsageError(
+            f"{suite}: nemesis: pause-clients needs load workers on hosts of their own; {source} has none",
+            remedy="give the inventory a group `clients`, or the suite `cluster: {clients: 1}` for a lab",
+        )
 
 
 def refuse_clashes(suite: Path | str, scenario: Scenario, schedule: Schedule) -> None:

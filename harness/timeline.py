@@ -201,7 +201,7 @@ def _options_of(directory: Path) -> dict[str, FaultOptions]:
     """What each fault of the schedule was to do; nothing if the run has no schedule that can be read."""
     try:
         schedule = Schedule.from_json(json.loads((directory / SCHEDULE_FILE).read_text()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return {fault.id: fault.options for fault in schedule.faults}
 

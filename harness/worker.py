@@ -267,7 +267,7 @@ async def serve(report: Callable[..., None] = report_on_stdout, silence: float |
     try:
         while True:
             command = asyncio.create_task(queue.get())
-            await asyncio.wait({command, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await _command_or_failure(command, gone, worker, progress)
             if not command.done():
                 command.cancel()
                 break
@@ -297,6 +297,25 @@ async def serve(report: Callable[..., None] = report_on_stdout, silence: float |
     if worker is not None:
         await worker.abandon()
     return 0
+
+
+async def _command_or_failure(
+    command: asyncio.Task[Any],
+    gone: asyncio.Task[Any],
+    worker: LoadWorker | None,
+    progress: asyncio.Task[None] | None,
+) -> None:
+    """Wait for a command or the end of the control process. Raises what ends the load or its reports before that."""
+    working = {task for task in (progress, None if worker is None else worker.loading) if task is not None}
+    while True:
+        await asyncio.wait({command, gone, *working}, return_when=asyncio.FIRST_COMPLETED)
+        for task in [task for task in working if task.done()]:
+            working.discard(task)
+            if not task.cancelled() and (trouble := task.exception()) is not None:
+                command.cancel()
+                raise trouble
+        if command.done() or gone.done():
+            return
 
 
 def kit_for(spec: WorkerSpec) -> ClientKit:

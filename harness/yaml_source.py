@@ -17,6 +17,7 @@ Leans on PyYAML's node graph for the lines and on pydantic's `loc` for the paths
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,6 +34,10 @@ KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 LONGEST_SHOWN_VALUE = 60
+MOST_LEVELS = 100
+MOST_EXPANSION = 10
+MOST_VALUES_OF_ANCHORS = 10_000
+"""What anchors may stand for: so many times what is written, and so much besides."""
 QUICK_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, where PyYAML has it: to find a scenario among all suites took 0.43 s without it, and takes 0.12 s."""
 PREDICATES = ("is ", "are ", "must ", "has ", "have ", "needs ", "does ", "cannot ", "should ", "names ")
@@ -108,10 +113,12 @@ def load_yaml(path: Path | str) -> YamlSource:
 def parse_yaml(text: str, file: str) -> YamlSource:
     """As `load_yaml`, for text already at hand; `file` is the name used in errors."""
     try:
+        _refuse_depth(text, QUICK_LOADER, file)
         return _parsed(QUICK_LOADER(text), file)
     except yaml.YAMLError:
         pass  # libyaml words it differently from PyYAML, and is not on every machine
     try:
+        _refuse_depth(text, yaml.SafeLoader, file)
         return _parsed(yaml.SafeLoader(text), file)
     except yaml.MarkedYAMLError as broken:
         mark = broken.problem_mark or broken.context_mark
@@ -121,15 +128,61 @@ def parse_yaml(text: str, file: str) -> YamlSource:
         raise UsageError(f"{file}: not YAML: {broken}") from None
 
 
+def _refuse_depth(text: str, loader: Any, file: str) -> None:
+    """Raise UsageError for a file nested so deeply that libyaml would overflow its stack. Raises YAMLError."""
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MOST_LEVELS:
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise UsageError(f"{file}:{line}: is nested more than {MOST_LEVELS} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _refuse_bomb(root: yaml.Node, file: str) -> None:
+    """Raise UsageError where anchors stand for so much more than is written that reading it would not end."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node, above: frozenset[int]) -> int:
+        if id(node) in above:
+            raise UsageError(f"{file}:{node.start_mark.line + 1}: an anchor must not contain itself")
+        if id(node) not in sizes:
+            below = above | {id(node)}
+            sizes[id(node)] = 1 + sum(size(child, below) for child in _children(node))
+        return sizes[id(node)]
+
+    whole = size(root, frozenset())
+    if whole > MOST_EXPANSION * len(sizes) + MOST_VALUES_OF_ANCHORS:
+        raise UsageError(
+            f"{file}: its anchors stand for {whole:.1e} values, and {len(sizes)} are written",
+            remedy="write less by anchors and aliases",
+        )
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
 def _parsed(loader: Any, file: str) -> YamlSource:
     """The one document of a loader of PyYAML's, or of libyaml's. Raises YAMLError and UsageError."""
     try:
         node = loader.get_single_node()
         if node is None:
             raise UsageError(f"{file}: the file is empty")
+        _refuse_bomb(node, file)
         lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
         _note_lines(node, (), lines, file, frozenset())
-        data = loader.construct_document(node)
+        try:
+            data = loader.construct_document(node)
+        except (ValueError, OverflowError) as wrong:  # a date or a number that there is not
+            raise UsageError(f"{file}: holds a value that cannot be read: {wrong}") from None
     finally:
         loader.dispose()
     return YamlSource(file, data, lines)
@@ -155,7 +208,8 @@ def _note_lines(node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int], file:
 
 def _key(node: yaml.Node) -> str | int:
     if node.tag == "tag:yaml.org,2002:int":
-        return int(node.value, 0) if node.value.lstrip("+-").isdigit() else node.value
+        with contextlib.suppress(ValueError):
+            return int(node.value, 0)
     return str(node.value)
 
 

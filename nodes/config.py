@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -36,6 +37,11 @@ REFUSED = {
     "log.dir": "set log.dirs, to one directory",
     "security.inter.broker.protocol": "every listener speaks PLAINTEXT; set inter.broker.listener.name instead",
 }
+
+
+def is_control(character: str) -> bool:
+    """Whether it would end a line or steer a terminal: never part of a name, an address or a value."""
+    return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Cs")
 
 
 class ConfigError(Exception):
@@ -361,6 +367,9 @@ class NodeConfig:
             if key not in known:
                 raise ConfigError(source, key, value, _unknown(key, list(known)), line)
             item = known[key]
+            if breaks := [one for one in value if is_control(one)]:
+                problem = f"{breaks[0]!r} is in it; a value is one line, without control characters"
+                raise ConfigError(source, key, repr(value), problem, line)
             try:
                 values[item.name] = item.metadata["parse"](value)
             except ValueError as error:
@@ -565,23 +574,50 @@ class _Agreement:
 # -- Java's properties format ---------------------------------------------------------------------------------------
 
 
+BLANKS = " \t\f"
+"""What Java takes for white space within a line."""
+
+
 def parse_properties(content: str) -> dict[str, tuple[str, int | None]]:
     """Keys to (value, line number). Comments, continued lines and escapes as in Java; the last of equal keys wins."""
     found: dict[str, tuple[str, int | None]] = {}
-    lines = content.splitlines()
+    lines = re.split(r"\r\n|\r|\n", content)
     index = 0
     while index < len(lines):
         first = index + 1
-        line = lines[index].lstrip()
+        line = lines[index].lstrip(BLANKS)
         index += 1
         if not line or line[0] in "#!":
             continue
         while _continued(line) and index < len(lines):
-            line = line[:-1] + lines[index].lstrip()
+            line = line[:-1] + lines[index].lstrip(BLANKS)
             index += 1
         key, value = _split(line)
         found[_unescape(key)] = (_unescape(value).rstrip(), first)
     return found
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The text from which `parse_properties` reads exactly these keys and values, whatever characters they hold,
+    but for blanks at the end of a value.
+    """
+    return "".join(f"{_escape(key, key=True)}={_escape(value, key=False)}\n" for key, value in properties.items())
+
+
+def _escape(text: str, *, key: bool) -> str:
+    escaped = "".join(_escaped(one, key) for one in text)
+    if not key and escaped.startswith(" "):
+        escaped = "\\" + escaped
+    return escaped
+
+
+def _escaped(character: str, key: bool) -> str:
+    """One character; of a key all that would end it is escaped as well."""
+    if character == "\\" or (key and character in "=: #!"):
+        return "\\" + character
+    if " " <= character <= "~" or ord(character) > 0xFFFF:
+        return character
+    return f"\\u{ord(character):04x}"
 
 
 def _continued(line: str) -> bool:
@@ -589,7 +625,7 @@ def _continued(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    matched = re.match(r"((?:\\.|[^\\:=\s])*)\s*[:=]?\s*(.*)", line, re.DOTALL)
+    matched = re.match(r"((?:\\.|[^\\:= \t\f])*)[ \t\f]*[:=]?[ \t\f]*(.*)", line, re.DOTALL)
     assert matched is not None
     return matched[1], matched[2]
 
@@ -600,4 +636,4 @@ def _unescape(value: str) -> str:
     def replace(matched: re.Match[str]) -> str:
         return chr(int(matched[1], 16)) if matched[1] else plain.get(matched[2], matched[2])
 
-    return re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", replace, value)
+    return re.sub(r"\\(?:u([0-9A-Fa-f]{4})|(.))", replace, value, flags=re.DOTALL)

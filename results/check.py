@@ -72,6 +72,7 @@ from squall.results.report import write_report
 from squall.results.required import windows_of
 from squall.results.row_groups import RowGroup, Span, row_groups_beside, row_groups_of, span_of, stored_span
 from squall.results.segments import segment_path
+from squall.results.store import is_run
 from squall.results.tables import Series, bucket_width, series_of
 from squall.results.text import several
 from squall.results.verdict import Verdict, ill_formed, judge
@@ -186,6 +187,25 @@ class Found:
         return None if self.looked_over else OUT_OF_TIME
 
 
+@dataclass
+class Laps:
+    """Shares the seconds of a command among its runs, so that they add up to those of the command.
+
+    Runs are checked in one job, several at a time. What passes between the end of one and the end of the next counts
+    for the latter.
+    """
+
+    last: float = field(default_factory=time.perf_counter)
+    seconds: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+
+    def count(self, number: int) -> float:
+        """What has passed since the last call counts for this run; its seconds so far."""
+        now = time.perf_counter()
+        self.seconds[number] += now - self.last
+        self.last = now
+        return self.seconds[number]
+
+
 def check_runs(
     run_dirs: Sequence[Path],
     engine: Engine,
@@ -199,17 +219,17 @@ def check_runs(
     After `budget` seconds nothing more is begun: what was found until then stands, and the rest is unknown. A
     topic-partition of `huge` rows or more is checked in slices, if the engine carries out several tasks at once.
     """
-    began = time.perf_counter()
     deadline = None if budget is None else time.time() + budget
     prepared: list[Prepared | Verdict] = []
+    laps = Laps()
     for number, run_dir in enumerate(run_dirs):
         prepared.append(_prepared_or_verdict(number, Path(run_dir), deadline, huge if engine.at_once > 1 else None))
+        laps.count(number)
     found: defaultdict[int, Found] = defaultdict(Found)
     verdicts: dict[int, Verdict] = {}
 
     def conclude(number: int) -> None:
-        seconds = time.perf_counter() - began
-        run_dir, one = Path(run_dirs[number]), prepared[number]
+        run_dir, one, seconds = Path(run_dirs[number]), prepared[number], laps.count(number)
         verdicts[number] = _conclude(run_dir, one, found.pop(number, Found()), engine.name, seconds, report)
 
     there: dict[int, Prepared] = {}
@@ -441,7 +461,7 @@ def _conclude(
     if not isinstance(one, Verdict) and problem is not None:
         one = ill_formed(one.manifest, problem)
     if isinstance(one, Verdict):
-        if run_dir.is_dir():
+        if is_run(run_dir):
             one.save(run_dir)
         return one
     verdict = judge(

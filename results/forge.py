@@ -673,7 +673,7 @@ def forge_run(
         faults_planned=len(faults),
         min_acknowledged=1,
         final_read="complete",
-        command=f"squall run suites/{scenario}.yaml --seed {seed}",
+        command=f"squall forge OUT --seed {seed}",
         expect=Expected(),
     ).with_changes(**manifest).save(run_dir)
     write_operations(segment_path(run_dir, 0), operations, SegmentHeader(f"forged-{seed}", 0))

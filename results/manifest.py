@@ -7,13 +7,13 @@ control process was killed still has one and can be judged for what it recorded.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
 from squall.results.segments import IllFormedHistory
+from squall.results.whole_file import write_whole
 
 MANIFEST_FILE: Final = "run.json"
 
@@ -115,12 +115,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Write it whole or not at all: a killed control process leaves the old one."""
         target = Path(run_dir) / MANIFEST_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_suffix(".json.new")
-        with draft.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
+        write_whole(target, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
         return target
 
     def with_changes(self, **changes: Any) -> Manifest:
@@ -137,7 +132,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             raise IllFormedHistory(path, None, f"cannot be read: {trouble.strerror}") from trouble
         except msgspec.ValidationError as trouble:
             raise IllFormedHistory(path, None, f"is not a manifest: {trouble}") from trouble
-        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
             raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
         started, ended = manifest.load_started, manifest.load_ended
         if started is not None and ended is not None and ended < started:

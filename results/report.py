@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 from squall.results.checks.anomalies import ANOMALIES
@@ -30,9 +31,11 @@ from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.tables import Series
 from squall.results.text import clock, duration, grouped, several, value_name
 from squall.results.verdict import Verdict
+from squall.results.whole_file import write_whole
 from squall.results.witness import Surroundings, Witness
 
 REPORT_FILE: Final = "report.html"
+BENCH_FILE: Final = "bench.json"
 TEMPLATES: Final = Path(__file__).with_name("templates")
 MOST_WITNESSES: Final = 24
 
@@ -42,15 +45,44 @@ def write_report(
 ) -> Path:
     """Write the report of a run beside its verdict."""
     path = run_dir / REPORT_FILE
-    path.write_text(render_report(manifest, verdict, series, around, frame), encoding="utf-8")
+    write_whole(path, render_report(manifest, verdict, series, around, frame, bench=load_bench(run_dir)))
     return path
 
 
-def render_report(manifest: Manifest, verdict: Verdict, series: Series, around: Surroundings, frame: Frame) -> str:
+class BenchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workload that measures has measured, as `bench.json` holds it; latencies in milliseconds by quantile."""
+
+    intended_rate: float
+    seconds: float
+    due: int
+    begun: int
+    acknowledged: int
+    never_begun: int
+    latency_ms: dict[str, dict[str, float | None]]
+
+
+def load_bench(run_dir: Path) -> BenchFacts | None:
+    """The figures of a run of `produce-bench`; None of any other, and where they cannot be read."""
+    try:
+        return msgspec.json.decode((run_dir / BENCH_FILE).read_bytes(), type=BenchFacts)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def render_report(
+    manifest: Manifest,
+    verdict: Verdict,
+    series: Series,
+    around: Surroundings,
+    frame: Frame,
+    *,
+    bench: BenchFacts | None = None,
+) -> str:
     """The report as HTML."""
     return _template().render(
         manifest=manifest,
         verdict=verdict,
+        bench=bench,
         summary=summary(verdict),
         marks=MARKS,
         availability=availability_text(verdict),

@@ -198,12 +198,14 @@ class HistoryWriter:
         self._flushed_at = time.monotonic_ns()
         if not self._buffer:
             return
-        view = memoryview(self._buffer)
-        while view:
-            view = view[os.write(self._file, view) :]
-        view.release()
-        self._sum.add(self._buffer)
-        self._buffer = bytearray()
+        written = 0
+        try:
+            with memoryview(self._buffer) as view:
+                while written < len(view):
+                    written += os.write(self._file, view[written:])
+        finally:  # a disk may become full half-way, and have room again: nothing is written twice
+            self._sum.add(self._buffer[:written])
+            del self._buffer[:written]
 
     def close(self) -> None:
         """Seal, flush, fsync, close. Calling it again does nothing."""
@@ -242,9 +244,15 @@ class EventWriter:
         return cls(Path(run_dir) / CLUSTER_FILE)
 
     def write(self, row: FaultWindow | ClusterObservation) -> None:
+        """Append a line. Raises OSError; the file then ends where it ended before, and takes further lines."""
         line = msgspec.json.encode(row) + b"\n"
-        while line:
-            line = line[os.write(self._file, line) :]
+        before = os.fstat(self._file).st_size
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
 
     def close(self) -> None:
         if self._file >= 0:
@@ -274,7 +282,7 @@ def adopt_segment(source: Path, target: Path, clock_offset: int, clock_error: in
         first = fetched.readline()
         try:
             header = _HEADER.decode(first)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             adopted.write(first)
         else:
             if header.is_whole:
@@ -312,7 +320,7 @@ class Segment:
                 raise IllFormedHistory(self.path, number, "ends the segment, but more follows; lines were added to it")
             try:
                 yield number, _ROW.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
                 raise IllFormedHistory(self.path, number, f"is not a row of a history: {trouble}") from trouble
 
 
@@ -323,7 +331,7 @@ def open_segment(path: Path) -> Segment:
         raise IllFormedHistory(path, 1, "is empty; a segment starts with a header")
     try:
         header = _HEADER.decode(lines[0])
-    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
         raise IllFormedHistory(path, 1, f"is not the header of a segment: {trouble}") from trouble
     if header.schema != SCHEMA_VERSION:
         raise IllFormedHistory(path, 1, f"has schema {header.schema}; this version reads {SCHEMA_VERSION}")
@@ -341,7 +349,7 @@ def _require_whole(segment: Segment, last: bytes) -> None:
     path, number = segment.path, len(segment.lines) + 2
     try:
         told = _END.decode(last)
-    except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
         raise IllFormedHistory(path, number, f"is not the end of a segment: {trouble}") from trouble
     found = end_of(segment.lines)
     if found == told:
@@ -395,6 +403,6 @@ def _read_events(path: Path, kind: type[Event]) -> list[Event]:
     for number, line in enumerate(complete_lines(path)[0], 1):
         try:
             events.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as trouble:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
             raise IllFormedHistory(path, number, f"is not a {kind.__name__}: {trouble}") from trouble
     return events

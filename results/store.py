@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from squall.results.history import HISTORY_FILE
 from squall.results.manifest import MANIFEST_FILE, Manifest
-from squall.results.segments import IllFormedHistory
+from squall.results.segments import SEGMENTS_FOLDER, IllFormedHistory
 
 LATEST: Final = "latest"
 
@@ -66,6 +67,20 @@ def point_latest(runs: Path, directory: Path) -> None:
     draft = runs / f".{LATEST}-{secrets.token_hex(8)}"
     draft.symlink_to(directory.relative_to(runs))
     draft.replace(runs / LATEST)
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory is a run: it has a manifest that can be read, or something of a history.
+
+    Nothing is ever written into any other.
+    """
+    if (directory / HISTORY_FILE).exists() or any(directory.glob(f"{SEGMENTS_FOLDER}/segment-*.jsonl")):
+        return True
+    try:
+        Manifest.load(directory)
+    except IllFormedHistory:
+        return False
+    return True
 
 
 def _is_of(run: Path, scenario: str) -> bool:

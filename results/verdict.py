@@ -29,7 +29,8 @@ from squall.results.latency import SendLatency, send_latency
 from squall.results.manifest import Expected, Manifest
 from squall.results.reasons import reasons_of, with_final_read, without_final_read
 from squall.results.required import Load, judged_requirements
-from squall.results.segments import ClusterObservation, FaultWindow
+from squall.results.segments import ClusterObservation, FaultWindow, IllFormedHistory
+from squall.results.whole_file import write_whole
 from squall.results.witness import Surroundings, Witness, tell
 
 VERDICT_FILE: Final = "verdict.json"
@@ -148,12 +149,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         data = {**msgspec.to_builtins(self), "exit_code": self.exit_code, "as_expected": self.as_expected}
         if not self.further:
             del data["further"], data["further_witnesses"]
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
+        write_whole(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
         return path
 
     @classmethod
     def load(cls, run_dir: Path | str) -> Verdict:
-        return msgspec.json.decode((Path(run_dir) / VERDICT_FILE).read_bytes(), type=cls)
+        """Raises FileNotFoundError if there is none yet, and IllFormedHistory for a file that holds none."""
+        path = Path(run_dir) / VERDICT_FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except msgspec.ValidationError as trouble:
+            raise IllFormedHistory(path, None, f"is not a verdict: {trouble}") from trouble
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as trouble:
+            raise IllFormedHistory(path, None, f"is not JSON: {trouble}") from trouble
 
 
 def worst(verdicts: Sequence[Name]) -> Name:

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("nodes", "workloads", "nemesis", "results", "harness", "benchmarks")
+PACKAGED = (*ROOMS, "suites")
 BUILD_FILES = ("pyproject.toml", "setup.py", "README.md")
 GENERATED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
@@ -24,7 +25,7 @@ GENERATED = shutil.ignore_patterns("__pycache__", "*.pyc")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is packaged, so that building leaves nothing behind in the real one."""
     copy = tmp_path_factory.mktemp("tree")
-    for room in ROOMS:
+    for room in PACKAGED:
         shutil.copytree(ROOT / room, copy / room, ignore=GENERATED)
     for name in BUILD_FILES:
         shutil.copy(ROOT / name, copy / name)
@@ -52,7 +53,7 @@ def packaged(wheel: zipfile.ZipFile) -> set[str]:
 def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wheel: zipfile.ZipFile) -> None:
     expected = {
         f"squall/{path.relative_to(tree)}"
-        for room in ROOMS
+        for room in PACKAGED
         for path in (tree / room).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
@@ -69,6 +70,8 @@ def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wh
         "squall/results/templates/report.html",
         "squall/results/templates/report.css",
         "squall/results/checks/log4j2.properties",
+        "squall/suites/quickstart.yaml",
+        "squall/suites/swarm.yaml",
         *(f"squall/{room}/py.typed" for room in ROOMS if room != "benchmarks"),
     ],
 )
@@ -90,3 +93,38 @@ def test_both_commands_are_installed(wheel: zipfile.ZipFile) -> None:
     text = wheel.read(entry_points).decode()
     assert "squall = squall.harness.cli:main" in text
     assert "squall-node = squall.nodes.server.main:main" in text
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the wheel puts into site-packages, with the libraries of this environment beside it."""
+    into = tmp_path_factory.mktemp("installed")
+    wheel.extractall(into)
+    return into
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "quickstart", "--seed", "4711"),
+        ("plan", "leader-kill-lagging-ack-before-replication"),
+        ("simulate", "two-hop-failover", "--seed", "2"),
+        ("simulate", "swarm", "--seed", "7"),
+    ],
+    ids=" ".join,
+)
+def test_the_shipped_suites_are_found_by_name_in_any_directory(
+    words: tuple[str, ...], installed: Path, tmp_path: Path
+) -> None:
+    """No editable installation, no checkout: the rooms of the wheel alone, and an empty directory."""
+    code = f"import sys; sys.path.insert(0, {str(installed)!r}); import squall.harness.suites as s; "
+    code += f"assert s.__file__.startswith({str(installed)!r}), s.__file__; from squall.harness.cli import main; main()"
+    arguments = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in "
+        f"getattr(f, '__module__', str(f)).lower() and 'editable' not in str(f).lower()]; {code}",
+    ]
+    done = subprocess.run([*arguments, *words], cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.iterdir()) or words[0] != "plan"

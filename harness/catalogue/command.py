@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from squall.harness.errors import UsageError
+from squall.harness.help_text import CommandWithExamples
 from squall.harness.lock_options import WaitOption, seconds_to_wait, with_wait
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ STANDARD_OUTPUT = "-"
 WITHOUT_VALUE = {"--lab": OWN_LAB, "--json": STANDARD_OUTPUT}
 
 
-class OptionalValues(TyperCommand):
+class OptionalValues(CommandWithExamples):
     """A command whose `--lab` and `--json` may be given without a value."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]

@@ -204,8 +204,7 @@ def standing_lab(name: str) -> Lab:
     lab = find_lab(name)
     if lab is None:
         up = ", ".join(status.lab.name for status in lab_status()) or "none is"
-        again = "squall lab up" if name == DEFAULT_NAME else f"squall lab up --name {name}"
-        raise UsageError(f"lab {name} is not up ({up})", remedy=f"bring it up: {again}")
+        raise UsageError(f"lab {name} is not up ({up})", remedy=f"bring it up: {up_command(name)}")
     return lab
 
 
@@ -329,7 +328,7 @@ def _load(directory: Path) -> Lab:
         reduced=plan.get("reduced", ""),
     )
     if not lab.is_alive():
-        raise UsageError(f"lab {lab.name} is no longer up", remedy="start it again: squall lab up")
+        raise UsageError(f"lab {lab.name} is no longer up", remedy=f"start it again: {up_command(lab.name)}")
     return lab
 
 
@@ -386,6 +385,11 @@ def _remove(directory: Path, data: Path | None, *, reduced: bool = False) -> Non
         end_all_at_home(data)
     for path in (directory, data) if data is not None else (directory,):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def up_command(name: str) -> str:
+    """What brings up the lab of this name."""
+    return "squall lab up" if name == DEFAULT_NAME else f"squall lab up --name {name}"
 
 
 def _down_command(name: str) -> str:

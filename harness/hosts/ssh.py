@@ -254,7 +254,7 @@ class Remote:
                 spec,
                 f"host key differs from the one in {spec.known_hosts.name}. Someone may be listening in, or the "
                 "host was reinstalled.",
-                remedy=f"If you trust it: squall inventory trust {spec.name}",
+                remedy=f"If you trust it: {spec.command('squall', 'inventory', 'trust')}",
             )
         if isinstance(trouble, paramiko.AuthenticationException):
             with_key = f"with key {spec.key_file}" if spec.key_file else "with any key of ~/.ssh or the agent"

@@ -168,7 +168,7 @@ class RefuseUnknown(paramiko.MissingHostKeyPolicy):
         raise HostKeyUnknown(
             self._spec,
             f"its host key ({key.fingerprint}) is not in {self._spec.known_hosts}",
-            remedy=f"If you trust it: squall inventory trust {self._spec.name}",
+            remedy=f"If you trust it: {self._spec.command('squall', 'inventory', 'trust')}",
         )
 
 

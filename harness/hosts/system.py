@@ -33,7 +33,7 @@ from squall.harness.hosts.ssh_access import resolve
 from squall.harness.hosts.voters import Controller, format_arguments, initial_voters, quorum_properties
 from squall.harness.inventory import HostSpec, Inventory
 from squall.nemesis.ports import NODE_PROCESS
-from squall.nodes.config import ConfigError, NodeConfig
+from squall.nodes.config import ConfigError, NodeConfig, format_properties
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
@@ -186,7 +186,7 @@ class SquallNodes:
             disk_calls=settings.disk_calls,
             ports=tuple(PORT_OF_ROLE[role] for role in roles),
         )
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        text = format_properties(properties)
         return NodePlan(
             host=host.name,
             node_id=node_id,

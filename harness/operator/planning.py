@@ -209,7 +209,7 @@ def load_plan(path: Path) -> dict[Place, tuple[int, ...]]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as trouble:
         raise UsageError(f"{path}: {trouble.strerror or trouble}") from trouble
-    except ValueError as trouble:
+    except (ValueError, RecursionError) as trouble:
         raise UsageError(f"{path}: not JSON: {trouble}", remedy=_FORMAT) from trouble
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise UsageError(f"{path}: partitions: a list is missing", remedy=_FORMAT)

@@ -18,8 +18,8 @@ from squall.harness.simulation.run import ACKNOWLEDGED, OPERATIONS, SimOptions, 
 from squall.harness.simulation.spacetime import save_picture
 from squall.harness.simulation.traced import trace_of
 from squall.harness.suite import Scenario, load_suite
+from squall.harness.suites import HERE, is_file_name, load_named, scenarios
 from squall.harness.targets import Nodes, refuse_bad_targets
-from squall.harness.yaml_source import suggestion
 from squall.workloads.log import LogOptions
 
 SHOWN_FAILURES = 5
@@ -28,19 +28,22 @@ LONG = 100
 EXIT = {"valid": 0, "invalid": 1, "unknown": 2}
 
 
-def find_scenario(name: str, suites: Path = Path("suites"), *, swarm: bool = False) -> tuple[Scenario, str]:
-    """A scenario by suite file, or by its name among `suites/*.yaml`; and how to name it in a command.
+def find_scenario(
+    name: str, suites: Path = HERE, *, swarm: bool = False, only: str | None = None
+) -> tuple[Scenario, str]:
+    """A scenario by suite file, or by its name among the suites there are; and how to name it in a command.
 
     Raises UsageError, also for one whose faults only hosts can have, unless a `swarm` takes their place.
     """
-    if Path(name).suffix in (".yaml", ".yml"):
+    if only is not None:
+        return _simulable(Path(name), load_named(name, suites).only(only).scenarios[0], swarm), f"{name} --only {only}"
+    if is_file_name(name):
         return _simulable(Path(name), load_suite(name).scenarios[0], swarm), name
-    known: dict[str, tuple[Path, Scenario]] = {}
-    for path in sorted(suites.glob("*.yaml")):
-        known |= {scenario.scenario: (path, scenario) for scenario in load_suite(path).own}
-    if name not in known:
-        raise UsageError(f"there is no suite file and no scenario {name!r}{suggestion(name, known)}")
-    return _simulable(*known[name], swarm), name
+    for path, scenario in scenarios(suites):
+        if scenario.scenario == name:
+            return _simulable(path, scenario, swarm), name
+    first = load_named(name, suites).scenarios[0]
+    return _simulable(Path(name), first, swarm), name
 
 
 def _simulable(path: Path, scenario: Scenario, swarm: bool) -> Scenario:
@@ -64,14 +67,16 @@ def simulate(
     keep: Path | None = None,
     until_failure: bool = False,
     picture: Path | None = None,
+    only: str | None = None,
 ) -> int:
     """Run the seeds, from the scenario's own on unless it is said where to begin; the status of the worst verdict.
 
     All of them, or `until_failure` to the first that is not valid. `picture` is where to draw what one seed does.
+    Interrupted, it sums up the seeds that ended and raises KeyboardInterrupt (exit status 130).
     """
     if picture is not None and seeds > 1:
         raise UsageError("--picture draws one seed", remedy="leave out --seeds, and say which with --seed")
-    scenario, said = find_scenario(name, swarm=swarm)
+    scenario, said = find_scenario(name, swarm=swarm, only=only)
     options = SimOptions(swarm=swarm, mutants=mutants, keep=keep, said=said)
     first = first_seed if first_seed is not None else (*scenario.seeds, 1)[0]
     wanted = range(first, first + seeds)
@@ -79,7 +84,7 @@ def simulate(
         for seed in wanted:
             refuse_kept(keep, seed)
     results: list[SimResult] = []
-    shown = 0
+    shown, ended = 0, False
     milestones = tenths(seeds)
     with Progress(
         TextColumn("simulate"), BarColumn(), MofNCompleteColumn(), TextColumn("seeds"), TimeRemainingColumn(),
@@ -87,7 +92,7 @@ def simulate(
     ) as progress:  # fmt: skip
         task = progress.add_task("simulate", total=len(wanted))
         running = simulate_many(scenario, wanted, options, processes=processes or os.cpu_count() or 1)
-        with contextlib.closing(running):
+        with contextlib.closing(running), contextlib.suppress(KeyboardInterrupt):
             for result in running:
                 results.append(result)
                 progress.advance(task)
@@ -100,7 +105,14 @@ def simulate(
                     console.print(told(result, said, options, listable), markup=False, highlight=False)
                 if result.verdict != "valid" and until_failure:
                     break
-    console.print(summary(results), markup=False, highlight=False)
+            ended = True
+    if results:
+        console.print(summary(results), markup=False, highlight=False)
+    if not ended:
+        left = f"interrupted: {len(results)} of {seeds} seeds ended"
+        again = next(seed for seed in wanted if seed not in {result.seed for result in results})
+        console.print(f"{left}; the first that did not is {again}", markup=False, highlight=False)
+        raise KeyboardInterrupt
     if picture is not None:
         save_picture(trace_of(scenario, first, options), picture)
         console.print(f"{'picture':<11}{picture.with_suffix('.svg')}, in words {picture.with_suffix('.txt')}")
@@ -118,7 +130,7 @@ def told(result: SimResult, name: str, options: SimOptions, listable: bool = Tru
     words += [f"    {line}" for line in result.witness]
     words += [f"    {fault}" for fault in result.faults[-12:] if fault not in result.witness]
     flags = "".join(f" --mutant {mutant}" for mutant in options.mutants) + (" --swarm" if options.swarm else "")
-    if result.verdict == "invalid" and listable:
+    if result.verdict == "invalid" and listable and " --only " not in name:
         words.append(f"  Shorten with: squall shrink {result.seed} --suite {name}{flags}")
     words.append(f"  Repeat with: squall simulate {name} --seed {result.seed}{flags}")
     return "\n".join(words)

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from squall.harness.simulation.run import SimOptions, SimResult, simulate
-from squall.harness.simulation.workers import pool_of_workers
+from squall.harness.simulation.workers import end_at_once, pool_of_workers
 from squall.harness.suite import Scenario
 
 SEEDS_PER_WORKER = 100
@@ -44,9 +44,11 @@ def _generation(scenario: Scenario, seeds: Sequence[int], options: SimOptions, p
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from _by_seed(done)
             yield from _by_seed(wait(pending).done)
-        finally:
+        except BaseException:  # interrupted, closed, or a seed that failed
             for future in pending:
                 future.cancel()
+            end_at_once(pool)
+            raise
 
 
 def _by_seed(done: set[Future[SimResult]]) -> list[SimResult]:

@@ -7,6 +7,7 @@ pool is killed, the queue never ends, and they would wait for ever. So each watc
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
@@ -18,7 +19,15 @@ def pool_of_workers(processes: int) -> ProcessPoolExecutor:
 
 
 def _end_with_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_await_end_of_parent, name="parent-watch", daemon=True).start()
+
+
+def end_at_once(pool: ProcessPoolExecutor) -> None:
+    """End the processes of a pool, whatever they are at: nobody will ask for their results."""
+    processes = getattr(pool, "_processes", None) or {}  # Executor.shutdown waits for what they are at
+    for process in list(processes.values()):
+        process.terminate()
 
 
 def _await_end_of_parent() -> None:

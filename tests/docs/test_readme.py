@@ -18,7 +18,7 @@ from squall.results.check import check_run
 from squall.results.checks.engines import InProcess
 from squall.results.forge import forge_run, healthy
 from squall.results.store import point_latest
-from tests.docs.transcripts import Block, Command, blocks_of, commands_of, is_shown_by
+from tests.docs.transcripts import Block, Command, blocks_of, commands_of, is_repeatable, is_shown_by
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -71,7 +71,10 @@ def assert_does_what_it_says(block: Block, place: Path, *, minutes: float = 4) -
     for command in commands_of(block):
         output = carry_out(command, place, minutes)
         shown = "\n".join(command.shown)
-        assert is_shown_by(output, command.shown), f"{block.name}: $ {command.text}\nshown:\n{shown}\n\nreal:\n{output}"
+        exact = is_repeatable(command.text)
+        assert is_shown_by(output, command.shown, exact=exact), (
+            f"{block.name}: $ {command.text}\nshown:\n{shown}\n\nreal:\n{output}"
+        )
         traces |= set(re.findall(r"^trace +([0-9a-f]+)$", output, re.MULTILINE))
     assert len(traces) <= 1, f"{block.name}: one seed, several traces: {traces}"
 
@@ -128,3 +131,16 @@ def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     unlisted = [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in readme]
     assert not unlisted
+
+
+def test_make_check_selects_tests_that_are_there_and_need_neither_lab_nor_jvm() -> None:
+    """A test file that is renamed must not silently leave the quick loop."""
+    printed = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "check"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    (line,) = [line for line in printed.splitlines() if "-m pytest" in line]
+    assert "-m 'not full and not lab and not spark'" in line
+    chosen = [word for word in line.split() if word.startswith("tests/")]
+    assert len(chosen) > 30
+    assert [name for name in chosen if not (ROOT / name).exists()] == []
+    assert "make check" in (ROOT / "README.md").read_text()

@@ -10,8 +10,9 @@ A fenced block marked `console` holds commands after `$ ` and, below each, what 
     …
     ```
 
-A line that is only `…` stands for any number of lines, `…` within a line for the rest of it. Numbers, times and
-hashes stand for any others and blanks for any blanks, because they differ from run to run; words do not.
+A line that is only `…` stands for any number of lines, `…` within a line for the rest of it, and blanks for any
+blanks. Numbers, times and hashes stand for any others where they differ from run to run; where a seed decides them
+(`squall simulate`, `squall plan`) they are facts, and stand for themselves only. Words always do.
 Words after `console` say what a block needs: nothing (`quick`), `spark`, `lab`, `full`.
 """
 
@@ -24,6 +25,9 @@ from pathlib import Path
 
 FENCE = re.compile(r"^```(\w*) ?([\w ]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VARYING = re.compile(r"(…|\b[0-9a-f]{16,}\b|(?<![A-Za-z0-9])\d{1,3}(?: \d{3}\b)+|\d[\d:.,+T-]*|\s+)")
+REPEATABLE = re.compile(r"\bsquall (plan|simulate|shrink|mutants|suite)\b")
+OF_THE_MACHINE = re.compile(r"^time\b|per second|\bin \d[\d.]* s\b")
+"""Lines of such commands that say how fast this machine was."""
 NUMBER = r"\d[\d:.,+T-]*(?: \d{3}\b)*"
 
 
@@ -66,20 +70,28 @@ def commands_of(block: Block) -> Iterator[Command]:
         yield Command(command, tuple(shown.rstrip().splitlines()))
 
 
-def pattern_of(shown: tuple[str, ...]) -> str:
-    """A regular expression for outputs that a shown one stands for."""
+def is_repeatable(command: str) -> bool:
+    """Whether a command prints the same on every machine, so that each figure and hash a page shows is a fact."""
+    return REPEATABLE.search(command) is not None
+
+
+def pattern_of(shown: tuple[str, ...], *, exact: bool = False) -> str:
+    """A regular expression for outputs that a shown one stands for; if `exact`, those of the same figures only."""
     lines = []
     for line in shown:
         if line == "…":
             lines.append(r"(?:[^\n]*\n)*?")
         else:
-            lines.append("".join(_piece(piece) for piece in VARYING.split(line)) + r"[^\S\n]*\n")
+            figures = exact and not OF_THE_MACHINE.search(line)
+            lines.append("".join(_piece(piece, figures) for piece in VARYING.split(line)) + r"[^\S\n]*\n")
     return "".join(lines)
 
 
-def _piece(piece: str) -> str:
+def _piece(piece: str, exact: bool) -> str:
     if piece == "…":
         return r"[^\n]*"
+    if exact and piece and not piece.isspace():
+        return re.escape(piece)
     if re.fullmatch(r"[0-9a-f]{16,}", piece):
         return r"[0-9a-f]{16,}"
     if re.fullmatch(NUMBER, piece):
@@ -87,6 +99,6 @@ def _piece(piece: str) -> str:
     return r"[^\S\n]+" if piece.isspace() else re.escape(piece)
 
 
-def is_shown_by(output: str, shown: tuple[str, ...]) -> bool:
-    """Whether an output is what a page shows of it."""
-    return re.fullmatch(pattern_of(shown), output.strip("\n") + "\n") is not None
+def is_shown_by(output: str, shown: tuple[str, ...], *, exact: bool = False) -> bool:
+    """Whether an output is what a page shows of it, if `exact` with the same figures."""
+    return re.fullmatch(pattern_of(shown, exact=exact), output.strip("\n") + "\n") is not None

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from squall.harness.campaign import Outcome, exit_status
-from squall.harness.plan import plan_suite
-from squall.harness.suite import read_suite
-from squall.harness.yaml_source import parse_yaml
 from squall.results.manifest import Expected
 from squall.results.verdict import AnomalyCount, Coverage, Name, Verdict
 
@@ -17,8 +12,6 @@ from squall.results.verdict import AnomalyCount, Coverage, Name, Verdict
 def outcome(
     verdict: Name, expected: Name = "valid", found: tuple[str, ...] = (), named: tuple[str, ...] = ()
 ) -> Outcome:
-    suite = read_suite(parse_yaml("scenario: a\nfault_free: true\n", "a.yaml"), Path("a.yaml"))
-    plan = next(plan_suite(suite, 1, Path("runs")))
     judged = Verdict(
         verdict=verdict,
         scenario="a",
@@ -36,17 +29,25 @@ def outcome(
         mutants=(),
         command="",
     )
-    return Outcome(plan, judged)
+    return Outcome("a", 1, str(expected), judged)
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("valid", 0), ("invalid", 1), ("unknown", 2)])
-def test_a_single_scenario_exits_by_its_verdict_whatever_it_expects(verdict: Name, status: int) -> None:
-    assert exit_status([outcome(verdict, expected="unknown")], single=True) == status
+def test_a_scenario_that_expects_valid_exits_by_its_verdict(verdict: Name, status: int) -> None:
+    assert exit_status([outcome(verdict)]) == status
+
+
+@pytest.mark.parametrize("verdict", ["valid", "invalid", "unknown"])
+@pytest.mark.parametrize("expected", ["valid", "invalid", "unknown"])
+def test_a_scenario_alone_exits_as_it_would_in_a_suite(verdict: Name, expected: Name) -> None:
+    one = outcome(verdict, expected)
+    assert exit_status([one]) == exit_status([outcome("valid"), one])
+    assert (exit_status([one]) == 0) == (verdict == expected)
 
 
 def test_a_suite_is_green_when_everything_turned_out_as_expected() -> None:
     caught = outcome("invalid", "invalid", ("lost_write", "phantom"), ("lost_write",))
-    assert exit_status([outcome("valid"), caught, outcome("unknown", "unknown")], single=False) == 0
+    assert exit_status([outcome("valid"), caught, outcome("unknown", "unknown")]) == 0
 
 
 @pytest.mark.parametrize(
@@ -60,12 +61,28 @@ def test_a_suite_is_green_when_everything_turned_out_as_expected() -> None:
     ids=["unexpected violation", "missed violation", "valid without proof", "another anomaly than the one expected"],
 )
 def test_a_violation_that_was_unexpected_or_missed_is_red(wrong: Outcome) -> None:
-    assert exit_status([outcome("valid"), wrong], single=False) == 1
+    assert exit_status([outcome("valid"), wrong]) == 1
 
 
 def test_an_unexpected_unknown_is_never_green() -> None:
-    assert exit_status([outcome("valid"), outcome("unknown")], single=False) == 2
+    assert exit_status([outcome("valid"), outcome("unknown")]) == 2
 
 
 def test_a_violation_outweighs_an_unknown() -> None:
-    assert exit_status([outcome("unknown"), outcome("invalid")], single=False) == 1
+    assert exit_status([outcome("unknown"), outcome("invalid")]) == 1
+
+
+REFUSED = Outcome("b", 1, "valid", problem="suite.yaml: no node is called b9\n    aim at others")
+
+
+def test_a_refused_scenario_is_never_green() -> None:
+    assert exit_status([outcome("valid"), REFUSED]) == 254
+    assert exit_status([outcome("unknown"), REFUSED]) == 254
+
+
+def test_a_violation_outweighs_a_refusal() -> None:
+    assert exit_status([REFUSED, outcome("invalid")]) == 1
+
+
+def test_the_summary_says_why_a_scenario_was_refused() -> None:
+    assert REFUSED.line().split("seed 1")[1].strip() == "refused: suite.yaml: no node is called b9"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from squall.harness.errors import UsageError
-from squall.harness.load_agents import refuse_without_clients
+from squall.harness.targets import refuse_without_clients
 
 
 def test_without_client_hosts_a_fault_that_is_aimed_at_clients_is_refused_with_what_to_do() -> None:

@@ -45,8 +45,26 @@ def test_every_seed_of_a_scenario_is_a_run_in_a_directory_of_its_own() -> None:
 
 def test_a_plan_names_the_command_that_repeats_it() -> None:
     plan = next(plan_suite(suite("scenario: a\nfault_free: true\n"), 5, Path("runs"), idle_nemesis=True))
-    assert plan.command(several=False) == "squall run suite.yaml --seed 5 --idle-nemesis"
-    assert plan.command() == "squall run suite.yaml --seed 5 --only a --idle-nemesis"
+    assert plan.command() == "squall run suite.yaml --seed 5 --idle-nemesis"
+
+
+SEVERAL = """scenarios:
+  - {scenario: a, fault_free: true, repeat: 3}
+  - {scenario: b, fault_free: true, seeds: [8, 9]}
+  - {scenario: c, fault_free: true}
+"""
+
+
+@pytest.mark.parametrize("only", [None, "a", "b", "c"])
+def test_the_command_that_repeats_a_run_plans_exactly_that_run(only: str | None) -> None:
+    """Also where `--only` has left one scenario, and where a scenario has seeds of its own or repeats itself."""
+    for plan in plan_suite(suite(SEVERAL).only(only), 5, Path("runs")):
+        words = plan.command().split()
+        assert words[:5] == ["squall", "run", "suite.yaml", "--seed", str(plan.seed)]
+        assert words[5:] == ["--only", plan.name]
+        (again,) = plan_suite(suite(SEVERAL).only(words[6], int(words[4])), int(words[4]), Path("runs"))
+        assert (again.name, again.seed, again.schedule) == (plan.name, plan.seed, plan.schedule)
+        assert again.command() == plan.command()
 
 
 def test_a_seed_is_taken_as_given_or_short_enough_to_type() -> None:

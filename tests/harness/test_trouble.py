@@ -262,7 +262,7 @@ def a_changed_host_key(place: Place) -> str:
     place.inventory(f"ansible_host: {place.b1}, known_hosts: known")
     return (
         f"b1 ({place.b1}): host key differs from the one in known. Someone may be listening in, or the host was "
-        "reinstalled.\n    If you trust it: squall inventory trust b1\n"
+        "reinstalled.\n    If you trust it: squall inventory trust b1 -i inventory.yaml\n"
     )
 
 

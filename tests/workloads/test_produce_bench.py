@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,9 @@ from squall.harness.interpreter import Interpreter
 from squall.harness.simulation.kernel import Kernel
 from squall.harness.simulation.run import ACKNOWLEDGED, SimOptions, simulate
 from squall.harness.suite import Scenario
+from squall.results.check import check_run
+from squall.results.checks.engines import InProcess
+from squall.results.forge import forge_run, healthy
 from squall.workloads.generator import NANOSECONDS
 from squall.workloads.latency import SendLatencies
 from squall.workloads.operation import OK, Completion, Event, Operation
@@ -189,3 +193,27 @@ def test_its_history_is_judged_like_any_other() -> None:
     healthy = simulate(bench, 1, SimOptions())
     assert (healthy.verdict, healthy.problem) == ("valid", "")
     assert healthy.counts[ACKNOWLEDGED] >= 490
+
+
+def test_the_report_of_a_run_shows_its_figures(tmp_path: Path) -> None:
+    """Both latencies with each quantile, and what was due, begun and acknowledged."""
+    run = forge_run(tmp_path / "run", healthy(1))
+    latencies = SendLatencies()
+    for value in (1_000_000, 2_000_000, 77_770_000):
+        latencies.intended.note(value)
+        latencies.service.note(value // 2)
+        latencies.begun += 1
+    (run / BENCH_FILE).write_text(json.dumps(BenchResult(4.0, 1.0, latencies).to_json()))
+    check_run(run, InProcess())
+    page = (run / "report.html").read_text()
+    section = page[page.index('id="bench"') : page.index('id="timeline"')]
+    figures = ("4 sends were due", "3 acknowledged", "3/s of 4/s", "79.81 ms", "39.90 ms")
+    for words in ("intended", "service", "p99.9", *figures):
+        assert words in section, section
+
+
+def test_the_report_of_another_run_has_no_figures_of_a_benchmark(tmp_path: Path) -> None:
+    run = forge_run(tmp_path / "run", healthy(1))
+    (run / BENCH_FILE).write_text("{")
+    check_run(run, InProcess())
+    assert 'id="bench"' not in (run / "report.html").read_text()

@@ -22,6 +22,7 @@ from squall.results.history import History
 from squall.results.manifest import Manifest
 from squall.results.segments import FUNCTIONS, TYPES
 from squall.workloads.clients.client import GENERATION_STRIDE
+from squall.workloads.log import LogOptions
 from squall.workloads.operation import Event
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
@@ -245,14 +246,39 @@ def acknowledged_between(run: Path, first: float, last: float) -> int:
     return sum(first <= at < last for at in done)
 
 
+BLACKOUT_RATE = 100
+"""Sends per second in simulation, where the suite's 1000 would take minutes and processors are never busy."""
+
+
+def blackout(*further: dict[str, object]) -> Scenario:
+    """P06 at that rate, with further faults."""
+    scenario = scenario_of("control-plane-blackout", "control-plane-blackout")
+    assert isinstance(scenario.workload, LogOptions)
+    assert scenario.workload.rate >= 1000, "at a few records a second a claim about the rate could not fail"
+    changed = scenario.model_dump() | {"min_acknowledged": 1000}
+    changed["workload"]["rate"] = BLACKOUT_RATE
+    changed["nemesis"] = [*changed["nemesis"], *further]
+    return Scenario.model_validate(changed)
+
+
 @pytest.mark.timeout(300)
 def test_without_controllers_clients_notice_nothing_until_a_follower_dies(tmp_path: Path) -> None:
     """P06, DP-10, DA-02: afterwards its topic-partitions acknowledge nothing, until the quorum has decided."""
-    scenario = scenario_of("control-plane-blackout", "control-plane-blackout")
+    scenario = blackout()
     found = simulate(scenario, 1, SimOptions(keep=tmp_path))
     assert found.verdict == "valid", told(found, scenario.scenario, SimOptions())
     run = tmp_path / "seed-1"
-    asked_each_second = 20
-    assert acknowledged_between(run, 11, 70) >= 0.9 * asked_each_second * 59
+    assert acknowledged_between(run, 11, 70) >= 0.9 * BLACKOUT_RATE * 59
     assert acknowledged_between(run, 72, 130) == 0, "every topic-partition has the dead follower in its ISR"
     assert acknowledged_between(run, 140, 150) > 0, "the quorum is back, and has taken it out"
+
+
+@pytest.mark.timeout(300)
+def test_the_claim_that_clients_notice_nothing_can_fail(tmp_path: Path) -> None:
+    """P06: a leader that sleeps for ten of the sixty seconds costs a sixth of the rate, and a gap of ten seconds."""
+    asleep = {"fault": "pause", "target": "leader of events/0", "at": 30.0, "for": 10.0}
+    found = simulate(blackout(asleep), 1, SimOptions(keep=tmp_path))
+    assert found.verdict == "invalid"
+    verdict = verdict_of(tmp_path / "seed-1")
+    broken = [one.text for one in verdict.statements if one.holds is False]
+    assert len(broken) == 2 and not verdict.anomalies, (broken, verdict.anomalies)
