@@ -118,8 +118,8 @@ class HostsInUse(UsageError):
         super().__init__(
             f"{owner.host}: in use{after} by {owner}",
             remedy=remedy
-            or f"wait for it: --wait; or end it: kill -TERM {owner.pid} on {where}; or use other hosts (squall lab up "
-            "--name OTHER, then --lab OTHER)",
+            or f"wait for it: --wait; or end it: kill -TERM {owner.pid} on {where}; or use other hosts: "
+            "`squall lab up --name OTHER`, and `--lab OTHER` here",
         )
         self.owner = owner
 

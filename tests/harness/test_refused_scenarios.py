@@ -46,13 +46,14 @@ def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that forge a healthy history in place of a lab; the names of those that were carried out."""
     names: list[str] = []
 
-    async def forged(self: Campaign, plan: RunPlan, display: Any) -> None:
+    async def forged(self: Campaign, plan: RunPlan, display: Any, locks: Any) -> Path:
         names.append(plan.scenario.scenario)
         if plan.scenario.scenario == "unreachable":
             raise UsageError("b1 (10.0.0.1): connection refused on port 22", remedy="start sshd there")
         if plan.scenario.scenario == "interrupted":
             raise asyncio.CancelledError
         forge_run(plan.directory, healthy(1), scenario=plan.scenario.scenario)
+        return plan.directory
 
     monkeypatch.setattr(campaign_module.Campaign, "_run", forged)
     return names
@@ -121,9 +122,10 @@ def test_an_interrupted_suite_sums_up_what_ended(
 def test_a_run_that_ends_as_expected_exits_0_alone_and_in_a_suite(
     rest: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def proves_nothing(self: Campaign, plan: RunPlan, display: Any) -> None:
+    async def proves_nothing(self: Campaign, plan: RunPlan, display: Any, locks: Any) -> Path:
         run = forge_run(plan.directory, [], scenario=plan.scenario.scenario)
         Manifest.load(run).with_changes(expect=Expected(verdict="unknown")).save(run)
+        return run
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(campaign_module.Campaign, "_run", proves_nothing)
