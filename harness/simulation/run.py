@@ -34,6 +34,7 @@ from squall.harness.simulation.circumstances import (
 )
 from squall.harness.simulation.collector import without_collector
 from squall.harness.simulation.invariants import InvariantBroken, Observer
+from squall.harness.simulation.observed_log import Loss
 from squall.harness.simulation.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.witness import Witness
 from squall.harness.simulation.world import ClusterShape, SimWorld
@@ -161,6 +162,7 @@ class Simulation:
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.seen = EventWriter.cluster(directory)
         self.observer.on_quorum_leader = self._quorum_leader
+        self.observer.on_unclean_leader = self._unclean_leader
         if scenario.require.calm:
             self.observer.metadata.on_partition = self._partition
         self.faults: list[str] = []
@@ -339,6 +341,19 @@ class Simulation:
     def _quorum_leader(self, name: str, epoch: int) -> None:
         """As the watcher of a run on hosts tells it."""
         self.seen.write(ClusterObservation(time=self.clock.now_ns(), kind="controller", node=name, epoch=epoch))
+
+    def _unclean_leader(self, topic: str, partition: int, loss: Loss) -> None:
+        """Declare to the checker what an unclean election was allowed to lose."""
+        self.seen.write(
+            ClusterObservation(
+                time=self.clock.now_ns(),
+                kind="unclean",
+                topic=topic,
+                partition=partition,
+                epoch=loss.epoch,
+                offset=loss.end,
+            )
+        )
 
     def _partition(self, topic: str, number: int, stands: PartitionRegistration) -> None:
         """As the watcher of a run on hosts tells it; only where a run must be calm, for there may be many."""
