@@ -11,7 +11,8 @@ of them count:
 * another min.insync.replicas empties the list of eligible leader replicas, as in Kafka (EL-06). What is left of the
   promise is that of the ISR, which may be one broker. So nobody loses data from an operator's change of it until all
   ISRs are full again, and nobody changes it while a loss is outstanding;
-* failing disks of controllers are a minority at any time. What controllers had made durable is never taken away.
+* failing disks of controllers are a minority at any time. What controllers had made durable is never taken away;
+* what happens to a controller that is a broker as well happens to the broker.
 
 The budget looks at the world when a fault is due: the newest committed image, and whether each crashed broker runs,
 is registered with its present incarnation, and serves. What does not fit is postponed.
@@ -25,6 +26,7 @@ from squall.nodes.metadata.topic_configs import MIN_ISR
 
 LOSSY = ("power-loss-broker", "wipe-disk")
 CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
+DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 
 
 class FaultBudget:
@@ -41,8 +43,14 @@ class FaultBudget:
 
     def allows(self, kind: str, host: str, duration: float) -> bool:
         """Whether this fault fits now; if so it is taken into account."""
-        if kind == "disk-error-controller":
-            return self._allows_failing_controller(host, duration)
+        cluster = self._world.cluster
+        if host in cluster.controllers:
+            if kind == "wipe-disk":
+                return False
+            if kind in DISK_ERRORS and not self._allows_failing_controller(host, duration):
+                return False
+        if host in cluster.brokers:
+            kind = kind.replace("-controller", "-broker")
         if kind not in LOSSY and kind not in CRASHING:
             return True
         image = self._settle()

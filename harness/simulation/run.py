@@ -37,7 +37,7 @@ from squall.harness.simulation.invariants import InvariantBroken, Observer
 from squall.harness.simulation.observed_log import Loss
 from squall.harness.simulation.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.witness import Witness
-from squall.harness.simulation.world import ClusterShape, SimWorld
+from squall.harness.simulation.world import ClusterShape, SimWorld, voters_of
 from squall.harness.suite import Scenario, TopicOptions
 from squall.nemesis.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
@@ -134,6 +134,7 @@ class Simulation:
             config={key: _text(value) for key, value in cluster.config.items()},
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
             dynamic_voters=cluster.dynamic_voters,
+            combined=cluster.combined,
         )
         self.observer = Observer(
             acks_all=scenario.workload.acks == "all",
@@ -274,7 +275,7 @@ class Simulation:
         admin = NativeAdmin(
             world.connector(),
             world.bootstrap(),
-            [(place.address, place.port) for place in world.places if place.role == "controller"],
+            [(address, port) for _, address, port in voters_of(world.places)],
         )
         topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
         await create_topics(admin, topics, READY_SECONDS)

@@ -217,13 +217,18 @@ def _between(low: float, high: float, amount: float) -> float:
 
 def _targets(kind: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
     if kind in LINK_KINDS:
-        first, second = rng.sample(brokers + controllers, 2)
+        first, second = rng.sample(_nodes(brokers, controllers), 2)
         return (first, second)
     if kind.endswith("controller"):
         return (rng.choice(controllers),)
     if kind.endswith("broker") or kind in ("wipe-disk", "cut-clients"):
         return (rng.choice(brokers),)
-    return (rng.choice(brokers + controllers),)
+    return (rng.choice(_nodes(brokers, controllers)),)
+
+
+def _nodes(brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
+    """All of them, each once: combined nodes are both."""
+    return tuple(dict.fromkeys(brokers + controllers))
 
 
 def _words(

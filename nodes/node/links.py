@@ -12,8 +12,10 @@ lets go of what does not answer:
 * a connection not established within `CONNECT_TIMEOUT` is given up: in a network partition the retransmissions of a
   connect thin out, and a fresh one finds the healed network sooner.
 
-Requests to the active controller follow the quorum's leader. One answered NOT_CONTROLLER is asked again of the then
-leader until its deadline; nothing was changed by it, so repeating is safe. Peers speak our fixed versions, so no
+Requests to the active controller follow the quorum's leader. One answered NOT_CONTROLLER, in all of its parts, is asked
+again of the then leader until its deadline: a controller says so only of what has changed nothing
+(`controller.refusals`). So is one that was never sent. One that was sent and whose connection was lost before an answer
+may have been carried out, and is never repeated here: it ends with None. Peers speak our fixed versions, so no
 ApiVersions precedes the first request.
 """
 
@@ -283,11 +285,8 @@ class Links:
 
 
 def says_not_controller(response: Message) -> bool:
-    """Whether the node asked was not the active controller, and so did nothing."""
+    """Whether the node asked was not the active controller, and so did nothing: no part of the answer says else."""
     if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
         return True
-    for name in ("topics", "responses", "results"):
-        for item in getattr(response, name, ()):
-            if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-                return True
-    return False
+    items = [item for name in ("topics", "responses", "results") for item in getattr(response, name, ())]
+    return bool(items) and all(getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER for item in items)
