@@ -13,7 +13,7 @@ are told when they are told. All eleven invariants are asserted:
                    what clients are told is what is committed                                     (`promises.py`)
 
 RA-05, CS-02, SN-03 and FD-05 by a replay of its own (`observed_metadata.py`); CS-04 when a controller lets a broker go
-(`observed_shutdown.py`);
+(`observed_shutdown.py`); MD-09, that no administrator's write is carried out twice (`observed_writes.py`);
 and besides DP-07, log start ≤ high watermark ≤ log end, and what followers do to their logs: EP-04 and DP-13
 (`observed_followers.py`).
 
@@ -36,6 +36,7 @@ from squall.harness.simulation.observed_images import Changed, ObservedImages
 from squall.harness.simulation.observed_log import Batch, InvariantBroken, Loss, ObservedLog, SeenReplica, batches_of
 from squall.harness.simulation.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.observed_shutdown import undue_leave
+from squall.harness.simulation.observed_writes import ObservedWrites
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.promises import Promised, Promises, first_lacking
 from squall.nodes.broker.hosted import Hosted
@@ -102,6 +103,7 @@ class Observer:
         self.quorum = ObservedLog("__cluster_metadata-0")
         self.images = ObservedImages()
         self.metadata = ReplayedMetadata()
+        self.writes = ObservedWrites()
         self.on_quorum_leader: Callable[[str, int], None] = lambda name, epoch: None
         self.promises = Promises(all_acknowledged=acks_all)
         self.on_unclean_leader: Callable[[str, int, Loss], None] = lambda topic, partition, loss: None
@@ -208,6 +210,7 @@ class Observer:
         try:
             if quorum_touched or turns % SWEEP == 0:
                 self._look_at_votes()
+                self.writes.look(process.name, process.incarnation, traced)
                 self._look_at_metadata(process, node)
                 self._look_at_leaves()
             if node.broker is not None:
@@ -285,6 +288,7 @@ class Observer:
                 )
         for batch in log.commit(place, high_watermark, epoch):
             self._follow_records(node, batch)
+        self.writes.follow(log.end, log.canonical.get)
 
     def _follow_records(self, node: Node, batch: Batch) -> None:
         for committed in node.raft.committed(batch.base):

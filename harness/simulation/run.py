@@ -429,6 +429,7 @@ class Simulation:
             "declared losses": sightings.declared_losses,
             "reassignments that took replicas away": self.observer.metadata.reassignments_completed,
             "snapshots held to the log": self.observer.metadata.snapshots_checked,
+            "administrators' writes": self.observer.writes.committed,
             "changes of the voters": sightings.voter_changes,
             "controlled shutdowns": sightings.controlled_shutdowns,
             "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),

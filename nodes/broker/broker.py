@@ -79,7 +79,7 @@ class Broker:
         self._history: MetadataDelta | None = MetadataDelta()
         self._applied_offset, self._has_strays = -1, False
         self._producer_ids = ProducerIds(config, broker_epoch=self._epoch)
-        self._forwarding = Forwarding(config, trace)
+        self._forwarding = Forwarding(config)
         self._metadata = MetadataApi(config, self.image)
         self.fetching = FetchHandler(
             config,

@@ -7,8 +7,6 @@ newest form first. No answer within the request's time means that the outcome is
 from __future__ import annotations
 
 from squall.nodes.broker.config import BrokerConfig
-from squall.nodes.metadata.admin_writes import WRITES, asked_of
-from squall.nodes.ports import Trace
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -54,18 +52,15 @@ UNSAFE_DOWNGRADE = 3
 
 
 class Forwarding:
-    """See the module. `requests` is drained by the broker. Traced: `admin_request`, for what changes the cluster."""
+    """See the module. `requests` is drained by the broker."""
 
-    def __init__(self, config: BrokerConfig, trace: Trace) -> None:
-        self._trace = trace
+    def __init__(self, config: BrokerConfig) -> None:
         self.requests: list[OutboundRequest] = []
         self._config = config
         self._creating: dict[str, None] = {}
 
     def handle(self, now: int, request: ServerRequest) -> None:
         message = _newest(request.body)
-        if request.api_key in WRITES:
-            self._trace.event("admin_request", broker=self._config.node_id, asked=asked_of(message))
         timeout_ms = max(getattr(message, "timeout_ms", 0), TIMEOUT_MIN_MS)
         timeout = min(timeout_ms * 1000, self._config.request_timeout)
 
@@ -84,7 +79,6 @@ class Forwarding:
         message = CreateTopicsRequest(
             topics=[CreatableTopic(name, DEFAULTS, DEFAULTS) for name in fresh], timeout_ms=TIMEOUT_MIN_MS
         )
-        self._trace.event("admin_request", broker=self._config.node_id, asked=asked_of(message))
 
         def complete(now: int, response: Message | None) -> None:
             for name in fresh:

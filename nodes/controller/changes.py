@@ -179,7 +179,7 @@ class PartitionChanges:
                     yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
 
     def eligible_leaders_begin(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
-        """Another partition epoch for every topic-partition, so that its leader has to know of the switch (EL-03, EP-03).
+        """Another partition epoch for every topic-partition, so that its leader must know of the switch (EL-03, EP-03).
 
         Eligibility rests on a high watermark that stands still below the min ISR that the controller goes by. A leader
         may still go by another one: that of its own configuration file, or that from before a change of settings that

@@ -224,7 +224,15 @@ class QuorumController:
         self._write(now, outcome.records)
         wrote = self._raft.end_offset > begin
         if wrote and request.api_key in WRITES:
-            self._trace.event("admin_write", node=self.config.node_id, asked=asked_of(request.body), offset=begin)
+            self._trace.event(
+                "admin_write",
+                node=self.config.node_id,
+                client=request.client_id,
+                correlation=request.correlation_id,
+                asked=asked_of(request.body),
+                offset=begin,
+                epoch=self._raft.epoch,
+            )
         if self._unfinished is not None:
             self._unfinished.request, self._unfinished.response = request, outcome.response
         else:

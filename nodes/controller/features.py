@@ -1,8 +1,7 @@
 """UpdateFeatures: levels of the cluster's features (KIP-584, EL-06). All of a request's updates are made, or none.
 
 Switching eligible leader replicas off puts the ISRs back into the shape they have without them
-(`changes.eligible_leaders_end`). Switching them on moves every partition epoch (`changes.eligible_leaders_begin`), in the
-batch of the switch.
+(`changes.eligible_leaders_end`). Switching them on moves every partition epoch (`changes.eligible_leaders_begin`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What administrators ask the active controller to change, in words for the trace: one name for equal requests.
 
-Brokers trace `admin_request` for each that they pass on, the active controller `admin_write` for each that it writes
-records for. An observer of both can tell whether a write was made more often than it was asked for (MD-09).
+A broker traces `admin_sent` each time that it sends one on, the active controller `admin_write` for each that it writes
+records for. By client id and correlation id an observer knows one in the other, and whether a request was carried out
+twice (MD-09).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ gone, their offsets are given again, and a deposed leader may acknowledge and se
 successor. None of that is an anomaly. A loss that no observed election explains is one: without a `DeclaredLoss` for
 the topic-partition nothing is left out, and with one only what belongs to the old line, by leader epoch and offset.
 
-Only an observer of the whole cluster sees where the lines part, so only simulations declare losses, as rows `unclean` of
-`cluster.jsonl`. A run on hosts declares none, and a loss there stays a `lost_write`.
+Only an observer of the whole cluster sees where the lines part, so only simulations declare losses, as rows `unclean`
+of `cluster.jsonl`. A run on hosts declares none, and a loss there stays a `lost_write`.
 
 What becomes of an operation that was told of an offset of the old line, under a leader epoch before the loss:
 
