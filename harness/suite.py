@@ -262,9 +262,10 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
     )
-    swarm: bool | Literal["operations"] = Field(
+    swarm: bool | Literal["operations", "switches"] = Field(
         False,
-        description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too",
+        description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too; "
+        "`switches`: and eligible leader replicas are switched off and on",
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS

@@ -202,7 +202,7 @@ class Simulation:
     @property
     def operating(self) -> bool:
         """Whether this seed draws what operators do to the cluster, too."""
-        return self.scenario.swarm == "operations"
+        return self.scenario.swarm in ("operations", "switches")
 
     def ended_s(self) -> float:
         """When the run ended, in seconds since the load began; negative if it never did."""
@@ -314,7 +314,10 @@ class Simulation:
             view = self.world.cluster
             topics = self.scenario.cluster.topics
             operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
-            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated)
+            switched = self.scenario.swarm == "switches"
+            faults = draw_swarm(
+                self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated, switched=switched
+            )
             self.faults = [str(fault) for fault in faults]
             lowest = min(topic.min_insync_replicas for topic in topics.values())
             operator = self.world.operator()
