@@ -9,8 +9,8 @@ of them count:
 * with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
 * a crash without loss is free while no loss is outstanding;
 * another min.insync.replicas, or eligible leader replicas switched off, empties the list of eligible leader replicas,
-  as in Kafka (EL-06). What is left of the promise is that of the ISR, which may be one broker. So nobody loses data from
-  an operator's change of it until all ISRs are full again, and nobody changes it while a loss is outstanding;
+  as in Kafka (EL-06). What is left of the promise is that of the ISR, which may be one broker. So nobody loses data
+  from an operator's change of it until all ISRs are full again, and nobody changes it while a loss is outstanding;
 * failing disks of controllers are a minority at any time. What controllers had made durable is never taken away;
 * what happens to a controller that is a broker as well happens to the broker.
 
