@@ -77,6 +77,9 @@ class ClusterHands:
     async def add_voter(self, host: str) -> None:
         await _done(self._client.add_voter(self._ids[host], CONTROLLER_LISTENER, self._controllers[host]))
 
+    async def set_feature(self, name: str, level: int) -> None:
+        await _done(self._client.set_feature(name, level))
+
     async def close(self) -> None:
         await self._client.close()
 

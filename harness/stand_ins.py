@@ -90,6 +90,9 @@ class StandInOperator:
         self.asked.append(f"add voter {host}")
         self._voters.append(host)
 
+    async def set_feature(self, name: str, level: int) -> None:
+        self.asked.append(f"set feature {name} to level {level}")
+
 
 class StandInClock:
     """Time that passes when somebody sleeps."""

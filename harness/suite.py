@@ -108,12 +108,25 @@ class ClusterOptions(_Part):
     dynamic_voters: bool = Field(
         default=False, description="the quorum's voters are kept in its log, and may change (KIP-853)"
     )
+    combined: bool = Field(
+        default=False,
+        description="simulation only: the first brokers are the controllers as well; on hosts the inventory decides",
+    )
     mutants: tuple[Mutant, ...] = Field(default=(), description="documented bugs to switch on; see `squall mutants`")
 
     @model_validator(mode="after")
     def _topics(self) -> ClusterOptions:
         if not any(topic.load for topic in self.topics.values()):
             raise ValueError("topics: a scenario needs at least one topic that clients use")
+        return self
+
+    @model_validator(mode="after")
+    def _brokers_for_controllers(self) -> ClusterOptions:
+        if self.combined and self.controllers > self.brokers:
+            raise ValueError(
+                f"combined: {self.controllers} controllers need as many brokers to be combined with; "
+                f"the cluster has {self.brokers}"
+            )
         return self
 
 
@@ -249,9 +262,10 @@ class Scenario(_Part):
     idle_nemesis: bool = Field(
         False, description="a control: the nemesis claims its faults and does nothing; expect unknown"
     )
-    swarm: bool | Literal["operations"] = Field(
+    swarm: bool | Literal["operations", "switches"] = Field(
         False,
-        description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too",
+        description="simulation only: each seed draws faults of its own; `operations`: and what operators do, too; "
+        "`switches`: and eligible leader replicas are switched off and on",
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS
@@ -271,6 +285,8 @@ class Scenario(_Part):
             raise ValueError("nemesis: nothing is listed; if that is meant, say `fault_free: true`")
         if self.nemesis and self.fault_free:
             raise ValueError("fault_free: true, but faults are listed under nemesis")
+        if self.cluster.combined and not self.swarm:
+            raise ValueError("cluster.combined: only simulated swarms have combined nodes; hosts have an inventory")
         if self.workload.operations is not None and "rate" in self.workload.model_fields_set:
             raise ValueError("workload: give either operations, which are done as listed, or rate")
         if self.seeds and self.repeat != 1:

@@ -192,6 +192,8 @@ def _seen(one: ClusterObservation) -> Entry:
             text = f"{one.node or 'nobody'} is the active controller{epoch}"
         case "in_sync":
             text = f"in sync for {where}: {', '.join(one.nodes) or 'nobody'}"
+        case "unclean":
+            text = f"unclean election of {where}{epoch}: another log from offset {one.offset} on"
         case "watched":
             text = "the cluster was watched until now"
     return Entry(one.time, "cluster", text, frozenset(filter(None, (one.node, *one.nodes))))

@@ -147,6 +147,10 @@ class ClusterOperator(Protocol):
         """Let a controller that follows the quorum vote in it."""
         ...
 
+    async def set_feature(self, name: str, level: int) -> None:
+        """Set the level of a feature of the cluster; 0 switches it off."""
+        ...
+
 
 Knock = Callable[[str, int], Awaitable[str]]
 """What a TCP connection to an address and port finds from where clients are: `open`, `refused` or `silent`."""

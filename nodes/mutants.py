@@ -45,6 +45,7 @@ MUTANTS: dict[str, str] = {
     "older-metadata-applied": "metadata of an older partition epoch replaces a newer ISR (breaks rules 9 and 23)",
     "session-additions-ignored": "a fetch session never reads a topic-partition that is added to it (breaks DP-04)",
     "clean-mark-before-flush": "the mark of a clean stop is written before the logs are flushed (breaks FD-03, EL-05)",
+    "parked-writes-repeated": "a deposed controller calls what it wrote undone, and brokers ask again (breaks MD-09)",
     "end-offset-unguarded": "a new leader tells an end offset before it can know it (breaks rule 11, KIP-207)",
 }
 

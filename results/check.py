@@ -23,6 +23,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
+from squall.results.checks.declared_losses import DeclaredLoss, declared_losses
 from squall.results.checks.engines import (
     AnyTask,
     Checked,
@@ -281,8 +282,12 @@ def verdict_of(run_dir: Path) -> Verdict:
         history = History.load(run_dir, run_id=manifest.run_id, kinds=recorded_beside(manifest.workload))
         _require_whole(manifest, history.source, history.cut_off, history.origin)
         frame = _frame(manifest, span_of(history.table))
+        losses = declared_losses(read_cluster(run_dir))
         results = [
-            check_table(_task(0, "", topic, partition, (), frame, manifest), table.combine_chunks())
+            check_table(
+                _task(0, "", topic, partition, (), frame, manifest, losses=losses.get((topic, partition), ())),
+                table.combine_chunks(),
+            )
             for topic, partition, table in history.parts()
             if partition >= 0
         ]
@@ -317,7 +322,8 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
         _require_whole(manifest, path, cut_off_segments(path), origin_of(path))
         groups, places, torn = row_groups_of(path), layout(path), torn_lines(path)
         frame = _frame(manifest, stored_span(path, groups, sends_matter=manifest.load_ended is None))
-        wholes = list(_log_tasks(number, path.resolve(), places, frame, manifest, deadline))
+        losses = declared_losses(read_cluster(run_dir))
+        wholes = list(_log_tasks(number, path.resolve(), places, frame, manifest, losses, deadline))
         slices = {} if huge is None else {one.name: sliced(one, rows, huge) for one, rows in wholes}
     if holds_lists(manifest.workload):
         lists = transactions_of(History.load(run_dir, kinds=()).table)
@@ -367,12 +373,16 @@ def _log_tasks(
     places: Sequence[TopicPartitionRows],
     frame: Frame,
     manifest: Manifest,
+    losses: Mapping[tuple[str, int], tuple[DeclaredLoss, ...]],
     deadline: float | None,
 ) -> Iterator[tuple[Task, int]]:
     for one in places:
         if one.partition >= 0:
-            task = _task(number, str(path), one.topic, one.partition, one.row_groups, frame, manifest, deadline)
-            yield task, one.rows
+            lost = losses.get((one.topic, one.partition), ())
+            yield (
+                _task(number, str(path), one.topic, one.partition, one.row_groups, frame, manifest, lost, deadline),
+                one.rows,
+            )
 
 
 def _in_parts(wholes: Sequence[tuple[Task, int]], slices: Mapping[str, Parts]) -> Iterator[Sized]:
@@ -419,6 +429,7 @@ def _task(
     row_groups: tuple[int, ...],
     frame: Frame,
     manifest: Manifest,
+    losses: tuple[DeclaredLoss, ...] = (),
     deadline: float | None = None,
 ) -> Task:
     return Task(
@@ -435,6 +446,7 @@ def _task(
             (frame.start + round(start * 1e9), frame.start + round(end * 1e9))
             for start, end in windows_of(manifest.require)
         ),
+        losses=losses,
         deadline=deadline,
     )
 

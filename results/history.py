@@ -394,6 +394,7 @@ _CLUSTER: Final = pa.schema(
         ("partition", pa.int32()),
         ("epoch", pa.int32()),
         ("nodes", pa.list_(pa.string())),
+        ("offset", pa.int64()),
     ]
 )
 

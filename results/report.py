@@ -179,17 +179,25 @@ def _changes(cluster: Sequence[ClusterObservation], origin: int) -> list[dict[st
         what = (one.kind, one.topic, one.partition)
         first = what not in seen
         seen.add(what)
-        if first or one.kind == "in_sync":
+        if one.kind == "in_sync" or (first and one.kind != "unclean"):
             continue
         rows.append(
             {
                 "time": clock(one.time, origin, 1),
-                "what": "active controller" if one.kind == "controller" else f"leader of {one.topic}-{one.partition}",
+                "what": _what_changed(one),
                 "node": one.node or "none",
                 "epoch": "" if one.epoch is None else str(one.epoch),
             }
         )
     return rows
+
+
+def _what_changed(one: ClusterObservation) -> str:
+    if one.kind == "controller":
+        return "active controller"
+    if one.kind == "unclean":
+        return f"unclean election of {one.topic}-{one.partition}, another log from offset {one.offset} on"
+    return f"leader of {one.topic}-{one.partition}"
 
 
 def _settings(manifest: Manifest) -> list[tuple[str, dict[str, str]]]:

@@ -134,17 +134,19 @@ class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 class ClusterObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change seen in the cluster: a new leader, a new active controller, another ISR. Or, as `watched`, that somebody
-    looked again and again from `since` to `time`: what is not told of that while did not happen.
+    looked again and again from `since` to `time`: what is not told of that while did not happen. Or, as `unclean`, that
+    the leader of an unclean election has begun leader epoch `epoch`: from `offset` on, its log is another one.
     """
 
     time: int
-    kind: Literal["leader", "controller", "in_sync", "watched"]
+    kind: Literal["leader", "controller", "in_sync", "watched", "unclean"]
     since: int | None = None
     node: str | None = None
     topic: str | None = None
     partition: int | None = None
     epoch: int | None = None
     nodes: tuple[str, ...] = ()
+    offset: int | None = None
 
 
 def segment_path(run_dir: Path | str, segment: int) -> Path:

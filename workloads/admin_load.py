@@ -16,6 +16,8 @@ from squall.workloads.generator import WAIT, Answer, Context, Generator
 from squall.workloads.operation import ADMIN, Event, Operation
 
 SIDE_TOPIC: Final = "side"
+SHARED_NAMES: Final = 2
+"""So many names several admin clients have in common, so that each undoes what another has done."""
 SIDE_PARTITIONS: Final = 2
 """How many a side topic has in the end; it begins with one."""
 
@@ -57,9 +59,13 @@ def with_share(share: float, seldom: Generator, often: Generator) -> Generator:
 
 @dataclass(frozen=True, slots=True)
 class TopicChurn:
-    """One side topic after the other: created, given more partitions, deleted."""
+    """One side topic after the other: created, given more partitions, deleted.
+
+    Each has a name of its own, or one of so many `names` that come again.
+    """
 
     step: int = 0
+    names: int = 0
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         thread = context.free_thread()
@@ -72,9 +78,9 @@ class TopicChurn:
             context.processes[thread],
             context.clients[thread],
             context.meant(),
-            f"{SIDE_TOPIC}-{turn}",
+            f"{SIDE_TOPIC}-{turn % self.names if self.names else turn}",
         )
-        return operation, TopicChurn(self.step + 1)
+        return operation, TopicChurn(self.step + 1, self.names)
 
     def update(self, context: Context, event: Event) -> Generator:
         return self

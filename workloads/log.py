@@ -31,7 +31,7 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from squall.workloads.admin_load import TopicChurn, with_share
+from squall.workloads.admin_load import SHARED_NAMES, TopicChurn, with_share
 from squall.workloads.clients.client import ClientPlan, TopicPartition
 from squall.workloads.clients.kits import Library
 from squall.workloads.generator import (
@@ -108,6 +108,12 @@ class LogOptions(BaseModel):
         default=(), description="racks that consumers stand in, in turn: they read from followers there (KIP-392)"
     )
     admin: MaybePerSecond = Field(default=0.0, description="side topics made, enlarged and deleted: steps per second")
+    admins: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="admin clients, each beginning with another broker; several use the same few names again and again",
+    )
     operations: tuple[ScriptedOperation, ...] | None = Field(
         default=None, description="do exactly this, instead of sends at a rate and polls without end"
     )
@@ -214,11 +220,12 @@ class LogWorkload:
     @property
     def total_threads(self) -> int:
         """Threads of the whole run, the final ones included: the step between process numbers of one thread."""
-        return self._admin_thread + (self.options.admin > 0)
+        return self._admin_threads.stop
 
     @property
-    def _admin_thread(self) -> int:
-        return self._final_threads_start + 2 * len(self.topic_partitions)
+    def _admin_threads(self) -> range:
+        first = self._final_threads_start + 2 * len(self.topic_partitions)
+        return range(first, first + (self.options.admins if self.options.admin else 0))
 
     @property
     def _consumer_threads_start(self) -> int:
@@ -248,7 +255,8 @@ class LogWorkload:
         shares = list(self._shares(producers, consumers))
         if self.options.admin and worker == 0:
             plans.append(self._admin())
-            shares.append((threads_mask((self._admin_thread,)), Rate(self.options.admin, TopicChurn())))
+            churn = TopicChurn(names=0 if self.options.admins == 1 else SHARED_NAMES)
+            shares.append((threads_mask(tuple(self._admin_threads)), Rate(self.options.admin, churn)))
         return Shard(tuple(plans), Reserve(tuple(shares)))
 
     def thread_place(self, thread: int) -> ThreadPlace | None:
@@ -345,7 +353,7 @@ class LogWorkload:
 
     def _admin(self) -> ClientPlan:
         after_final = self.options.producers + self.options.consumers + 2
-        return ClientPlan(after_final, "admin", (self._admin_thread,), self.topic_partitions)
+        return ClientPlan(after_final, "admin", tuple(self._admin_threads), self.topic_partitions)
 
     def paced(self, rate: float, lane: int, writes: Generator) -> Generator:
         """So many sends per second to a topic-partition. Each worker has a `lane` of its own for each of them."""

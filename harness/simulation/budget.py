@@ -8,10 +8,11 @@ of them count:
 * without eligible leader replicas no broker may lose data;
 * with them, brokers that have crashed since all ISRs were last full are fewer than min ISR, if one of them lost data;
 * a crash without loss is free while no loss is outstanding;
-* another min.insync.replicas empties the list of eligible leader replicas, as in Kafka (EL-06). What is left of the
-  promise is that of the ISR, which may be one broker. So nobody loses data from an operator's change of it until all
-  ISRs are full again, and nobody changes it while a loss is outstanding;
-* failing disks of controllers are a minority at any time. What controllers had made durable is never taken away.
+* another min.insync.replicas, or eligible leader replicas switched off, empties the list of eligible leader replicas,
+  as in Kafka (EL-06). What is left of the promise is that of the ISR, which may be one broker. So nobody loses data
+  from an operator's change of it until all ISRs are full again, and nobody changes it while a loss is outstanding;
+* failing disks of controllers are a minority at any time. What controllers had made durable is never taken away;
+* what happens to a controller that is a broker as well happens to the broker.
 
 The budget looks at the world when a fault is due: the newest committed image, and whether each crashed broker runs,
 is registered with its present incarnation, and serves. What does not fit is postponed.
@@ -25,6 +26,7 @@ from squall.nodes.metadata.topic_configs import MIN_ISR
 
 LOSSY = ("power-loss-broker", "wipe-disk")
 CRASHING = ("crash-broker", "crash-with-tail-broker", "crash-in-disk-call-broker", "disk-error-broker")
+DISK_ERRORS = ("disk-error-broker", "disk-error-controller")
 
 
 class FaultBudget:
@@ -41,8 +43,14 @@ class FaultBudget:
 
     def allows(self, kind: str, host: str, duration: float) -> bool:
         """Whether this fault fits now; if so it is taken into account."""
-        if kind == "disk-error-controller":
-            return self._allows_failing_controller(host, duration)
+        cluster = self._world.cluster
+        if host in cluster.controllers:
+            if kind == "wipe-disk":
+                return False
+            if kind in DISK_ERRORS and not self._allows_failing_controller(host, duration):
+                return False
+        if host in cluster.brokers:
+            kind = kind.replace("-controller", "-broker")
         if kind not in LOSSY and kind not in CRASHING:
             return True
         image = self._settle()
@@ -62,7 +70,7 @@ class FaultBudget:
         if any(self._crashed.values()):
             return False
         if self._edited_until is None:
-            self._settings = None if image is None else min_isr_settings(image)
+            self._settings = None if image is None else rules_of(image)
         self._edited_until = max(self._edited_until or 0.0, self._world.kernel.time() + duration)
         return True
 
@@ -72,7 +80,7 @@ class FaultBudget:
         if image is not None and (self._crashed or self._edited_until is not None) and self._is_whole(image):
             self._crashed.clear()
             over = self._edited_until is not None and self._edited_until < self._world.kernel.time()
-            if over and self._settings == min_isr_settings(image):
+            if over and self._settings == rules_of(image):
                 self._edited_until = None
         return image
 
@@ -114,6 +122,7 @@ class FaultBudget:
         return registered is not None and registered.active and registered.epoch == process.node.broker.lifecycle.epoch
 
 
-def min_isr_settings(image: MetadataImage) -> list[str | None]:
-    """Of all topics, in the order of their names."""
-    return [image.topic_settings(name).get(MIN_ISR) for name in sorted(image.topic_ids)]
+def rules_of(image: MetadataImage) -> list[str | None]:
+    """Whether eligible leaders are kept, and the min ISR of all topics, in the order of their names."""
+    kept = str(image.keeps_eligible_leaders)
+    return [kept] + [image.topic_settings(name).get(MIN_ISR) for name in sorted(image.topic_ids)]

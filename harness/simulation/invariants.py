@@ -13,7 +13,7 @@ are told when they are told. All eleven invariants are asserted:
                    what clients are told is what is committed                                     (`promises.py`)
 
 RA-05, CS-02, SN-03 and FD-05 by a replay of its own (`observed_metadata.py`); CS-04 when a controller lets a broker go
-(`observed_shutdown.py`);
+(`observed_shutdown.py`); MD-09, that no administrator's write is carried out twice (`observed_writes.py`);
 and besides DP-07, log start ≤ high watermark ≤ log end, and what followers do to their logs: EP-04 and DP-13
 (`observed_followers.py`).
 
@@ -27,15 +27,16 @@ A breach raises `InvariantBroken`, which ends the run and carries the event that
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from squall.harness.simulation.moments import Moment, TraceEvent, Turn
 from squall.harness.simulation.observed_followers import check_append, check_truncation
 from squall.harness.simulation.observed_images import Changed, ObservedImages
-from squall.harness.simulation.observed_log import Batch, InvariantBroken, ObservedLog, SeenReplica, batches_of
+from squall.harness.simulation.observed_log import Batch, InvariantBroken, Loss, ObservedLog, SeenReplica, batches_of
 from squall.harness.simulation.observed_metadata import ReplayedMetadata
 from squall.harness.simulation.observed_shutdown import undue_leave
+from squall.harness.simulation.observed_writes import ObservedWrites
 from squall.harness.simulation.process import SimProcess
 from squall.harness.simulation.promises import Promised, Promises, first_lacking
 from squall.nodes.broker.hosted import Hosted
@@ -84,6 +85,12 @@ class _Watched:
     topic: str
     robbed: dict[str, None]
     min_isr: int = 1
+    unclean: dict[int, None] = field(default_factory=dict)
+    """Leader epochs that began with an unclean election which the settings allowed at that time."""
+
+    def is_loss_pending(self, since: int) -> bool:
+        """Whether an unclean election was decided after leader epoch `since`."""
+        return any(epoch > since for epoch in self.unclean)
 
 
 class Observer:
@@ -96,9 +103,12 @@ class Observer:
         self.quorum = ObservedLog("__cluster_metadata-0")
         self.images = ObservedImages()
         self.metadata = ReplayedMetadata()
+        self.writes = ObservedWrites()
         self.on_quorum_leader: Callable[[str, int], None] = lambda name, epoch: None
         self.promises = Promises(all_acknowledged=acks_all)
+        self.on_unclean_leader: Callable[[str, int, Loss], None] = lambda topic, partition, loss: None
         self._unclean_allowed = unclean_allowed
+        self.metadata.on_unclean = self._unclean_election
         self._names: dict[int, str] = {}
         self._processes: dict[str, SimProcess] = {}
         self._watched: dict[TopicPartitionId, _Watched] = {}
@@ -200,6 +210,7 @@ class Observer:
         try:
             if quorum_touched or turns % SWEEP == 0:
                 self._look_at_votes()
+                self.writes.look(process.name, process.incarnation, traced)
                 self._look_at_metadata(process, node)
                 self._look_at_leaves()
             if node.broker is not None:
@@ -277,6 +288,7 @@ class Observer:
                 )
         for batch in log.commit(place, high_watermark, epoch):
             self._follow_records(node, batch)
+        self.writes.follow(log.end, log.canonical.get)
 
     def _follow_records(self, node: Node, batch: Batch) -> None:
         for committed in node.raft.committed(batch.base):
@@ -383,20 +395,21 @@ class Observer:
         if start > log.seen(place, start).examined:
             log.forget(place)
         seen = log.seen(place, start)
-        before = seen.examined
+        examined = seen.examined
         log.examine(place, lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True), start, end)
-        if seen.examined > before:
+        if seen.examined > examined:
             self._look_at_append(process, watched, replica, seen)
         seen.leader_epoch = replica.leader_epoch
         if replica.is_leader:
             watched.min_isr = replica.min_isr
+            before = log.newest_epoch
             if log.one_leader(replica.leader_epoch, process.name):
                 self.sightings.partition_leaders += 1
-                self._new_leader(process, watched, replica)
+                self._new_leader(process, watched, replica, before)
             if replica.leader_epoch == log.newest_epoch:
                 self._trim(watched, start)
         committed_before = log.end
-        for batch in log.commit(place, high_watermark, replica.leader_epoch):
+        for batch in log.commit(place, high_watermark, replica.leader_epoch, leads=replica.is_leader):
             self._committed(watched, replica, batch)
         self._check_in_sync(watched, process, replica)
         key = (replica.topic_id, replica.partition)
@@ -422,30 +435,45 @@ class Observer:
             watched.log.trim(start)
             self.promises.trimmed(watched.promised)
 
-    def _new_leader(self, process: SimProcess, watched: _Watched, replica: TopicPartitionReplica) -> None:
-        """A new leader has all that is committed, unless a loss was allowed."""
+    def _new_leader(self, process: SimProcess, watched: _Watched, replica: TopicPartitionReplica, before: int) -> None:
+        """A new leader has all that is committed, unless a loss was allowed. `before`: the newest epoch so far."""
         log, end = watched.log, replica.end_offset
-        if end >= log.end:
+        unclean = watched.is_loss_pending(before)
+        if not unclean and end >= log.end:
             return
-        if not self._loss_allowed(watched, replica.topic_id, replica.partition):
+        if not unclean and not self._loss_allowed(watched):
             raise InvariantBroken(
                 "ELECT",
                 f"{log.name}: {process.name} leads epoch {replica.leader_epoch} with log end {end}, "
                 f"but records up to {log.end} are committed: {first_lacking(watched.promised, end)}",
             )
-        self.sightings.declared_losses += 1
-        log.declare_loss(replica.leader_epoch, end)
-        self.promises.lost(watched.promised, end)
+        committed, batches = log.end, [batch for batch, _ in self._batches(replica, end)]
+        loss = log.declare_loss((process.name, process.incarnation), replica.leader_epoch, batches, end)
+        self.sightings.declared_losses += loss.end < committed
+        self.promises.lost(watched.promised, loss.end)
+        if unclean:
+            self.on_unclean_leader(watched.topic, replica.partition, loss)
 
-    def _loss_allowed(self, watched: _Watched, topic_id: bytes, partition: int) -> bool:
-        """An unclean election where the settings allow one, or more lost disks than min ISR is a promise for."""
-        registration = self.images.newest.get((topic_id, partition))
-        unclean = registration is not None and registration.recovery_state == 1
-        return (unclean and self._may_be_unclean(watched.topic)) or len(watched.robbed) >= watched.min_isr
+    @staticmethod
+    def _batches(replica: TopicPartitionReplica, end: int) -> Iterator[tuple[Batch, memoryview]]:
+        """Whole batches of a replica's log up to `end`, with their content."""
+        return batches_of(
+            lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
+            replica.log.start_offset,
+            end,
+        )
+
+    def _unclean_election(self, topic: str, place: TopicPartitionId, leader_epoch: int) -> None:
+        """The committed records hold an unclean election. It makes a loss legal if the settings allow it."""
+        if self._may_be_unclean(topic):
+            self._watch(topic, *place).unclean[leader_epoch] = None
+
+    def _loss_allowed(self, watched: _Watched) -> bool:
+        """An unclean election whose leader has not begun yet, or more lost disks than min ISR is a promise for."""
+        return watched.is_loss_pending(watched.log.newest_epoch) or len(watched.robbed) >= watched.min_isr
 
     def _may_be_unclean(self, topic: str) -> bool:
-        image = self.images.newest_image
-        setting = None if image is None else image.topic_settings(topic).get(UNCLEAN_ELECTIONS)
+        setting = self.metadata.image.topic_settings(topic).get(UNCLEAN_ELECTIONS)
         return self._unclean_allowed if setting is None else setting == "true"
 
     # -- who is in sync -------------------------------------------------------------------------------------------
@@ -481,7 +509,7 @@ class Observer:
         if registration is None or replica.end_offset >= log.end:
             return
         kind = "ISR" if replica.broker in registration.isr else "ELR" if replica.broker in registration.elr else None
-        if kind is None or self._loss_allowed(watched, *key) or not self._is_registered(name):
+        if kind is None or self._loss_allowed(watched) or not self._is_registered(name):
             return
         raise InvariantBroken(
             "ISR",
@@ -590,11 +618,7 @@ class Observer:
         log = watched.log
         expected = {base: batch for base, batch in log.canonical.items() if batch.base >= replica.log.start_offset}
         found: dict[int, Batch] = {}
-        for batch, _ in batches_of(
-            lambda offset, upper: replica.read(offset, READ_BYTES, upper, at_least_one=True),
-            replica.log.start_offset,
-            log.end,
-        ):
+        for batch, _ in self._batches(replica, log.end):
             found[batch.base] = batch
         for base, batch in expected.items():
             if found.get(base) != batch:

@@ -108,6 +108,7 @@ TRIALS: tuple[Trial, ...] = (
     mutant("older-metadata-applied", "MD-04", "late-metadata", "ISR", "ELECT", "ACK", "lost_write"),
     mutant("session-additions-ignored", "DP-04", "leader-kill-loop", "LIVENESS"),
     mutant("clean-mark-before-flush", "FD-03", "interrupted-stop", "ISR", "ELECT", "ACK", "EP-04", "lost_write"),
+    mutant("parked-writes-repeated", "MD-09", "parked-writes", "MD-09"),
     control("N09-elr-off", "EL-01", "last-replica-standing-elr-off", "last-replica-standing", "ISR", "ELECT", "ACK"),
 )
 

@@ -10,14 +10,20 @@ Each replica is read once, when it appends; its high watermark then only moves a
 
 What counts no more. Below the start of the log (DeleteRecords, retention) nothing is compared. A *declared loss*
 (an unclean election that the topic's settings allow, or as many brokers robbed of un-synced records as min ISR
-promises to survive) cuts the canonical log at the end of the new leader's; what leaders of older epochs commit after
-that is nobody's business.
+promises to survive) begins another line of the log: the new leader's. The canonical log is cut where the new leader's
+log first differs from it.
+
+After a loss, old high watermarks prove nothing. A replica keeps its high watermark, from its checkpoint too, when it
+applies the new leader epoch. Its log still holds batches of the old line until the new leader's answers make it
+truncate by epoch (KIP-101, DP-13). The epoch that a replica has applied therefore does not tell which line its log is
+of; the batch does. `Loss.supersedes` says which batches are of an old line, and those commit nothing, whichever replica
+holds them and whichever epoch it has applied.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,6 +59,25 @@ class Batch(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.base}–{self.last} of epoch {self.epoch}, sum {self.checksum:08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A declared loss: the line of the log that begins with leader epoch `epoch`.
+
+    Below `end` the new line is the old one. `kept` are the batches of older epochs from `end` on, by base offset, that
+    the new leader had in its log when its epoch began: of the new line too, though not committed in it.
+    """
+
+    epoch: int
+    end: int
+    kept: Mapping[int, Batch] = field(default_factory=dict)
+
+    def supersedes(self, batch: Batch) -> bool | None:
+        """Whether `batch` is of an old line; None if it lies below, where this loss decides nothing."""
+        if batch.epoch >= self.epoch:
+            return False
+        return self.kept.get(batch.base) != batch if batch.last >= self.end else None
 
 
 @dataclass(slots=True)
@@ -92,8 +117,7 @@ class ObservedLog:
         self.end = 0
         self.leaders: dict[int, str] = {}
         self.newest_epoch = -1
-        self.lossless_since = -1
-        """The leader epoch that the last declared loss ended with; what older ones commit does not count."""
+        self.losses: list[Loss] = []
         self.committed_batches = 0
         self._matching: dict[tuple[int, int], tuple[Batch, tuple[int, int] | None]] = {}
         self._seen: dict[tuple[str, int], SeenReplica] = {}
@@ -162,15 +186,20 @@ class ObservedLog:
 
     # -- what is committed ----------------------------------------------------------------------------------------
 
-    def commit(self, place: tuple[str, int], high_watermark: int, leader_epoch: int) -> list[Batch]:
-        """A replica's high watermark has moved; the batches that are canonical by it now, in order."""
+    def commit(
+        self, place: tuple[str, int], high_watermark: int, leader_epoch: int, *, leads: bool = True
+    ) -> list[Batch]:
+        """A replica's high watermark has moved; the batches that are canonical by it now, in order.
+
+        `leader_epoch` is the one that the replica has applied, `leads` whether it leads in it.
+        """
         seen = self.seen(place, 0)
         seen.high_watermark = high_watermark
         added: list[Batch] = []
         tail = seen.tail
         while tail and tail[0].last < high_watermark:
             batch = tail.popleft()
-            if leader_epoch < self.lossless_since or batch.last < self.start:
+            if batch.last < self.start or not self._counts(batch, leader_epoch, leads):
                 continue
             found = self.canonical.get(batch.base)
             if found is None and batch.base >= self.end:
@@ -183,6 +212,24 @@ class ObservedLog:
                     "LM", f"{self.name}: {place[0]} has committed batch {batch}; committed there was {found}"
                 )
         return added
+
+    def _counts(self, batch: Batch, leader_epoch: int, leads: bool) -> bool:
+        """Whether the high watermark of a replica commits a batch, or could compare it, after the losses so far.
+
+        What the last loss kept of an old line, only leaders of the new one commit: a follower's high watermark may be
+        that of the old line.
+        """
+        for loss in reversed(self.losses):
+            superseded = loss.supersedes(batch)
+            if superseded is None:
+                continue
+            kept = batch.epoch < loss.epoch and not superseded
+            return not superseded and (not kept or (leads and leader_epoch >= loss.epoch))
+        return True
+
+    def superseded(self, epoch: int | None, offset: int) -> bool:
+        """Whether what a client was told of `offset` under leader epoch `epoch` may be of an old line of the log."""
+        return epoch is not None and any(epoch < loss.epoch and offset >= loss.end for loss in self.losses)
 
     def at(self, offset: int) -> Batch | None:
         """The committed batch that holds this offset; for words, since it looks through all of them."""
@@ -198,12 +245,30 @@ class ObservedLog:
                 del self._matching[key]
             self.end = max(self.end, start)
 
-    def declare_loss(self, epoch: int, end: int) -> None:
-        """Records were lost as was allowed: the canonical log goes on from the new leader's end."""
-        for base in [base for base, batch in self.canonical.items() if batch.last >= end]:
+    def declare_loss(self, place: tuple[str, int], epoch: int, batches: Sequence[Batch], end: int) -> Loss:
+        """Records were lost as was allowed: from where the logs differ, the canonical log is that of the leader.
+
+        `batches` are all that the leader of `epoch` has, up to `end`. What its high watermark covers is looked at anew.
+        """
+        cut = self._common_end(batches, end)
+        for base in [base for base, batch in self.canonical.items() if batch.last >= cut]:
             del self.canonical[base]
-        self.end = min(self.end, end)
-        self.lossless_since = max(self.lossless_since, epoch)
+        self.start, self.end = min(self.start, cut), cut
+        kept = {batch.base: batch for batch in batches if batch.last >= cut and batch.epoch < epoch}
+        loss = Loss(epoch, cut, kept)
+        self.losses.append(loss)
+        seen = self.seen(place, 0)
+        seen.tail, seen.high_watermark = deque(batches), 0
+        return loss
+
+    def _common_end(self, batches: Sequence[Batch], end: int) -> int:
+        """Up to where a log has what is canonical; what lies below its first batch was deleted and is not compared."""
+        there = {batch.base: batch for batch in batches}
+        first = batches[0].base if batches else end
+        for base, batch in self.canonical.items():
+            if base >= first and there.get(base) != batch:
+                return min(base, end)
+        return min(self.end, end)
 
     # -- leaders --------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from squall.harness.simulation.observed_log import InvariantBroken
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
+    RECOVERING,
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     PartitionChangeRecord,
@@ -33,21 +34,24 @@ from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 
 class ReplayedMetadata:
     """See the module. `must_be_calm` while no broker may be fenced. `on_partition` is told of every topic-partition
-    that comes or changes: its topic's name, its number, and how it stands from then on.
+    that comes or changes: its topic's name, its number, and how it stands from then on. `on_unclean` is told of every
+    unclean election: the topic's name, its id and the number of the partition, and the leader epoch that it begins.
+    `image` is what the committed records come to.
     """
 
     def __init__(self) -> None:
         self.must_be_calm = False
         self.on_partition: Callable[[str, int, PartitionRegistration], None] = lambda topic, number, stands: None
+        self.on_unclean: Callable[[str, tuple[bytes, int], int], None] = lambda topic, place, leader_epoch: None
         self.snapshots_checked = 0
         self.reassignments_completed = 0
-        self._image = MetadataImage()
+        self.image = MetadataImage()
         self._fingerprints: dict[int, str] = {}
         self._waiting: list[tuple[str, Snapshots, SnapshotId]] = []
 
     def follow(self, batch: CommittedBatch) -> None:
         """Replay one committed batch; they come in order. Raises InvariantBroken."""
-        image = self._image
+        image = self.image
         if not batch.is_control:
             for offset, value in enumerate(batch.values, start=batch.base_offset):
                 record = decode_record(value)
@@ -67,7 +71,7 @@ class ReplayedMetadata:
 
     def written(self, name: str, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
         """A node has a new snapshot in place. Raises InvariantBroken if it is not what the log says."""
-        if snapshot_id.end_offset > self._image.last_offset + 1:
+        if snapshot_id.end_offset > self.image.last_offset + 1:
             self._waiting.append((name, snapshots, snapshot_id))
             return
         expected = self._fingerprints.get(snapshot_id.end_offset)
@@ -85,7 +89,7 @@ class ReplayedMetadata:
             )
 
     def _tell(self, record: PartitionRecord | PartitionChangeRecord) -> None:
-        topic = self._image.topics.get(record.topic_id)
+        topic = self.image.topics.get(record.topic_id)
         stands = None if topic is None else topic.partitions.get(record.partition_id)
         if topic is not None and stands is not None:
             self.on_partition(topic.name, record.partition_id, stands)
@@ -93,15 +97,17 @@ class ReplayedMetadata:
     def _registration(self, record: Message) -> PartitionRegistration | None:
         if not isinstance(record, PartitionChangeRecord):
             return None
-        topic = self._image.topics.get(record.topic_id)
+        topic = self.image.topics.get(record.topic_id)
         return None if topic is None else topic.partitions.get(record.partition_id)
 
     def _check_change(self, record: PartitionChangeRecord, before: PartitionRegistration, offset: int) -> None:
-        topic = self._image.topics[record.topic_id]
+        topic = self.image.topics[record.topic_id]
         now = topic.partitions[record.partition_id]
         where = f"{topic.name}-{record.partition_id} at offset {offset}"
         self._check_leaving(where, before, now)
         self._check_coming(where, before, now)
+        if is_unclean_election(before, now):
+            self.on_unclean(topic.name, (topic.id, record.partition_id), now.leader_epoch)
 
     def _check_leaving(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
         leaving = [one for one in before.replicas if one not in now.replicas]
@@ -121,11 +127,18 @@ class ReplayedMetadata:
         if now.leader >= 0 and now.leader != before.leader and now.leader not in coming:
             coming.append(now.leader)
         for one in coming:
-            broker = self._image.brokers.get(one)
+            broker = self.image.brokers.get(one)
             if broker is None or not broker.active:
                 raise InvariantBroken(
                     "CS-02", f"{where}: broker {one} leads or joins the ISR, but is {broker or 'not registered'}"
                 )
+
+
+def is_unclean_election(before: PartitionRegistration, now: PartitionRegistration) -> bool:
+    """Whether a leader was made of a replica that was neither in the ISR nor eligible (EL-04)."""
+    if now.leader < 0 or now.leader_epoch == before.leader_epoch or now.recovery_state != RECOVERING:
+        return False
+    return now.leader not in before.isr and now.leader not in before.elr
 
 
 def _fences(record: Message) -> bool:

@@ -9,7 +9,9 @@ at which event a promise was broken:
 * PREFIX   a poll delivers the committed log from its position on, without gaps and nothing that is not committed;
 * PHANTOM  what is committed was sent, and had not failed definitely.
 
-Offsets below the start of a log are forgotten, and after a declared loss those beyond it: they may be given again.
+Offsets below the start of a log are forgotten, and after a declared loss those beyond it: they may be given again. What
+a client is told under a leader epoch before the loss, by a leader that is deposed and does not know it, holds below the
+loss only (`ObservedLog.superseded`); what it is told under a later epoch holds as ever.
 """
 
 from __future__ import annotations
@@ -133,10 +135,14 @@ class Promises:
             return
         self.acknowledged += 1
         if completion.offset is not None and completion.offset >= promised.log.start:
-            self._acknowledged(value, completion.offset, floor if losses == promised.losses else NOTHING, promised)
+            floor = floor if losses == promised.losses else NOTHING
+            self._acknowledged(value, completion.offset, completion.leader_epoch, floor, promised)
 
-    def _acknowledged(self, value: int, offset: int, floor: int, promised: Promised) -> None:
+    def _acknowledged(self, value: int, offset: int, epoch: int | None, floor: int, promised: Promised) -> None:
+        """`epoch` is the one under which the client knew the leader; the leader may have been of a later one."""
         name, log = promised.log.name, promised.log
+        if log.superseded(epoch, offset) and promised.values.get(offset) != value:
+            return
         if offset >= log.end:
             raise InvariantBroken(
                 "ACK", f"{name}: offset {offset} acknowledged to {value_name(value)}, committed end is {log.end}"
@@ -158,10 +164,9 @@ class Promises:
 
     def _polled(self, operation: Operation, completion: Completion, promised: Promised) -> None:
         name, log = promised.log.name, promised.log
-        if promised.losses:
-            return
+        epoch = completion.leader_epoch
         for offset, value in zip(completion.offsets, completion.values, strict=True):
-            if offset < log.start:
+            if offset < log.start or log.superseded(epoch, offset):
                 continue
             there = promised.values.get(offset)
             if there is None:
@@ -179,7 +184,10 @@ class Promises:
         self._no_gap(operation, completion, promised)
 
     def _no_gap(self, operation: Operation, completion: Completion, promised: Promised) -> None:
-        delivered = completion.offsets
+        superseded = promised.log.superseded
+        delivered = tuple(one for one in completion.offsets if not superseded(completion.leader_epoch, one))
+        if not delivered:
+            return
         first = delivered[0] if completion.position is None else completion.position
         expected = [
             offset for offset in range(max(first, promised.log.start), delivered[-1] + 1) if offset in promised.values

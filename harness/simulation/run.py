@@ -34,9 +34,10 @@ from squall.harness.simulation.circumstances import (
 )
 from squall.harness.simulation.collector import without_collector
 from squall.harness.simulation.invariants import InvariantBroken, Observer
+from squall.harness.simulation.observed_log import Loss
 from squall.harness.simulation.swarm import UNITS, Swarm, SwarmFault, draw_swarm
 from squall.harness.simulation.witness import Witness
-from squall.harness.simulation.world import ClusterShape, SimWorld
+from squall.harness.simulation.world import ClusterShape, SimWorld, voters_of
 from squall.harness.suite import Scenario, TopicOptions
 from squall.nemesis.evidence import heal_all
 from squall.nemesis.runner import NemesisEvent, NemesisRunner
@@ -133,6 +134,7 @@ class Simulation:
             config={key: _text(value) for key, value in cluster.config.items()},
             mutants=Mutants(frozenset(cluster.mutants) | frozenset(options.mutants)),
             dynamic_voters=cluster.dynamic_voters,
+            combined=cluster.combined,
         )
         self.observer = Observer(
             acks_all=scenario.workload.acks == "all",
@@ -161,6 +163,7 @@ class Simulation:
         self.fault_log = FaultLog(EventWriter.faults(directory), lambda window: None)
         self.seen = EventWriter.cluster(directory)
         self.observer.on_quorum_leader = self._quorum_leader
+        self.observer.on_unclean_leader = self._unclean_leader
         if scenario.require.calm:
             self.observer.metadata.on_partition = self._partition
         self.faults: list[str] = []
@@ -199,7 +202,7 @@ class Simulation:
     @property
     def operating(self) -> bool:
         """Whether this seed draws what operators do to the cluster, too."""
-        return self.scenario.swarm == "operations"
+        return self.scenario.swarm in ("operations", "switches")
 
     def ended_s(self) -> float:
         """When the run ended, in seconds since the load began; negative if it never did."""
@@ -272,7 +275,7 @@ class Simulation:
         admin = NativeAdmin(
             world.connector(),
             world.bootstrap(),
-            [(place.address, place.port) for place in world.places if place.role == "controller"],
+            [(address, port) for _, address, port in voters_of(world.places)],
         )
         topics = tuple(_topic(name, one) for name, one in scenario.cluster.topics.items())
         await create_topics(admin, topics, READY_SECONDS)
@@ -311,7 +314,10 @@ class Simulation:
             view = self.world.cluster
             topics = self.scenario.cluster.topics
             operated = {name: one.min_insync_replicas for name, one in topics.items()} if self.operating else {}
-            faults = draw_swarm(self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated)
+            switched = self.scenario.swarm == "switches"
+            faults = draw_swarm(
+                self.seed, view.brokers, view.controllers, self.scenario.time.faults, operated, switched=switched
+            )
             self.faults = [str(fault) for fault in faults]
             lowest = min(topic.min_insync_replicas for topic in topics.values())
             operator = self.world.operator()
@@ -339,6 +345,19 @@ class Simulation:
     def _quorum_leader(self, name: str, epoch: int) -> None:
         """As the watcher of a run on hosts tells it."""
         self.seen.write(ClusterObservation(time=self.clock.now_ns(), kind="controller", node=name, epoch=epoch))
+
+    def _unclean_leader(self, topic: str, partition: int, loss: Loss) -> None:
+        """Declare to the checker what an unclean election was allowed to lose."""
+        self.seen.write(
+            ClusterObservation(
+                time=self.clock.now_ns(),
+                kind="unclean",
+                topic=topic,
+                partition=partition,
+                epoch=loss.epoch,
+                offset=loss.end,
+            )
+        )
 
     def _partition(self, topic: str, number: int, stands: PartitionRegistration) -> None:
         """As the watcher of a run on hosts tells it; only where a run must be calm, for there may be many."""
@@ -413,6 +432,7 @@ class Simulation:
             "declared losses": sightings.declared_losses,
             "reassignments that took replicas away": self.observer.metadata.reassignments_completed,
             "snapshots held to the log": self.observer.metadata.snapshots_checked,
+            "administrators' writes": self.observer.writes.committed,
             "changes of the voters": sightings.voter_changes,
             "controlled shutdowns": sightings.controlled_shutdowns,
             "unclean restarts": sum(process.unclean_restarts for process in self.world.processes.values()),

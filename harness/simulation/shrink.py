@@ -98,7 +98,7 @@ class Spending(Witness):
 
     def watch(self, world: SimWorld) -> None:
         self._budget = FaultBudget(world, self._min_isr)
-        self._roles = {place.name: place.role for place in world.places}
+        self._roles = {place.name: "broker" if place.is_broker else "controller" for place in world.places}
 
     def fault(self, event: NemesisEvent) -> None:
         kind = BUDGETED.get(event.kind)

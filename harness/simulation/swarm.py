@@ -26,9 +26,10 @@ from squall.harness.simulation.world import CLIENT_ADDRESS, SimWorld
 from squall.nemesis.apis import API_KEYS
 from squall.nemesis.fault import Fault, FaultContext
 from squall.nemesis.options import AnyFault, FaultOptions
-from squall.nemesis.ports import EVERYONE, ClusterOperator, VerbFailed
+from squall.nemesis.ports import EVERYONE, ClusterOperator, OperationRefused, VerbFailed
 from squall.nemesis.registry import build_fault
 from squall.nemesis.selector import NoTarget
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.topic_configs import MIN_ISR
 
 KINDS = {
@@ -73,7 +74,10 @@ OPERATIONS = {
 }
 """What operators do, drawn beside the faults where a scenario says `swarm: operations`."""
 
-UNITS = KINDS | OPERATIONS
+SWITCHES = {"switch-eligible-leaders": "off and on again"}
+"""What operators switch beside that where a scenario says `swarm: switches`."""
+
+UNITS = KINDS | OPERATIONS | SWITCHES
 
 BROKER_TO_BROKER = ("Fetch", "Fetch", "Fetch", "OffsetForLeaderEpoch")
 BROKER_TO_CONTROLLER = ("AlterPartition", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Fetch")
@@ -118,6 +122,8 @@ class SwarmFault:
             return {"fault": "rpc-cut", "api": "Fetch", "from": first, "to": last, "messages": 0}
         if self.kind == "cut-clients":
             return {"fault": "isolate", "target": first, "from": "everyone"}
+        if self.kind in SWITCHES:
+            return {"fault": "elect-leaders"}
         return {"fault": "kill", "target": first}
 
     def __str__(self) -> str:
@@ -132,15 +138,19 @@ def draw_swarm(
     controllers: tuple[str, ...],
     load: float,
     operated: Mapping[str, int] | None = None,
+    *,
+    switched: bool = False,
 ) -> list[SwarmFault]:
     """The faults of this seed, in order of time; all over before `load` seconds have passed.
 
     `operated` are the topics (with their min ISR) of a cluster that operators work on, too. Their operations are drawn
-    by themselves, so that the faults of a seed are the same with and without them.
+    by themselves, so that the faults of a seed are the same with and without them; so is what is `switched`.
     """
     faults = _draw_faults(seed, brokers, controllers, load)
     if operated:
         faults += _draw_operations(seed, brokers, controllers, load, operated)
+    if switched:
+        faults += _draw_switches(seed, brokers, load)
     return sorted(faults, key=lambda fault: fault.at)
 
 
@@ -161,6 +171,20 @@ def _draw_operations(
         hosts = (rng.choice(controllers if kind == "remove-voter" else brokers),)
         words = _operation(kind, hosts[0], rng, len(brokers), topics)
         drawn.append(SwarmFault(round(at, 6), kind, hosts, round(duration, 6), rng.random(), words))
+
+
+def _draw_switches(seed: object, brokers: tuple[str, ...], load: float) -> list[SwarmFault]:
+    """One after the other: what is switched off is on again before it is switched off anew."""
+    rng = Random(f"{seed}/switches")
+    drawn: list[SwarmFault] = []
+    at = rng.uniform(0.5, 3.0)
+    while True:
+        duration = _log_uniform(rng, 0.05, 4.0)
+        if at + duration >= load - 5.0:
+            return drawn
+        kind = rng.choice(list(SWITCHES))
+        drawn.append(SwarmFault(round(at, 6), kind, (brokers[0],), round(duration, 6), rng.random()))
+        at += duration + rng.uniform(2.0, 6.0)
 
 
 def _operation(kind: str, host: str, rng: Random, brokers: int, topics: Mapping[str, int]) -> dict[str, object]:
@@ -217,13 +241,18 @@ def _between(low: float, high: float, amount: float) -> float:
 
 def _targets(kind: str, rng: Random, brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
     if kind in LINK_KINDS:
-        first, second = rng.sample(brokers + controllers, 2)
+        first, second = rng.sample(_nodes(brokers, controllers), 2)
         return (first, second)
     if kind.endswith("controller"):
         return (rng.choice(controllers),)
     if kind.endswith("broker") or kind in ("wipe-disk", "cut-clients"):
         return (rng.choice(brokers),)
-    return (rng.choice(brokers + controllers),)
+    return (rng.choice(_nodes(brokers, controllers)),)
+
+
+def _nodes(brokers: tuple[str, ...], controllers: tuple[str, ...]) -> tuple[str, ...]:
+    """All of them, each once: combined nodes are both."""
+    return tuple(dict.fromkeys(brokers + controllers))
 
 
 def _words(
@@ -338,7 +367,7 @@ class Swarm:
         self.effects[fault.kind] = self.effects.get(fault.kind, 0) + effect
 
     def _allowed(self, fault: SwarmFault) -> bool:
-        if fault.words.get("name") == MIN_ISR:
+        if fault.words.get("name") == MIN_ISR or fault.kind in SWITCHES:
             return self._budget.allows_edit(fault.duration)
         return self._budget.allows(fault.kind, fault.hosts[0], fault.duration)
 
@@ -355,6 +384,8 @@ class Swarm:
                 return await self._cut_clients(identity, fault)
             case "reset":
                 return self._reset(fault)
+            case "switch-eligible-leaders":
+                return await self._switch(fault)
         world = self._world
         context = FaultContext(
             id=identity,
@@ -421,6 +452,24 @@ class Swarm:
         await asyncio.sleep(fault.duration)
         network.unblock(identity)
         return network.stalls_of(identity)
+
+    async def _switch(self, fault: SwarmFault) -> int:
+        """No eligible leader replicas for a while, then again; how often both were accepted."""
+        off = await self._set_eligible_leaders(0, attempts=1)
+        await asyncio.sleep(fault.duration)
+        on = await self._set_eligible_leaders(1, TAKE_BACK_ATTEMPTS)
+        return int(off and on)
+
+    async def _set_eligible_leaders(self, level: int, attempts: int) -> bool:
+        assert self._operator is not None, "a swarm that switches features has an operator"
+        for _ in range(attempts):
+            try:
+                await self._operator.set_feature(ELIGIBLE_LEADER_REPLICAS, level)
+            except OperationRefused:
+                await asyncio.sleep(TAKE_BACK_SECONDS)
+            else:
+                return True
+        return False
 
     def _reset(self, fault: SwarmFault) -> int:
         """Reset the connections between two nodes, or those of clients with the first."""

@@ -41,52 +41,81 @@ class ClusterShape:
     mutants: Mutants = HEALTHY
     dynamic_voters: bool = False
     """The voters are those of the metadata log, to begin with all controllers (KIP-853)."""
+    combined: bool = False
+    """The first brokers are the controllers as well, one process each, as is a host in both groups of an inventory."""
 
 
 @dataclass(frozen=True)
 class SimPlace:
-    """One simulated node: its host's name and address, its id and role."""
+    """One simulated node: its host's name and address, its id and its roles."""
 
     name: str
     address: str
     node_id: int
-    role: str
+    roles: tuple[str, ...]
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
 
     @property
     def port(self) -> int:
-        return BROKER_PORT if self.role == "broker" else CONTROLLER_PORT
+        """Where it is asked first: a broker by clients, a controller that is no broker by other nodes."""
+        return BROKER_PORT if self.is_broker else CONTROLLER_PORT
 
     @property
-    def listener(self) -> str:
-        return "PLAINTEXT" if self.role == "broker" else "CONTROLLER"
+    def listeners(self) -> dict[int, str]:
+        """By port, the name of what listens there."""
+        ports = {"broker": (BROKER_PORT, "PLAINTEXT"), "controller": (CONTROLLER_PORT, "CONTROLLER")}
+        return dict(ports[role] for role in self.roles)
 
 
 def places_of(shape: ClusterShape) -> tuple[SimPlace, ...]:
-    """Controllers c1 …, then brokers b1 …"""
+    """Controllers c1 …, then brokers b1 …; or brokers alone, of which the first are controllers too."""
+    if shape.combined:
+        return tuple(
+            SimPlace(
+                f"b{number + 1}",
+                f"10.0.0.{1 + number}",
+                FIRST_BROKER_ID + number,
+                ("broker", "controller") if number < shape.controllers else ("broker",),
+            )
+            for number in range(shape.brokers)
+        )
     controllers = tuple(
-        SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, "controller")
+        SimPlace(f"c{number + 1}", f"10.0.0.{101 + number}", FIRST_CONTROLLER_ID + number, ("controller",))
         for number in range(shape.controllers)
     )
     brokers = tuple(
-        SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, "broker")
+        SimPlace(f"b{number + 1}", f"10.0.0.{1 + number}", FIRST_BROKER_ID + number, ("broker",))
         for number in range(shape.brokers)
     )
     return controllers + brokers
 
 
+def voters_of(places: tuple[SimPlace, ...]) -> list[tuple[int, str, int]]:
+    """Id, address and port of every controller."""
+    return [(one.node_id, one.address, CONTROLLER_PORT) for one in places if one.is_controller]
+
+
 def properties_of(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterShape) -> dict[str, str]:
     """The node's configuration, by Kafka's names."""
-    controllers = [(one.node_id, one.address, one.port) for one in places if one.role == "controller"]
+    controllers = voters_of(places)
+    listening = {name: f"{name}://{place.address}:{port}" for port, name in place.listeners.items()}
     properties = {
-        "process.roles": place.role,
+        "process.roles": ",".join(place.roles),
         "node.id": str(place.node_id),
         **quorum_properties(controllers, dynamic=shape.dynamic_voters),
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"{place.listener}://{place.address}:{place.port}",
+        "listeners": ",".join(listening.values()),
         "log.dirs": "data",
     }
-    if place.role == "broker":
-        properties["advertised.listeners"] = properties["listeners"]
+    if place.is_broker:
+        properties["advertised.listeners"] = listening["PLAINTEXT"]
         properties["inter.broker.listener.name"] = "PLAINTEXT"
         # Records are judged by what is still there, and their timestamps need not be times of day.
         properties["log.retention.ms"] = "-1"
@@ -114,17 +143,17 @@ class SimWorld:
         self.processes: dict[str, SimProcess] = {}
         self.sim_hosts: dict[str, SimHost] = {}
         addresses = {place.name: place.address for place in self.places} | {"clients": CLIENT_ADDRESS}
-        controllers = [(one.node_id, one.address, one.port) for one in self.places if one.role == "controller"]
+        controllers = voters_of(self.places)
         initial = initial_voters(controllers, seed)
         for place in self.places:
             config = NodeConfig.of(properties_of(place, self.places, shape), place.name)
             disk = SimDisk(Random(f"{seed}/{place.name}/disk"))
-            if shape.dynamic_voters and place.role == "controller":
+            if shape.dynamic_voters and place.is_controller:
                 format_directory(config, initial, disk=disk, rng=Random(f"{seed}/{place.name}/format"), now_ms=0)
             process = SimProcess(
                 place.name,
                 place.address,
-                {place.port: place.listener},
+                place.listeners,
                 kernel=self.kernel,
                 network=self.network,
                 disk=disk,
@@ -166,12 +195,13 @@ class SimWorld:
 
     def operator(self) -> ClusterHands:
         """An operator with connections of its own; whoever asks for one closes it."""
-        controllers = {place.name: (place.address, place.port) for place in self.places if place.role == "controller"}
+        names = {place.node_id: place.name for place in self.places}
+        controllers = {names[node_id]: (address, port) for node_id, address, port in voters_of(self.places)}
         client = NativeOperator(self.connector(), self.bootstrap(), tuple(controllers.values()))
         return ClusterHands(client, {place.name: place.node_id for place in self.places}, controllers)
 
     def bootstrap(self) -> list[tuple[str, int]]:
-        return [(place.address, place.port) for place in self.places if place.role == "broker"]
+        return [(place.address, place.port) for place in self.places if place.is_broker]
 
     def ports(self) -> dict[str, int]:
         return {place.name: place.port for place in self.places}
@@ -195,8 +225,8 @@ class SimClusterView:
     def __init__(
         self, places: tuple[SimPlace, ...], processes: Mapping[str, SimProcess], topics: Mapping[str, int]
     ) -> None:
-        self.brokers = tuple(place.name for place in places if place.role == "broker")
-        self.controllers = tuple(place.name for place in places if place.role == "controller")
+        self.brokers = tuple(place.name for place in places if place.is_broker)
+        self.controllers = tuple(place.name for place in places if place.is_controller)
         self.topics = topics
         self._names = {place.node_id: place.name for place in places}
         self._processes = processes

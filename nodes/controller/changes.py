@@ -178,6 +178,19 @@ class PartitionChanges:
                 elif other_min_isr:
                     yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
 
+    def eligible_leaders_begin(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
+        """Another partition epoch for every topic-partition, so that its leader must know of the switch (EL-03, EP-03).
+
+        Eligibility rests on a high watermark that stands still below the min ISR that the controller goes by. A leader
+        may still go by another one: that of its own configuration file, or that from before a change of settings that
+        was made while no eligible leaders were kept and moved no epoch. With its old partition epoch it could shrink
+        its ISR to itself and commit alone, while the controller keeps those who left eligible. Kafka moves no epoch
+        here (KIP-966 does not speak of it).
+        """
+        for topic in image.topics.values():
+            for number in topic.partitions:
+                yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
+
     def eligible_leaders_end(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
         """No ELR any more (EL-06). An empty ISR gets back whom it would have kept without: those known to have all,
         or whoever led last."""

@@ -16,8 +16,10 @@ of `committed`, which shares what it does not change, so that neither activation
 is. What the last controller left half-way when a broker came back, topic-partitions that nobody leads, is elected
 first; what it left of a broker's leaving, the broker's next heartbeat or its silence brings up again.
 
-Losing the leadership drops `image`, which is the whole rollback, and answers what is parked NOT_CONTROLLER; its
-outcome is unknown to the client. Two images, rather than an undo log: the rollback cannot be wrong.
+Losing the leadership drops `image`, which is the whole rollback. Two images, rather than an undo log: the rollback
+cannot be wrong. What was written may survive all the same, since other voters may have it. So a request whose records
+were written, all of them or a part, is answered as one of unknown outcome; NOT_CONTROLLER, which brokers repeat, is for
+requests that have changed nothing (`refusals`). Mutant `parked-writes-repeated` answers all of them NOT_CONTROLLER.
 
 The event loop never stands still for long. What concerns more topic-partitions than one batch holds, a broker that
 leaves, say, is decided and written a batch in a turn; requests that come meanwhile are held back, so all of it is
@@ -48,8 +50,9 @@ from squall.nodes.controller.leader_elections import LeaderElectionControl
 from squall.nodes.controller.liveness import NEVER
 from squall.nodes.controller.outcome import Outcome, Record
 from squall.nodes.controller.reassignment import ReassignmentControl
-from squall.nodes.controller.refusals import not_controller
+from squall.nodes.controller.refusals import not_controller, outcome_unknown
 from squall.nodes.controller.topics import TopicControl
+from squall.nodes.metadata.admin_writes import WRITES, asked_of
 from squall.nodes.metadata.features import METADATA_VERSION
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import NoOpRecord, encode_record
@@ -87,6 +90,8 @@ class _Parked:
     offset: int
     request: ServerRequest
     response: Message
+    wrote: bool
+    """Whether records were written for it, rather than that it rests on those of others."""
 
 
 @dataclass(slots=True)
@@ -134,6 +139,7 @@ class QuorumController:
         self._held: deque[ServerRequest] = deque()
         self._written_at = now
         self._snapshots_run_ahead = mutants.has("snapshot-above-hw")
+        self._takes_parked_for_undone = mutants.has("parked-writes-repeated")
         self.last_applied_ms = -1
         """The timestamp of the batch replayed last; metrics tell the lag by it."""
         self.replayed_bytes = 0
@@ -214,14 +220,26 @@ class QuorumController:
 
     def _decide(self, now: int, request: ServerRequest) -> None:
         outcome = self._handlers[request.api_key](now, request)
+        begin = self._raft.end_offset
         self._write(now, outcome.records)
+        wrote = self._raft.end_offset > begin
+        if wrote and request.api_key in WRITES:
+            self._trace.event(
+                "admin_write",
+                node=self.config.node_id,
+                client=request.client_id,
+                correlation=request.correlation_id,
+                asked=asked_of(request.body),
+                offset=begin,
+                epoch=self._raft.epoch,
+            )
         if self._unfinished is not None:
             self._unfinished.request, self._unfinished.response = request, outcome.response
         else:
-            self._park(request, outcome.response)
+            self._park(request, outcome.response, wrote=wrote)
 
-    def _park(self, request: ServerRequest, response: Message) -> None:
-        self._parked.append(_Parked(self._deciding.last_offset, request, response))
+    def _park(self, request: ServerRequest, response: Message, *, wrote: bool) -> None:
+        self._parked.append(_Parked(self._deciding.last_offset, request, response, wrote))
 
     def _go_on(self, now: int) -> None:
         """The next batch of what is unfinished; after the last one, the requests held back."""
@@ -232,7 +250,7 @@ class QuorumController:
                 self._unfinished = unfinished
                 return
             if unfinished.request is not None and unfinished.response is not None:
-                self._park(unfinished.request, unfinished.response)
+                self._park(unfinished.request, unfinished.response, wrote=True)
         while self._held and self._unfinished is None:
             request = self._held.popleft()
             if not request.closed:
@@ -363,16 +381,17 @@ class QuorumController:
         self._trace.event("controller", node=self.config.node_id, epoch=self._active_epoch, active=False)
         self._image = None
         self._active_epoch = None
-        waiting = [one.request for one in self._parked]
+        waiting = [(one.request, one.wrote) for one in self._parked]
         if self._unfinished is not None and self._unfinished.request is not None:
-            waiting.append(self._unfinished.request)
-        waiting += self._held
+            waiting.append((self._unfinished.request, True))
+        waiting += [(request, False) for request in self._held]
         self._parked.clear()
         self._held.clear()
         self._unfinished = None
-        for request in waiting:
+        for request, wrote in waiting:
             if not request.closed:
-                request.respond(not_controller(request))
+                unknown = wrote and not self._takes_parked_for_undone
+                request.respond(outcome_unknown(request) if unknown else not_controller(request))
 
     def _activate_if_ready(self, now: int) -> None:
         """Lead, once all that earlier leaders committed is replayed (QC-23)."""
@@ -424,6 +443,6 @@ class QuorumController:
         return min(self._brokers.sessions.deadline(), self._balancer.deadline(), self._idle_at())
 
     def close(self, now: int) -> None:
-        """Stop deciding; what waits is answered NOT_CONTROLLER."""
+        """Stop deciding; what waits is answered as when the leadership is lost."""
         if self._active_epoch is not None:
             self._deactivate()

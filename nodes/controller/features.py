@@ -1,8 +1,7 @@
 """UpdateFeatures: levels of the cluster's features (KIP-584, EL-06). All of a request's updates are made, or none.
 
 Switching eligible leader replicas off puts the ISRs back into the shape they have without them
-(`changes.eligible_leaders_end`); switching them on needs nothing of the topic-partitions, because the rule that makes
-replicas eligible, a high watermark that stands still below min ISR, holds at either level.
+(`changes.eligible_leaders_end`). Switching them on moves every partition epoch (`changes.eligible_leaders_begin`).
 """
 
 from __future__ import annotations
@@ -66,6 +65,7 @@ class FeatureControl:
         if feature == ELIGIBLE_LEADER_REPLICAS:
             records += self._changes.eligible_leaders_end(image) if level == 0 else ()
             records += safe_min_isr(image, self._topic_defaults) if level > 0 else ()
+            records += self._changes.eligible_leaders_begin(image) if level > 0 else ()
         return records
 
 

@@ -1,4 +1,13 @@
-"""NOT_CONTROLLER in the shape of each API's response: some have one error, some one per topic."""
+"""Two answers of a controller that does not lead, in the shape of each API's response: one error, or one per topic.
+
+NOT_CONTROLLER      nothing was changed: the request may be asked of another controller, and `node.links` does so.
+REQUEST_TIMED_OUT   records of the request were written and may yet be committed: its outcome is unknown (DP-09 for
+                    administration). Nobody may repeat it unseen: a DeleteTopics by name that is repeated deletes what
+                    was created under that name since. Kafka's controller answers NOT_CONTROLLER here too; clients of
+                    Kafka repeat that, and hand a time-out to whoever asked.
+
+What brokers ask for themselves is fenced by epochs or harmless when repeated (`REPEATABLE`), and always gets the first.
+"""
 
 from __future__ import annotations
 
@@ -39,75 +48,98 @@ from squall.nodes.protocol.messages.update_features import UpdateFeaturesRespons
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 
-NOT_CONTROLLER = ErrorCode.NOT_CONTROLLER
-MESSAGE = "This is not the active controller."
+REPEATABLE = (
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+)
+"""APIs of brokers: by the incarnation id, the broker epoch and the partition epoch a repetition is known as one; a
+second block of producer ids is only wasted."""
 
 
 def not_controller(request: ServerRequest) -> Message:
-    """The answer of a controller that is not active, or stopped being so before the outcome was certain."""
+    """The answer of a controller that is not active and has changed nothing for this request."""
+    return _refusal(request, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
+
+
+def outcome_unknown(request: ServerRequest) -> Message:
+    """The answer of a controller that stopped being active after it had written records for this request."""
+    if request.api_key in REPEATABLE:
+        return not_controller(request)
+    return _refusal(
+        request,
+        ErrorCode.REQUEST_TIMED_OUT,
+        "The controller was deposed before this was committed; whether it is done is unknown.",
+    )
+
+
+def _refusal(request: ServerRequest, error: ErrorCode, message: str) -> Message:
     body = request.body
     match request.api_key:
         case ApiKey.BROKER_REGISTRATION:
-            return BrokerRegistrationResponse(error_code=NOT_CONTROLLER)
+            return BrokerRegistrationResponse(error_code=error)
         case ApiKey.BROKER_HEARTBEAT:
-            return BrokerHeartbeatResponse(error_code=NOT_CONTROLLER)
+            return BrokerHeartbeatResponse(error_code=error)
         case ApiKey.ALTER_PARTITION:
-            return AlterPartitionResponse(error_code=NOT_CONTROLLER)
+            return AlterPartitionResponse(error_code=error)
         case ApiKey.ALLOCATE_PRODUCER_IDS:
-            return AllocateProducerIdsResponse(error_code=NOT_CONTROLLER)
+            return AllocateProducerIdsResponse(error_code=error)
         case ApiKey.CREATE_TOPICS:
-            return _create_topics(cast(CreateTopicsRequest, body))
+            return _create_topics(cast(CreateTopicsRequest, body), error, message)
         case ApiKey.DELETE_TOPICS:
-            return _delete_topics(cast(DeleteTopicsRequest, body))
+            return _delete_topics(cast(DeleteTopicsRequest, body), error, message)
         case ApiKey.CREATE_PARTITIONS:
-            return _create_partitions(cast(CreatePartitionsRequest, body))
+            return _create_partitions(cast(CreatePartitionsRequest, body), error, message)
         case ApiKey.INCREMENTAL_ALTER_CONFIGS:
-            return _alter_configs(cast(IncrementalAlterConfigsRequest, body))
+            return _alter_configs(cast(IncrementalAlterConfigsRequest, body), error, message)
         case ApiKey.UPDATE_FEATURES:
-            return UpdateFeaturesResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+            return UpdateFeaturesResponse(error_code=error, error_message=message)
         case ApiKey.ELECT_LEADERS:
-            return ElectLeadersResponse(error_code=NOT_CONTROLLER)
+            return ElectLeadersResponse(error_code=error)
         case ApiKey.ALTER_PARTITION_REASSIGNMENTS:
-            return AlterPartitionReassignmentsResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+            return AlterPartitionReassignmentsResponse(error_code=error, error_message=message)
         case ApiKey.LIST_PARTITION_REASSIGNMENTS:
-            return ListPartitionReassignmentsResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+            return ListPartitionReassignmentsResponse(error_code=error, error_message=message)
         case ApiKey.UNREGISTER_BROKER:
-            return UnregisterBrokerResponse(error_code=NOT_CONTROLLER, error_message=MESSAGE)
+            return UnregisterBrokerResponse(error_code=error, error_message=message)
     raise ValueError(f"API key {request.api_key} is not a controller's")
 
 
-def _create_topics(request: CreateTopicsRequest) -> CreateTopicsResponse:
+def _create_topics(request: CreateTopicsRequest, error: ErrorCode, message: str) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
-            CreatableTopicResult(name=topic.name, error_code=NOT_CONTROLLER, error_message=MESSAGE, configs=None)
+            CreatableTopicResult(name=topic.name, error_code=error, error_message=message, configs=None)
             for topic in request.topics
         ]
     )
 
 
-def _delete_topics(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def _delete_topics(request: DeleteTopicsRequest, error: ErrorCode, message: str) -> DeleteTopicsResponse:
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     return DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=NOT_CONTROLLER, error_message=MESSAGE)
+            DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=error, error_message=message)
             for one in asked
         ]
     )
 
 
-def _create_partitions(request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+def _create_partitions(request: CreatePartitionsRequest, error: ErrorCode, message: str) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[
-            CreatePartitionsTopicResult(name=topic.name, error_code=NOT_CONTROLLER, error_message=MESSAGE)
+            CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message)
             for topic in request.topics
         ]
     )
 
 
-def _alter_configs(request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+def _alter_configs(
+    request: IncrementalAlterConfigsRequest, error: ErrorCode, message: str
+) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(NOT_CONTROLLER, MESSAGE, one.resource_type, one.resource_name)
+            AlterConfigsResourceResponse(error, message, one.resource_type, one.resource_name)
             for one in request.resources
         ]
     )

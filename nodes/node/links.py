@@ -12,8 +12,10 @@ lets go of what does not answer:
 * a connection not established within `CONNECT_TIMEOUT` is given up: in a network partition the retransmissions of a
   connect thin out, and a fresh one finds the healed network sooner.
 
-Requests to the active controller follow the quorum's leader. One answered NOT_CONTROLLER is asked again of the then
-leader until its deadline; nothing was changed by it, so repeating is safe. Peers speak our fixed versions, so no
+Requests to the active controller follow the quorum's leader. One answered NOT_CONTROLLER, in all of its parts, is asked
+again of the then leader until its deadline: a controller says so only of what has changed nothing
+(`controller.refusals`). So is one that was never sent. One that was sent and whose connection was lost before an answer
+may have been carried out, and is never repeated here: it ends with None. Peers speak our fixed versions, so no
 ApiVersions precedes the first request.
 """
 
@@ -23,10 +25,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from squall.nodes.metadata.admin_writes import WRITES, asked_of
 from squall.nodes.node.dispatch import peer_version, purpose_of
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Send
 from squall.nodes.node.timings import Recent
-from squall.nodes.ports import Rng
+from squall.nodes.ports import NullTrace, Rng, Trace
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ClientSession, Complete, OutboundRequest, ToActiveController, ToVoter
@@ -36,6 +39,9 @@ CONNECT_TIMEOUT = 1_000_000
 BACKOFF_MIN = 50_000
 BACKOFF_MAX = 1_000_000
 CONTROLLER_RETRY = 50_000
+
+
+NOBODY = NullTrace()
 
 
 class Directory(Protocol):
@@ -57,6 +63,7 @@ class _Waiting:
     request: OutboundRequest
     submitted: int
     deadline: int
+    number: int
 
 
 @dataclass(slots=True, eq=False)
@@ -80,8 +87,18 @@ class _Link:
 class Links:
     """All outbound connections of one node. Effects go to the node's outbox."""
 
-    def __init__(self, client_id: str, directory: Directory, rng: Rng, outbox: list[Effect]) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        directory: Directory,
+        rng: Rng,
+        outbox: list[Effect],
+        trace: Trace = NOBODY,
+    ) -> None:
+        """Traced: `admin_sent`, each time that an administrator's write is sent, with the number of the request."""
+        self._trace = trace
         self._client_id = client_id
+        self._submitted = 0
         self._directory = directory
         self._rng = rng
         self._outbox = outbox
@@ -97,7 +114,8 @@ class Links:
 
     def submit(self, now: int, request: OutboundRequest) -> None:
         """Take over a request. Its `complete` is never called from inside this."""
-        waiting = _Waiting(request, now, now + request.timeout)
+        self._submitted += 1
+        waiting = _Waiting(request, now, now + request.timeout, self._submitted)
         if isinstance(request.destination, ToActiveController):
             self._ask_controller(now, waiting)
         elif isinstance(request.destination, ToVoter):
@@ -147,6 +165,14 @@ class Links:
         complete = request.complete
         if isinstance(request.destination, ToActiveController):
             complete = self._follow_controller(waiting)
+            if request.message.API_KEY in WRITES:
+                self._trace.event(
+                    "admin_sent",
+                    client=self._client_id,
+                    correlation=link.session.next_id,
+                    asked=asked_of(request.message),
+                    request=waiting.number,
+                )
         version = peer_version(request.message, to_controller=link.to_controller)
         chunks = link.session.send(request.message, version, now, waiting.deadline, complete)
         self._outbox.append(Send(link.connection, chunks))
@@ -215,7 +241,8 @@ class Links:
         link.established = False
         link.connect_deadline = NEVER
         self._rest(now, link)
-        session, link.session = link.session, ClientSession(self._client_id)
+        session = link.session
+        link.session = ClientSession(self._client_id, session.next_id)
         doomed, link.waiting = link.waiting, deque()
         session.closed(now)
         for waiting in doomed:
@@ -283,11 +310,8 @@ class Links:
 
 
 def says_not_controller(response: Message) -> bool:
-    """Whether the node asked was not the active controller, and so did nothing."""
+    """Whether the node asked was not the active controller, and so did nothing: no part of the answer says else."""
     if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
         return True
-    for name in ("topics", "responses", "results"):
-        for item in getattr(response, name, ()):
-            if getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-                return True
-    return False
+    items = [item for name in ("topics", "responses", "results") for item in getattr(response, name, ())]
+    return bool(items) and all(getattr(item, "error_code", 0) == ErrorCode.NOT_CONTROLLER for item in items)

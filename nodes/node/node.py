@@ -95,7 +95,7 @@ class Node:
             config.connections_max_idle_ms * 1000,
             fetched_early=self.control,
         )
-        self.links = Links(f"node-{config.node_id}", self, rng, self.outbox)
+        self.links = Links(f"node-{config.node_id}", self, rng, self.outbox, trace)
         self.control_times = PlaneTimes("control")
         self.data_times = PlaneTimes("data")
         self.controller_times = ApiTimes()

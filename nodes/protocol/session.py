@@ -207,14 +207,20 @@ class ClientSession:
     passes ends the connection (`expired` says so), because its response may still come and block the others.
     """
 
-    def __init__(self, client_id: str | None) -> None:
+    def __init__(self, client_id: str | None, first_id: int = 0) -> None:
+        """`first_id` is the correlation id of the first request, 0 to 2**31 - 1."""
         self.client_id = client_id
-        self._next_id = 0
+        self._next_id = first_id
         self._sent: deque[_Sent] = deque()
 
     def __len__(self) -> int:
         """Requests on their way."""
         return len(self._sent)
+
+    @property
+    def next_id(self) -> int:
+        """The correlation id of the next request."""
+        return self._next_id
 
     def send(self, message: Message, version: int, now: int, deadline: int, complete: Complete) -> list[Buffer]:
         """The frame of a request whose response `complete(now, response)` will get. Raises ProtocolError."""

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from squall.results.checks.declared_losses import DeclaredLoss, without_lost
 from squall.results.checks.kernels.findings import Finding, Findings
 from squall.results.checks.kernels.log import check_log
 from squall.results.checks.kernels.observed import NOWHERE, FinalRead, Observed
@@ -62,6 +63,8 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
     frame_end: int
     linearizable_reads: bool = False
     windows: tuple[tuple[int, int], ...] = ()
+    losses: tuple[DeclaredLoss, ...] = ()
+    """What unclean elections were allowed to lose of it."""
     deadline: float | None = None
     """When the time for checking is up, as `time.time()` has it, which is the same on all hosts of a Spark cluster."""
 
@@ -100,12 +103,17 @@ def check_task(task: Task) -> tuple[PartitionResult, Counts]:
     """Read the rows of a task, check and count them. Raises IllFormedHistory if they cannot be read."""
     table = read_topic_partition(Path(task.path), task.row_groups)
     operations = _operations(task, table)
-    return _checked(task, table, operations), counted(task.frame, table, operations)
+    counts = counted(task.frame, table, operations)
+    return (check_table(task, table) if task.losses else _checked(task, table, operations)), counts
 
 
 def check_table(task: Task, table: pa.Table) -> PartitionResult:
     """Check the rows of one topic-partition, sorted by invocation. Raises IllFormedHistory."""
-    return _checked(task, table, _operations(task, table))
+    if not task.losses:
+        return _checked(task, table, _operations(task, table))
+    remaining, lost = without_lost(table, task.losses)
+    result = _checked(task, remaining, _operations(task, remaining))
+    return msgspec.structs.replace(result, noted={**result.noted, "declared_lost": lost})
 
 
 def _operations(task: Task, table: pa.Table) -> Operations:

@@ -88,7 +88,7 @@ Parts = list[tuple[SliceTask | FiguresTask, float]]
 
 def sliced(whole: Task, rows: int, huge: int = HUGE_ROWS) -> Parts:
     """Tasks in place of `whole`, which has so many rows; none if it is not to be cut. Raises IllFormedHistory."""
-    if rows < huge or whole.linearizable_reads:
+    if rows < huge or whole.linearizable_reads or whole.losses:
         return []
     path = Path(whole.path)
     try:

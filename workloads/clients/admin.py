@@ -54,6 +54,10 @@ class AdminError(OSError):
     """The cluster refused what was asked; the message says what and why. Asking again may help."""
 
 
+class NotAsked(TimeoutError):
+    """There was no connection, so that nothing was asked."""
+
+
 @dataclass(frozen=True)
 class _Told:
     """One broker's answer to Metadata."""
@@ -117,28 +121,41 @@ class NativeAdmin:
         await self._until_done(ask, _DONE)
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic; one that is not there is no error. Raises OSError, AdminError."""
+        """Delete a topic; one that is not there is no error. Raises OSError, AdminError.
+
+        Once a broker may have heard of it, no other is asked: repeated, it could delete what was made under that name
+        since. The outcome is unknown then.
+        """
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=4000)
 
         async def ask(address: Address) -> list[_Refusal]:
             answer = await self._ask(address, request, DELETE_TOPICS_VERSION, DeleteTopicsResponse, CREATE_SECONDS)
             return [(one.name or topic, one.error_code, one.error_message) for one in answer.responses]
 
-        await self._until_done(ask, _DELETED)
+        await self._until_done(ask, _DELETED, repeats=False)
 
-    async def _until_done(self, ask: Callable[[Address], Awaitable[list[_Refusal]]], good: tuple[int, ...]) -> None:
-        """Ask one broker after the other until one says that it is done. Raises the last one's trouble."""
+    async def _until_done(
+        self, ask: Callable[[Address], Awaitable[list[_Refusal]]], good: tuple[int, ...], *, repeats: bool = True
+    ) -> None:
+        """Ask one broker after the other until one says that it is done. Raises the last one's trouble.
+
+        Without `repeats` the next one is asked only if the last one certainly did nothing.
+        """
         trouble: OSError = ConnectionError("there is no broker to ask")
         for address in self.brokers:
             try:
                 refused = [one for one in await ask(address) if one[1] not in good]
             except OSError as failed:
                 trouble = failed
-                continue
+                if repeats or isinstance(failed, NotAsked):
+                    continue
+                break
             if not refused:
                 return
             name, code, message = refused[0]
             trouble = AdminError(f"topic {name}: {message or error_name(code)}")
+            if not repeats and code in _UNKNOWN:
+                break
         raise trouble
 
     async def close(self) -> None:
@@ -202,7 +219,9 @@ class NativeAdmin:
             try:
                 connection = await asyncio.wait_for(opening, seconds)
             except TimeoutError:
-                raise TimeoutError(f"{address[0]}:{address[1]} did not accept a connection") from None
+                raise NotAsked(f"{address[0]}:{address[1]} did not accept a connection") from None
+            except OSError as failed:
+                raise NotAsked(str(failed)) from None
             other = self.connections.get(address)
             if other is not None and other.gone is None:  # somebody else who asks has connected meanwhile
                 connection.close()
@@ -215,6 +234,8 @@ _Refusal = tuple[str, int, str | None]
 """Topic, error code (0 is none), message."""
 
 _DONE = (0,)
+_UNKNOWN = (int(ErrorCode.REQUEST_TIMED_OUT), int(ErrorCode.UNKNOWN_SERVER_ERROR))
+"""Errors that leave it open whether it was done."""
 _CREATED = (0, int(ErrorCode.TOPIC_ALREADY_EXISTS))
 _DELETED = (0, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from squall.nodes.protocol.errors import ErrorCode
@@ -69,16 +70,20 @@ class NativeKit:
         if plan.role == "metadata":
             return MetadataClient(plan, leaders, NativeAdmin(self.connector, self.bootstrap), self.clock)
         if plan.role == "admin":
-            return TopicAdmin(NativeAdmin(self.connector, self.bootstrap))
+            admins = (NativeAdmin(self.connector, rotated(self.bootstrap, place)) for place in range(len(plan.threads)))
+            return TopicAdmin(dict(zip(plan.threads, admins, strict=True)))
         producer = (IdempotentProducer if plan.idempotent else SingleAttemptProducer)(plan, leaders, self.clock)
         return NativeClient(producer, plan.client)
 
 
 class TopicAdmin:
-    """Makes, enlarges and deletes topics. Whatever goes wrong, nobody can tell whether it was done."""
+    """Makes, enlarges and deletes topics. Whatever goes wrong, nobody can tell whether it was done.
 
-    def __init__(self, admin: NativeAdmin) -> None:
-        self.admin = admin
+    Each thread has connections of its own, and begins with another broker.
+    """
+
+    def __init__(self, admins: Mapping[int, NativeAdmin]) -> None:
+        self.admins = admins
 
     async def open(self) -> None:
         return None
@@ -88,13 +93,14 @@ class TopicAdmin:
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.topic is not None
+        admin = self.admins[operation.thread]
         try:
             if operation.f == CREATE_TOPIC:
-                await self.admin.create_topics([Topic(operation.topic, 1, DEFAULT_REPLICATION_FACTOR)])
+                await admin.create_topics([Topic(operation.topic, 1, DEFAULT_REPLICATION_FACTOR)])
             elif operation.f == CREATE_PARTITIONS:
-                await self.admin.create_partitions(operation.topic, SIDE_PARTITIONS)
+                await admin.create_partitions(operation.topic, SIDE_PARTITIONS)
             else:
-                await self.admin.delete_topic(operation.topic)
+                await admin.delete_topic(operation.topic)
         except OSError as trouble:
             return errors.lost(operation.f, short(trouble))
         return Completion(OK)
@@ -103,7 +109,14 @@ class TopicAdmin:
         return None
 
     async def close(self) -> None:
-        await self.admin.close()
+        for admin in self.admins.values():
+            await admin.close()
+
+
+def rotated(addresses: Sequence[Address], places: int) -> tuple[Address, ...]:
+    """The same addresses, begun so many places later."""
+    first = places % len(addresses)
+    return (*addresses[first:], *addresses[:first])
 
 
 # --- producers -----------------------------------------------------------------------------------------------------

@@ -43,6 +43,11 @@ from squall.nodes.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from squall.nodes.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from squall.workloads.clients.admin import METADATA_TOPIC, Address, AdminError, NativeAdmin, error_name
 
 REASSIGN_VERSION: Final = 0
@@ -53,6 +58,8 @@ DESCRIBE_CONFIGS_VERSION: Final = 1
 QUORUM_VERSION: Final = 2
 ADD_VOTER_VERSION: Final = 0
 REMOVE_VOTER_VERSION: Final = 0
+FEATURES_VERSION: Final = 1
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
 SET_FOR_THE_TOPIC = 1
 OPERATION_SECONDS = 3.0
@@ -197,6 +204,18 @@ class NativeOperator(NativeAdmin):
             return [(answer.error_code, answer.error_message)]
 
         await self._first(self.controllers, ask, f"add voter {voter}")
+
+    async def set_feature(self, name: str, level: int) -> None:
+        """Set the level of a feature of the cluster; a lower one than before is a safe downgrade."""
+        update = FeatureUpdateKey(name, level, upgrade_type=UPGRADE if level else SAFE_DOWNGRADE)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+
+        async def ask(address: Address) -> list[_Judged]:
+            answer = await self._ask(address, request, FEATURES_VERSION, UpdateFeaturesResponse, OPERATION_SECONDS)
+            results = [(one.error_code, one.error_message) for one in answer.results]
+            return [(answer.error_code, answer.error_message), *results]
+
+        await self._first(self.brokers, ask, f"set {name} to level {level}")
 
     async def _first(
         self, addresses: Sequence[Address], ask: Callable[[Address], Awaitable[list[_Judged]]], what: str

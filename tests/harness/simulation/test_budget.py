@@ -26,7 +26,7 @@ class Cluster:
         self.budget = FaultBudget(self.world, min_isr=2)
 
     async def _create_topic(self) -> None:
-        controllers = [(place.address, place.port) for place in self.world.places if place.role == "controller"]
+        controllers = [(place.address, place.port) for place in self.world.places if place.is_controller]
         admin = NativeAdmin(self.world.connector(), self.world.bootstrap(), controllers)
         await create_topics(admin, (Topic("events", 1, 3, (("min.insync.replicas", "2"),)),), 30)
         await await_whole(admin, 3, {"events": 1}, 30)

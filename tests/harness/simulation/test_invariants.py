@@ -20,8 +20,8 @@ from squall.nodes.metadata.records import (
     encode_record,
 )
 from squall.nodes.raft.roles import Leader
-from squall.workloads.operation import FAIL, INFO, Completion
-from tests.harness.simulation.observed import TOPIC_ID, Cluster, HandMadeLog, batch, sealed
+from squall.workloads.operation import FAIL, INFO, OK, POLL, Completion, Event, Operation
+from tests.harness.simulation.observed import TOPIC, TOPIC_ID, Cluster, HandMadeLog, batch, sealed
 
 EVERYONE = ("b1", "b2", "b3")
 
@@ -375,6 +375,110 @@ def test_more_lost_disks_than_min_isr_promises_to_survive_are_a_declared_loss() 
     cluster.processes["b2"].incarnation = 2
     cluster.show("b2")
     assert cluster.observer.sightings.declared_losses == 1
+
+
+def unclean_election(cluster: Cluster, end: int = 1) -> None:
+    """The ISR is b1 and b2; b3, which has no more than `end` records, is made leader of epoch 1 and begins it."""
+    cluster.change(isr=[1, 2])
+    if end < cluster.replica("b3").end_offset:
+        cluster.truncate("b3", end)
+    cluster.change(isr=[3], leader=3, leader_recovery_state=1)
+    replica = cluster.replica("b3")
+    replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 1, (3,)
+    cluster.replica("b1").is_leader = False
+    cluster.show("b3")
+
+
+def allowed(*values: int) -> Cluster:
+    return committed(*values, unclean_leader_election_enable="true")
+
+
+def restarted(cluster: Cluster, name: str, epoch: int) -> None:
+    """The node runs in another incarnation and has applied `epoch`; its high watermark is the one it checkpointed."""
+    process = cluster.processes[name]
+    process.incarnation += 1
+    cluster.replica(name).leader_epoch = epoch
+    cluster.show(name, "follower")
+
+
+def test_an_old_high_watermark_commits_nothing_after_an_unclean_election() -> None:
+    """DP-13: the follower has applied the new epoch, and has not been told yet where to truncate."""
+    cluster = allowed(10, 11)
+    unclean_election(cluster)
+    restarted(cluster, "b1", epoch=1)
+    log = cluster.observer._watched[TOPIC_ID, 0].log
+    assert log.end == 1
+    cluster.append(1, 12, "b3")
+    cluster.commit("b3")
+    cluster.truncate("b1", 1)
+    cluster.append(1, 12, "b1")
+    cluster.commit("b1")
+    assert log.end == 2
+
+
+def test_what_is_committed_after_an_unclean_election_is_held_to_as_ever() -> None:
+    """The next election is clean: its leader has what was committed since, or ELECT breaks."""
+    cluster = allowed(10, 11)
+    unclean_election(cluster)
+    cluster.append(1, 12, "b3")
+    cluster.commit("b3")
+    cluster.truncate("b1", 1)
+    cluster.change(tell=("b2",), leader=1, leader_recovery_state=0)
+    replica = cluster.replica("b1")
+    replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 2, (1,)
+    with breaks("ELECT", "it lacks offset 1"):
+        cluster.show("b1")
+
+
+def test_a_loss_where_unclean_elections_are_not_allowed_is_a_breach() -> None:
+    cluster = committed(10, 11)
+    cluster.change(isr=[1, 2])
+    cluster.truncate("b3", 1)
+    with breaks("ISR"):
+        cluster.change(isr=[3], leader=3, leader_recovery_state=1)
+
+
+def test_an_unclean_leader_may_have_a_longer_log_that_differs() -> None:
+    """What it appended alone while it led before is the log now. The loss begins where the logs part."""
+    cluster = allowed(10)
+    cluster.change(isr=[1, 2])
+    cluster.append(0, 11, "b1", "b2")
+    cluster.commit("b1", "b2")
+    for value in (20, 21):
+        cluster.sent(value)
+    cluster.replica("b3").log.batches += [batch(1, 5, 20), batch(2, 5, 21)]
+    cluster.show("b3", "append")
+    cluster.change(isr=[3], leader=3, leader_recovery_state=1)
+    replica = cluster.replica("b3")
+    replica.is_leader, replica.leader_epoch, replica.maximal_isr = True, 6, (3,)
+    cluster.show("b3")
+    cluster.commit("b3")
+    assert cluster.observer.sightings.declared_losses == 1
+    log = cluster.observer._watched[TOPIC_ID, 0].log
+    assert [one.epoch for one in log.canonical.values()] == [0, 5, 5]
+
+
+def test_a_deposed_leader_may_acknowledge_what_the_unclean_leader_never_has() -> None:
+    """It has not heard of its successor. Under a leader epoch of the successor the promise would be broken."""
+    cluster = allowed(10, 11)
+    unclean_election(cluster)
+    cluster.told(11, Completion(OK, offset=1, leader_epoch=0))
+    cluster.sent(13)
+    with breaks("ACK"):
+        cluster.told(13, Completion(OK, offset=1, leader_epoch=1))
+
+
+def test_reads_after_an_unclean_election_show_what_is_committed_then() -> None:
+    cluster = allowed(10, 11)
+    unclean_election(cluster)
+    cluster.append(1, 12, "b3")
+    cluster.commit("b3")
+    polled = Operation(POLL, 9, 9, 4, 0, TOPIC, 0)
+    old = Completion(OK, offsets=(0, 1), values=(10, 11), position=0, leader_epoch=0)
+    cluster.observer.client_event(Event(polled, 0, old, 1))
+    false = Completion(OK, offsets=(0, 1), values=(10, 11), position=0, leader_epoch=1)
+    with breaks("UNIQ"):
+        cluster.observer.client_event(Event(polled, 0, false, 1))
 
 
 # -- HWM, EPOCH, IMAGE --------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ WITNESSES = Path(__file__).parent / "witnesses"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reading-a-report.md"
 BY_NAME = [pytest.param(trial, id=trial.name) for trial in TRIALS]
 OFFSET_OR_EPOCH = re.compile(r"\b(?:offset|epoch|high watermark|log end|log start|ends at)s? \d")
-OPERATION = re.compile(r"^    process \d+ +(?:send|poll|marker|final_poll|list_offsets)\b", re.MULTILINE)
+ADMIN = "create_topic|create_partitions|delete_topic"
+OPERATION = re.compile(rf"^    process \d+ +(?:send|poll|marker|final_poll|list_offsets|{ADMIN})\b", re.MULTILINE)
 EVENT = re.compile(r"^  broken by event [\d,]+ at \d+\.\d+ s, [\w ]+: \S", re.MULTILINE)
 FAULT = re.compile(rf"^    {UNDER_FAULT} +\S+ .*\b[bc]\d|^    {NO_FAULT.subject} +{NO_FAULT.text}$", re.MULTILINE)
 

@@ -225,6 +225,35 @@ def test_switched_on_the_next_change_fills_the_elr(controller_without_elr: Any) 
     assert seats(controller.partition()) == (1, (1,), (2,))
 
 
+def test_switched_on_a_leader_that_has_not_heard_of_it_changes_no_isr(controller_without_elr: Any) -> None:
+    """EL-03, EP-03: it may go by another min ISR, that of its own file, and commit alone what the eligible lack."""
+    controller = controller_without_elr
+    before = controller.partition()
+    controller.keep_eligible_leaders(1)
+    answer = controller.alter_partition(1, [1], partition_epoch=before.partition_epoch)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert seats(controller.partition()) == (1, (1, 2, 3), ())
+    assert controller.partition().leader_epoch == before.leader_epoch, "nobody is elected for it"
+
+
+def test_switched_on_again_a_leader_with_an_older_setting_changes_no_isr(durable: Any) -> None:
+    """A change of min ISR moves no epoch while no eligible leaders are kept, so the switch has to do it for all."""
+    durable.keep_eligible_leaders(0)
+    before = durable.partition()
+    durable.alter_config("min.insync.replicas", "3")
+    durable.keep_eligible_leaders(1)
+    answer = durable.alter_partition(1, [1, 2], partition_epoch=before.partition_epoch)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+    durable.alter_partition(1, [1, 2])
+    assert seats(durable.partition()) == (1, (1, 2), (3,)), "with the news it may"
+
+
+def test_a_switch_that_changes_nothing_moves_no_epoch(durable: Any) -> None:
+    before = durable.partition()
+    durable.keep_eligible_leaders(1)
+    assert durable.partition() == before
+
+
 def test_features_are_updated_all_or_none(durable: Any) -> None:
     def update(*updates: FeatureUpdateKey, **fields: Any) -> list[ErrorCode]:
         answer = durable.ask(UpdateFeaturesRequest(feature_updates=list(updates), **fields), 1)

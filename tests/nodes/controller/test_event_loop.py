@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from squall.nodes.protocol.schema import Message
 
 
 def create(name: str) -> CreateTopicsRequest:
@@ -42,14 +46,52 @@ def test_a_thousand_requests_are_answered_in_order_after_few_flushes(controller:
     assert controller.disk.syncs - before < 10
 
 
-def test_losing_the_leadership_rolls_back_and_answers_not_controller(controller: Any) -> None:
-    request = controller.begin(create("new"))
+def test_losing_the_leadership_rolls_back_what_was_not_committed(controller: Any) -> None:
+    controller.begin(create("new"))
     controller.raft.resign(controller.now)
     late = controller.begin(create("late"))
     assert late.answer.response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
-    assert request.answer.response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     assert not controller.controller.is_active
     assert controller.image.topic("new") is None
+
+
+def deposed_with(controller: Any, body: Message) -> Any:
+    """The answer to a request that was written and not committed when its controller was deposed."""
+    request = controller.begin(body)
+    controller.raft.resign(controller.now)
+    controller.settle()
+    return request.answer.response
+
+
+def test_a_deposed_controller_does_not_know_what_became_of_a_write(controller: Any) -> None:
+    """MD-09, DP-09: other voters may have its records. NOT_CONTROLLER would make brokers ask for it once more."""
+    answer = deposed_with(controller, create("new"))
+    assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_deposed_controller_does_not_know_what_became_of_a_deletion(controller: Any) -> None:
+    controller.create_topic("old")
+    answer = deposed_with(controller, DeleteTopicsRequest(topics=[DeleteTopicState(name="old")]))
+    assert [(one.name, one.error_code) for one in answer.responses] == [("old", ErrorCode.REQUEST_TIMED_OUT)]
+
+
+def test_a_deposed_controller_sends_on_what_has_changed_nothing(controller: Any) -> None:
+    """A refusal that rests on somebody else's records is no write."""
+    controller.begin(create("new"))
+    answer = deposed_with(controller, create("new"))
+    assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_a_deposed_controller_sends_on_what_brokers_ask_for_themselves(controller: Any) -> None:
+    """Epochs tell a repetition from a second request."""
+    answer = deposed_with(controller, AllocateProducerIdsRequest(1, controller.image.brokers[1].epoch))
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_with_a_mutant_a_deposed_controller_calls_its_writes_undone(make_controller: Any) -> None:
+    mutated = make_controller(mutants=Mutants(frozenset({"parked-writes-repeated"})))
+    mutated.bring_up(1, 2, 3)
+    assert deposed_with(mutated, create("new")).topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
 
 def test_a_controller_acts_again_in_a_later_epoch_with_what_survived(controller: Any) -> None:

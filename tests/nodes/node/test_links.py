@@ -18,11 +18,18 @@ from squall.nodes.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from squall.nodes.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from squall.nodes.protocol.messages.fetch import FetchRequest, FetchResponse
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import Destination, OutboundRequest, ToActiveController, ToBroker, ToVoter
 
 SECOND = 1_000_000
+DELETION = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
 
 
 class Directory:
@@ -231,6 +238,36 @@ def test_a_controller_that_is_not_active_sends_the_request_on_to_the_next_leader
     assert connect.host == "10.0.1.102"
     fixture.links.opened(0, connect.connection)
     [send] = fixture.effects()
+    fixture.answer(send, answer)
+    assert fixture.ends == [answer]
+
+
+def test_what_was_sent_and_lost_is_not_asked_again(fixture: Fixture) -> None:
+    """MD-09: it may have been carried out."""
+    fixture.ask(DELETION, ToActiveController())
+    fixture.links.opened(0, -1)
+    fixture.effects()
+    fixture.links.closed(10, -1)
+    assert fixture.ends == [None]
+    fixture.links.tick(SECOND)
+    assert fixture.connects() == []
+
+
+def test_what_was_never_sent_is_asked_again(fixture: Fixture) -> None:
+    fixture.ask(DELETION, ToActiveController())
+    fixture.effects()
+    fixture.links.closed(10, -1)
+    assert fixture.ends == []
+    fixture.links.tick(SECOND)
+    assert len(fixture.connects()) == 1
+
+
+@pytest.mark.parametrize("codes", [(ErrorCode.REQUEST_TIMED_OUT,), (ErrorCode.NOT_CONTROLLER, ErrorCode.NONE)])
+def test_what_may_have_changed_something_is_not_asked_again(fixture: Fixture, codes: tuple[ErrorCode, ...]) -> None:
+    fixture.ask(DELETION, ToActiveController())
+    fixture.links.opened(0, -1)
+    [_, send] = fixture.effects()
+    answer = DeleteTopicsResponse(responses=[DeletableTopicResult("t", error_code=int(code)) for code in codes])
     fixture.answer(send, answer)
     assert fixture.ends == [answer]
 

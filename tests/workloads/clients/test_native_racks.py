@@ -224,7 +224,7 @@ def test_the_node_of_an_answer_is_who_gave_it(f: str) -> None:
 
 def broker_n_in_rack_n(place: SimPlace, places: tuple[SimPlace, ...], shape: ClusterShape) -> dict[str, str]:
     properties = properties_of(place, places, shape)
-    if place.role == "broker":
+    if place.is_broker:
         properties |= {"broker.rack": f"r{place.node_id}", "replica.selector.class": RACK_AWARE_SELECTOR}
     return properties
 
@@ -236,13 +236,13 @@ def test_a_simulated_cluster_sends_consumers_to_their_racks_and_they_read_everyt
     world = SimWorld(ClusterShape(), "racks", topics={"events": 1})
     world.start()
     kit = NativeKit(world.connector(), tuple(world.bootstrap()), world)
-    brokers = [place.node_id for place in world.places if place.role == "broker"]
+    brokers = [place.node_id for place in world.places if place.is_broker]
     plan = ClientPlan(1, "producer", (0,), (("events", 0),))
     producer = kit.client(plan)
     consumers = [kit.client(replace(plan, client=10 + node, role="consumer", rack=f"r{node}")) for node in brokers]
 
     async def course() -> list[list[Completion]]:
-        controllers = [(place.address, place.port) for place in world.places if place.role == "controller"]
+        controllers = [(place.address, place.port) for place in world.places if place.is_controller]
         admin = NativeAdmin(world.connector(), world.bootstrap(), controllers)
         await create_topics(admin, (Topic("events", 1, 3),), 60)
         await await_whole(admin, 3, {"events": 1}, 60)

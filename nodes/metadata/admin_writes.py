@@ -1,0 +1,41 @@
+"""What administrators ask the active controller to change, in words for the trace: one name for equal requests.
+
+A broker traces `admin_sent` each time that it sends one on, the active controller `admin_write` for each that it writes
+records for. By client id and correlation id an observer knows one in the other, and whether a request was carried out
+twice (MD-09).
+"""
+
+from __future__ import annotations
+
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.schema import Message
+from squall.nodes.protocol.topic_partition import ZERO_ID, format_id
+
+WRITES = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.UNREGISTER_BROKER,
+)
+"""APIs of administrators that change something, and that a broker passes on."""
+
+_LISTS = ("topics", "resources", "feature_updates", "topic_partitions")
+_NAMES = ("name", "resource_name", "feature", "topic")
+
+
+def asked_of(message: Message) -> str:
+    """`DELETE_TOPICS a, b`: the API and what it is about, without what is to become of that."""
+    about = [_name(one) for field in _LISTS for one in getattr(message, field, None) or ()]
+    about += [str(message.broker_id)] if message.API_KEY == ApiKey.UNREGISTER_BROKER else []  # type: ignore[attr-defined]
+    return f"{ApiKey(message.API_KEY).name} {', '.join(about)}"
+
+
+def _name(part: object) -> str:
+    topic_id = getattr(part, "topic_id", ZERO_ID)
+    if topic_id != ZERO_ID:
+        return format_id(bytes(topic_id))
+    return next((str(found) for field in _NAMES if (found := getattr(part, field, None)) is not None), "")

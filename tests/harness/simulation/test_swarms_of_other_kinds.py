@@ -1,0 +1,39 @@
+"""The swarms of suites/swarms.yaml: clusters of other kinds are valid under whatever a seed draws.
+
+Three seeds each in `make test-full`; hundreds by `squall simulate NAME --seeds 500`. Seeds that once found something
+are kept here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.harness.simulation.command import told
+from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.suite import Scenario, load_suite
+
+SUITE = Path(__file__).resolve().parents[3] / "suites" / "swarms.yaml"
+SWARMS = {scenario.scenario: scenario for scenario in load_suite(SUITE).own}
+
+
+def result_of(scenario: Scenario, seed: int) -> SimResult:
+    found = simulate(scenario, seed)
+    assert found.verdict == "valid", told(found, scenario.scenario, SimOptions())
+    return found
+
+
+@pytest.mark.parametrize("seed", [7, 26])
+def test_acknowledged_records_may_be_lost_by_an_observed_unclean_election(seed: int) -> None:
+    """EL-04. Seed 7: a follower's checkpointed high watermark of before the election (DP-13); 26: the checker."""
+    swarm = SWARMS["swarm-unclean"]
+    longer = swarm.model_copy(update={"time": swarm.time.model_copy(update={"load": 60.0})})
+    assert result_of(longer, seed).counts["declared losses"] > 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SWARMS)
+def test_swarms_are_valid(name: str) -> None:
+    for seed in (1, 2, 3):
+        result_of(SWARMS[name], seed)
