@@ -26,6 +26,7 @@ from squall.harness.suite import Suite
 from squall.harness.timeline import save_timeline
 from squall.results.history import IllFormedHistory
 from squall.results.store import claim_run
+from squall.results.text import listed
 from squall.results.verdict import Verdict
 
 
@@ -45,6 +46,13 @@ def exit_status(outcomes: list[Outcome], single: bool) -> int:
     if not wrong:
         return 0
     return 2 if all(one.verdict == "unknown" for one in wrong) else 1
+
+
+def not_run(suite: Suite) -> list[str]:
+    """Which scenarios of a suite `--only` leaves out: the verdict says nothing about them."""
+    if not suite.left_out:
+        return []
+    return [f"{'not run':<11}{listed(list(suite.left_out))}: the verdict on the suite is unknown (--only)"]
 
 
 @dataclass
@@ -88,6 +96,8 @@ class Campaign:
                 self.console.print()
         if len(plans) > 1:
             self._sum_up()
+        for line in not_run(self.suite):
+            self.console.print(line, markup=False)
         return exit_status(self.outcomes, self.suite.single)
 
     def _head(self, number: int, total: int, plan: RunPlan) -> None:

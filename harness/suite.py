@@ -327,6 +327,8 @@ class Suite:
     scenarios: tuple[Scenario, ...]
     included: int = 0
     """How many of the scenarios, the first, other files hold."""
+    left_out: tuple[str, ...] = ()
+    """The scenarios of the file that are not run, in its order."""
 
     @property
     def own(self) -> tuple[Scenario, ...]:
@@ -347,7 +349,7 @@ class Suite:
         if name not in names:
             raise UsageError(f"{self.path}: there is no scenario {name!r}{suggestion(name, names)}")
         chosen = tuple(one for one in self.scenarios if one.scenario == name)
-        return Suite(self.name, self.path, chosen)
+        return Suite(self.name, self.path, chosen, left_out=tuple(one for one in names if one != name))
 
 
 def load_suite(path: Path | str) -> Suite:

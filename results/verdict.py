@@ -6,7 +6,8 @@ read makes two values at one offset right. Otherwise a run is only as good as wh
 always has reasons: nothing or too little was acknowledged, nothing was read, a final read did not get to its
 marker, a fault left no evidence that it took hold and was undone, the run was cut off, the history is
 ill-formed, a check beside that of logs could not decide (`further_verdict.py`). A run that proves nothing is never
-green. What sends and final reads must amount to is asked only of runs that are about logs (`checks` has `log`).
+green. What sends and final reads must amount to is asked only of runs that are about logs: `checks` has `log`, or their
+clients sent to a log or read one, whatever `checks` says.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown.
 """
@@ -24,10 +25,10 @@ from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.further import FurtherResult
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.tally import Tally
-from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
+from squall.results.further_verdict import FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
 from squall.results.latency import SendLatency, send_latency
 from squall.results.manifest import Expected, Manifest
-from squall.results.reasons import reasons_of, with_final_read, without_final_read
+from squall.results.reasons import about_logs, reasons_of, with_final_read, without_final_read
 from squall.results.required import Load, judged_requirements
 from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.witness import Surroundings, Witness, tell
@@ -288,7 +289,7 @@ def _statements(
     all_checked: bool,
 ) -> tuple[Statement, ...]:
     """What holds of logs; nothing is said of them in a run that is not about them."""
-    if LOG not in manifest.checks:
+    if not about_logs(manifest, results):
         return ()
     found = {one.name for one in anomalies}
     acknowledged = sum(one.acknowledged for one in results)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.campaign import Outcome, exit_status
+from squall.harness.campaign import Outcome, exit_status, not_run
 from squall.harness.plan import plan_suite
 from squall.harness.suite import read_suite
 from squall.harness.yaml_source import parse_yaml
@@ -69,3 +69,12 @@ def test_an_unexpected_unknown_is_never_green() -> None:
 
 def test_a_violation_outweighs_an_unknown() -> None:
     assert exit_status([outcome("unknown"), outcome("invalid")], single=False) == 1
+
+
+def test_scenarios_that_only_leaves_out_are_named() -> None:
+    """Issue 17, point 5: `--only` narrows what runs; the rest of the suite stays unknown."""
+    text = "scenarios: [{scenario: a, fault_free: true}, {scenario: b, fault_free: true}]\n"
+    suite = read_suite(parse_yaml(text, "two.yaml"), Path("two.yaml"))
+    assert not_run(suite) == []
+    (line,) = not_run(suite.only("b"))
+    assert line.split() == "not run a: the verdict on the suite is unknown (--only)".split()
