@@ -77,4 +77,4 @@ def test_scenarios_that_only_leaves_out_are_named() -> None:
     suite = read_suite(parse_yaml(text, "two.yaml"), Path("two.yaml"))
     assert not_run(suite) == []
     (line,) = not_run(suite.only("b"))
-    assert line.split() == "not run a: the verdict on the suite is unknown (--only)".split()
+    assert line.startswith("not run") and line.endswith("a: the verdict on the suite is unknown (--only)")

@@ -7,8 +7,8 @@ stay with T1 and T2 (`log_rules.py`). What differs from a log without transactio
 * A send of a transaction that was committed counts as acknowledged at the offset that it was told; so does a send of a
   transaction of unknown outcome, once a reader proves the commit. What an aborted transaction was told, and one of
   unknown outcome that no reader saw, is compared with nothing: those records may be gone.
-* Every delivery counts for agreement (R0) and real time (R1), also that of a reader of uncommitted records. Polls are
-  held to gaps (R2) only by records of committed transactions.
+* Every delivery counts for agreement (R0) and real time (R1), also that of a reader of uncommitted records. A poll for
+  committed records is held to gaps (R2) by records of committed transactions alone.
 * The end of a transaction of unknown outcome is that of the first reader that proves the commit.
 * Polls continue each other (S1, S2) only within a stated session, from one committed transaction to the next: an
   aborted one may rewind its consumer or not.
@@ -172,8 +172,11 @@ def _foreseen(transactions: Transactions, known: Known) -> Flags:
     at = np.flatnonzero((known.sent >= 0) & transactions.committed_only[transactions.reader])
     at = at[known.effective[transactions.reader[at]]]
     writer, reader = transactions.sender[known.sent[at]], transactions.reader[at]
-    early = (transactions.answered[reader] <= transactions.asked[writer]) & (
-        transactions.asked[reader] < transactions.asked[writer]
+    early = transactions.completed[reader] < transactions.invoked[writer]
+    early |= (
+        (transactions.process[reader] == transactions.process[writer])
+        & (transactions.answered[reader] <= transactions.asked[writer])
+        & (transactions.asked[reader] < transactions.asked[writer])
     )
     foreseen[known.sent[at[early]]] = True
     return foreseen
@@ -281,17 +284,29 @@ class _Log:
         self._told(findings, operations, owners, breaches)
 
     def polls(self, ranks: Ints, sessions: Ints, breaches: Breaches) -> None:
-        """R2, S1, S2: what one poll delivers, and what a stated session does from poll to poll."""
+        """R2, S1, S2: what one poll delivers, and what a stated session does from poll to poll. Readers of committed
+        records may leave out what was aborted; readers of uncommitted ones leave out nothing that anybody has.
+        """
         transactions, known = self.transactions, self.known
-        sent = known.sent[self.deliveries]
-        committed = np.ones(len(sent), np.bool_)
-        committed[sent >= 0] = known.effective[transactions.sender[sent[sent >= 0]]]
-        kept = self.deliveries[committed | transactions.committed_only[transactions.reader[self.deliveries]]]
-        starts, readers, runs = _grouped(transactions, kept)
+        promised = transactions.committed_only[transactions.reader[self.deliveries]]
+        if promised.any():
+            sent = known.sent[self.deliveries]
+            committed = np.ones(len(sent), np.bool_)
+            committed[sent >= 0] = known.effective[transactions.sender[sent[sent >= 0]]]
+            self._polls_of(promised, self.deliveries[promised | committed], ranks, sessions, breaches)
+        if not promised.all():
+            self._polls_of(~promised, self.deliveries, ranks, sessions, breaches)
+
+    def _polls_of(self, judged: Flags, kept: Ints, ranks: Ints, sessions: Ints, breaches: Breaches) -> None:
+        """Judge these deliveries poll by poll; of the others that are `kept` each counts for itself."""
+        transactions = self.transactions
+        alone = ~np.isin(kept, self.deliveries[judged])
+        starts, readers, runs = _grouped(transactions, kept, alone)
+        apart = alone[starts]
         by_rank = np.lexsort((runs, ranks[readers]))
         moment = np.empty(len(by_rank), np.int64)
         moment[by_rank] = np.arange(len(by_rank))
-        session = sessions[readers]
+        session = np.where(apart, -1, sessions[readers])
         session = np.where(session < 0, len(transactions.type) + 1 + np.arange(len(readers)), session)
         operations, owners, _ = self._operations(
             self.sends, kept, starts, readers,
@@ -390,10 +405,14 @@ class _Log:
         return int(operations.record_value[begin + at[-1]]) if len(at) else int(NONE)
 
 
-def _grouped(transactions: Transactions, deliveries: Ints) -> tuple[Ints, Ints, Ints]:
-    """Of deliveries that are sorted by transaction and poll: where each poll begins, its transaction, its number."""
+def _grouped(transactions: Transactions, deliveries: Ints, alone: Flags | None = None) -> tuple[Ints, Ints, Ints]:
+    """Of deliveries that are sorted by transaction and poll: where each poll begins, its transaction, its number. Those
+    that stand `alone` are a poll each.
+    """
     reader, run = transactions.reader[deliveries], transactions.run[deliveries]
     fresh = (np.diff(reader, prepend=-1) != 0) | (np.diff(run, prepend=NONE) != 0)
+    if alone is not None:
+        fresh |= alone
     starts = np.flatnonzero(fresh)
     return starts, reader[starts], run[starts]
 

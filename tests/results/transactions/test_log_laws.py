@@ -157,6 +157,15 @@ def test_a_poll_may_leave_out_what_was_aborted() -> None:
     assert found_in(*aborted, everything, polls(4, ONE, THREE)) == {}
 
 
+def test_a_reader_of_uncommitted_records_leaves_out_nothing_that_another_has() -> None:
+    aborted = [sends(1, Sent(X, 1, 0), Sent(X, 3, 2)), sends(2, Sent(X, 2, 1), kind=FAIL)]
+    everything = polls(3, ONE, TWO, THREE, committed_only=False)
+    assert found_in(*aborted, everything, polls(4, ONE, THREE, committed_only=False)) == {"int_poll_skip": 1}
+    unknown = [sends(1, Sent(X, 1, 0), Sent(X, 2, 1)), sends(2, Sent(X, 3), kind=INFO)]
+    skips = polls(4, ONE, THREE, committed_only=False)
+    assert found_in(*unknown, polls(3, TWO), skips) == {"int_poll_skip": 1}, "also on the way to what nobody committed"
+
+
 def test_polls_continue_each_other_in_a_stated_session_only() -> None:
     def session(*runs: LogTransaction) -> dict[str, int]:
         return found_in(WRITTEN, polls(9, ONE, TWO, THREE), *runs)

@@ -266,6 +266,10 @@ def _is_a_log(history: History, committed: History, partition: int) -> bool:
             offsets = [one.offset for one in reader.polled if (one.run, one.partition) == (run, partition)]
             if offsets != sorted(set(offsets)):
                 return False
+            if not reader.committed_only and any(
+                offsets[0] < offset < offsets[-1] and offset not in offsets for offset, _ in shown if offsets
+            ):
+                return False
     return _in_the_order_of_sends(history, committed, partition, place) and _in_real_time(
         history, committed, partition, place
     )
