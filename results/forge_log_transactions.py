@@ -274,8 +274,8 @@ def _final(process: int, begun: int, *records: Delivered, covers: tuple[int, ...
 def _busiest(history: History) -> tuple[Delivered, ...]:
     """What the final read has of the topic-partition of which it has most."""
     (final,) = (one for one in history if one.final)
-    here = [[record for record in final.polled if record.partition == number] for number in range(PARTITIONS)]
-    return tuple(max(here, key=len))
+    here = [tuple(record for record in final.polled if record.partition == number) for number in range(PARTITIONS)]
+    return max(here, key=lambda records: len(records))
 
 
 def _read_again(history: History, *runs: tuple[Delivered, ...], session: int | None = None) -> History:

@@ -111,8 +111,11 @@ def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
 
 def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
     """What keeps a run's faults from counting: none at all, fewer than planned, no evidence of one, or one that held
-    while there was no load.
+    while there was no load. An imported history claims no fault: that nothing is known of them stands beside its
+    verdict (`Verdict.not_known`).
     """
+    if manifest.imported is not None:
+        return []
     if manifest.fault_free:
         return [f"declared fault-free, but {one.name} was injected" for one in faults if one.injected is not None]
     if not faults:

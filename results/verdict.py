@@ -120,6 +120,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     expected: Expected
     mutants: tuple[str, ...]
     command: str
+    not_known: tuple[str, ...] = ()
+    """What no check can know of an imported history; empty in any other."""
     further: tuple[FurtherSummary, ...] = ()
     further_witnesses: tuple[ToldFurther, ...] = ()
     send_latency: SendLatency | None = None
@@ -147,6 +149,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def save(self, run_dir: Path | str) -> Path:
         path = Path(run_dir) / VERDICT_FILE
         data = {**msgspec.to_builtins(self), "exit_code": self.exit_code, "as_expected": self.as_expected}
+        if not self.not_known:
+            del data["not_known"]
         if not self.further:
             del data["further"], data["further_witnesses"]
         path.write_bytes(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
@@ -203,7 +207,7 @@ def judge(
     anomalies = _anomalies(results, further)
     seen = _seen_of_the_cluster(manifest, around)
     required = [
-        Statement(text, None if unchecked else holds)
+        Statement(text, None if unchecked or manifest.imported is not None else holds)
         for text, holds in judged_requirements(manifest.require, results, seen, _load(manifest, around))
     ]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
@@ -226,6 +230,7 @@ def judge(
         expected=manifest.expect,
         mutants=manifest.mutants,
         command=manifest.command,
+        not_known=_not_known(manifest),
         further=summarised(further),
         further_witnesses=tell_further(further, around),
         send_latency=None if latencies is None else send_latency(latencies, results),
@@ -304,6 +309,13 @@ def _statements(
         Statement("gap-free reads", holds(READS, records > 0)),
         Statement("nothing acknowledged lost", holds(("lost_write",), finished and acknowledged > 0)),
     )
+
+
+def _not_known(manifest: Manifest) -> tuple[str, ...]:
+    """What a history that another tool recorded says nothing of."""
+    if manifest.imported is None:
+        return ()
+    return ("whether faults took hold", *manifest.imported.unknown)
 
 
 def _longest_outage(results: Sequence[PartitionResult], faults: Sequence[FaultWindow]) -> Outage | None:

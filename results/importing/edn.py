@@ -115,7 +115,7 @@ class _Reader:
     def _until(self, closing: str, depth: int) -> list[Any]:
         began = self.line
         self.at += 1
-        items = []
+        items: list[Any] = []
         while True:
             self.skip()
             if self.at >= len(self.text):

@@ -120,17 +120,17 @@ def _json_events(text: str, file: Path) -> Iterator[Event]:
     blank = re.compile(r"[\s,]*")
     inside = text.lstrip().startswith("[")
     at = text.index("[") + 1 if inside else 0
+    line, counted = 1, 0
     while True:
         at = blank.match(text, at).end()  # type: ignore[union-attr]
         if at >= len(text) or (inside and text[at] == "]"):
             return
-        line = text.count("\n", 0, at) + 1 if at < 1 << 16 else None
+        line, counted = line + text.count("\n", counted, at), at
         try:
             form, at_end = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError) as trouble:
             where = getattr(trouble, "lineno", line)
             raise ForeignTrouble(file, where, f"is not JSON: {getattr(trouble, 'msg', 'nested too deeply')}") from None
-        line = text.count("\n", 0, at) + 1 if line is None else line
         if not isinstance(form, dict):
             problem = f"{json.dumps(form)[:80]} is no operation"
             raise ForeignTrouble(file, line, problem, 'each is an object, such as {"process": 0, "type": "invoke", …}')

@@ -436,8 +436,8 @@ class _Rules:
         """By record that was delivered to nobody: what was delivered at its offset instead; -1 for nothing."""
         transactions = self.transactions
         found = np.full(len(committed), -1, np.int64)
-        silent = ~self._delivered(np.ones(len(transactions.value), np.bool_))[committed]
-        silent = np.flatnonzero(silent & (self.place[committed] >= 0))
+        unseen = ~self._delivered(np.ones(len(transactions.value), np.bool_))[committed]
+        silent = np.flatnonzero(unseen & (self.place[committed] >= 0))
         if len(silent) and len(transactions.value):
             sought = committed[silent]
             where = np.concatenate((transactions.partition, transactions.sent_partition[sought]))
