@@ -33,9 +33,10 @@ def import_run(
         raise UsageError(f"--model {model}: is no consistency model{suggestion(model, MODELS)}")
     words = ["squall", "import", tool, str(file), *(["--model", model] if model else [])]
     words += ["--initial", initial] if initial is not None else []
+    at_first = _value(initial)
     directory = _fresh(out) if out is not None else _numbered(runs / f"imported-{tool}", _name_of(file))
     try:
-        done = import_history(tool, file, directory, model=model, initial=_value(initial), command=shlex.join(words))
+        done = import_history(tool, file, directory, model=model, initial=at_first, command=shlex.join(words))
     except ForeignTrouble as trouble:
         directory.rmdir()
         raise UsageError(str(trouble), remedy=trouble.remedy) from None

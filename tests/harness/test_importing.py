@@ -42,7 +42,7 @@ def test_a_second_import_of_one_name_has_its_own_directory(place: Path) -> None:
 def test_a_name_with_dots_stays_below_the_runs(place: Path) -> None:
     (place / "...edn").write_text(HISTORY)
     assert status_of(["import", "jepsen", "...edn"]) == 0
-    assert [path.parent.name for path in place.rglob("run.json")] == ["imported-jepsen"]
+    assert [path.parent for path in place.rglob("run.json")] == [place / "runs" / "imported-jepsen" / "history"]
 
 
 @pytest.mark.parametrize(
