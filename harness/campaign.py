@@ -30,6 +30,7 @@ from squall.harness.targets import Anywhere, OwnLab, Place
 from squall.harness.timeline import save_timeline
 from squall.results.history import IllFormedHistory
 from squall.results.store import claim_run
+from squall.results.text import listed
 from squall.results.verdict import Verdict
 
 
@@ -70,6 +71,13 @@ def exit_status(outcomes: Sequence[Outcome]) -> int:
     if any(one.verdict is None for one in outcomes):
         return USAGE_EXIT_STATUS
     return 2 if verdicts else 0
+
+
+def not_run(suite: Suite) -> list[str]:
+    """Which scenarios of a suite `--only` leaves out: the verdict says nothing about them."""
+    if not suite.left_out:
+        return []
+    return [f"{'not run':<11}{listed(list(suite.left_out))}: the verdict on the suite is unknown (--only)"]
 
 
 @dataclass
@@ -124,6 +132,8 @@ class Campaign:
             finally:
                 if len(runs) > 1:
                     self._sum_up(len(runs))
+                for line in not_run(self.suite):
+                    self.console.print(line, markup=False)
         return exit_status(self.outcomes)
 
     def _place(self) -> Place:

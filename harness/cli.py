@@ -444,6 +444,31 @@ def forge(
 
 
 @app.command(
+    "import",
+    epilog="Examples: squall import jepsen store/latest/history.edn · squall import elle history.edn OUT · "
+    "squall import porcupine etcd_000.log",
+)
+def import_(
+    tool: Annotated[str, typer.Argument(metavar="jepsen|elle|porcupine", help="what recorded it")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="EDN, JSON, or lines of a log")],
+    out: Annotated[Path | None, typer.Argument(metavar="[OUT]", help="the directory of the run; must be new")] = None,
+    runs_dir: Annotated[Path, typer.Option(metavar="DIR", help="where runs are kept, unless OUT is given")] = Path(
+        "runs"
+    ),
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="of transactions; strict-serializable unless given")
+    ] = None,
+    initial: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="what registers hold at first; nothing unless given")
+    ] = None,
+) -> int:
+    """Make a run of another tool's history, which squall check judges."""
+    from squall.harness.importing import import_run
+
+    return import_run(tool, file, out, runs=runs_dir, model=model, initial=initial, console=console())
+
+
+@app.command(
     epilog="Examples: squall mutants · squall mutants --verify · squall mutants --verify --mutant truncate-to-hw"
 )
 def mutants(

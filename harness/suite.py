@@ -347,6 +347,8 @@ class Suite:
     """How commands and messages name it, where that is not its path."""
     reduced: bool = False
     """Whether the file holds more scenarios than these, or asks for more seeds."""
+    left_out: tuple[str, ...] = ()
+    """The scenarios of the file that are not run, in its order."""
 
     @property
     def own(self) -> tuple[Scenario, ...]:
@@ -374,7 +376,8 @@ class Suite:
         if seed is not None:
             chosen = chosen.model_copy(update={"repeat": 1, "seeds": (seed,)})
         reduced = self.reduced or len(names) > 1 or repeated
-        return Suite(self.name, self.path, (chosen,), said=self.said, reduced=reduced)
+        left_out = tuple(one for one in names if one != name)
+        return Suite(self.name, self.path, (chosen,), said=self.said, reduced=reduced, left_out=left_out)
 
 
 def load_suite(path: Path | str) -> Suite:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -59,6 +60,7 @@ class LogTransaction:
     final: bool = False
     final_partitions: tuple[int, ...] | None = None
     clock_error: int = 0
+    session: int | None = None
 
 
 History = list[LogTransaction]
@@ -85,6 +87,7 @@ def log_table(history: Sequence[LogTransaction]) -> pa.Table:
             "polled_partition": [[record.partition for record in one.polled] for one in history],
             "polled_offset": [[record.offset for record in one.polled] for one in history],
             "polled_value": [[record.value for record in one.polled] for one in history],
+            "session": [one.session for one in history],
         },
         schema=LOG_SCHEMA,
     )
@@ -252,6 +255,120 @@ def _session_from_the_future(history: History, rng: random.Random) -> History:
     return [*history, low, replace(high, polled=())]
 
 
+# The laws of a log, on topic-partitions that no other transaction uses ----------------------------------------------
+
+LONE: Final = 7
+"""The first topic-partition that no healthy transaction uses."""
+ANOTHER: Final = 93
+"""A process that only reads, as `FINAL_READER` does."""
+
+
+def _sends(process: int, begun: int, ended: int | None, *sent: Sent) -> LogTransaction:
+    return LogTransaction(process, begun, ended, sent, type=INFO if ended is None else OK)
+
+
+def _final(process: int, begun: int, *records: Delivered, covers: tuple[int, ...] = (LONE,)) -> LogTransaction:
+    return LogTransaction(process, begun, begun + 1, (), records, final=True, final_partitions=covers)
+
+
+def _busiest(history: History) -> tuple[Delivered, ...]:
+    """What the final read has of the topic-partition of which it has most."""
+    (final,) = (one for one in history if one.final)
+    here = [tuple(record for record in final.polled if record.partition == number) for number in range(PARTITIONS)]
+    return max(here, key=lambda records: len(records))
+
+
+def _read_again(history: History, *runs: tuple[Delivered, ...], session: int | None = None) -> History:
+    """More polls by one process, one after the other."""
+    end = _end_of(history)
+    polls = [
+        LogTransaction(ANOTHER, end + 10 * at, end + 10 * at + 5, (), records, session=session)
+        for at, records in enumerate(runs)
+    ]
+    return [*history, *polls]
+
+
+def _final_reads_disagree(history: History, rng: random.Random, *, elsewhere: bool = False) -> History:
+    """A second final read has the value of a transaction of unknown outcome in the place of another."""
+    (final,) = (one for one in history if one.final)
+    here = _busiest(history)
+    spoilt = rng.choice(here)
+    end = _end_of(history)
+    other = replace(spoilt, value=FRESH, offset=here[-1].offset + 50 if elsewhere else spoilt.offset)
+    kept = tuple(record for record in final.polled if elsewhere or record != spoilt)
+    again = replace(final, process=ANOTHER, invoked=end, completed=end + 1, polled=(*kept, other))
+    again = replace(again, polled=tuple(sorted(again.polled, key=lambda record: (record.partition, record.offset))))
+    return [*history, _sends(50, 0, None, Sent(spoilt.partition, FRESH)), again]
+
+
+def _unknown_at_anothers_offset(history: History, rng: random.Random, *, shown: bool = True) -> History:
+    """What an unknown transaction was told is the offset of a committed one; another of its records is delivered."""
+    end = _end_of(history)
+    unknown = _sends(50, rng.randrange(end), None, Sent(LONE, FRESH, 0), Sent(LONE + 1, FRESH + 1))
+    committed = _sends(51, rng.randrange(end), end, Sent(LONE, FRESH + 2, 0))
+    proof = LogTransaction(52, end, end + 1, (), (Delivered(LONE + 1, 5, FRESH + 1),) if shown else ())
+    return [*history, unknown, committed, proof]
+
+
+def _unknown_read_elsewhere(history: History, rng: random.Random, *, told: int = 3) -> History:
+    """Every reader has a record of an unknown transaction at another offset than the one that was told."""
+    end = _end_of(history)
+    unknown = _sends(50, rng.randrange(end), None, Sent(LONE, FRESH, told))
+    return [*history, unknown, _final(51, end, Delivered(LONE, 1, FRESH)), _final(52, end, Delivered(LONE, 1, FRESH))]
+
+
+def _replaced(history: History, rng: random.Random) -> History:
+    """Every reader has another value at the offset of a committed record."""
+    spoilt = rng.choice(_written(history, rng).sent)
+    lost = next(record for one in history if one.final for record in one.polled if record.value == spoilt.value)
+    other = replace(lost, value=FRESH)
+    changed = [replace(one, polled=tuple(other if each == lost else each for each in one.polled)) for one in history]
+    return [*changed, _sends(50, 0, None, Sent(lost.partition, FRESH))]
+
+
+def _two_in_turn(history: History, rng: random.Random, first: int, second: int, *, same: bool = False) -> History:
+    """Two transactions one after the other, and the offsets that they were told; a final read has both."""
+    end = _end_of(history)
+    begun = rng.randrange(end)
+    early = _sends(60, begun, begun + 10, Sent(LONE, FRESH, first))
+    late = _sends(60 if same else 61, begun + (10 if same else 11), begun + 20, Sent(LONE, FRESH + 1, second))
+    records = sorted((Delivered(LONE, first, FRESH), Delivered(LONE, second, FRESH + 1)), key=lambda one: one.offset)
+    return [*history, early, late, _final(62, end + 30, *records)]
+
+
+def _below_what_was_read(history: History, rng: random.Random, *, offset: int = 4) -> History:
+    """A transaction begins after a record was read, and its own lies at an offset."""
+    end = _end_of(history)
+    begun = rng.randrange(end)
+    unknown, read = _sends(60, begun, None, Sent(LONE, FRESH)), Delivered(LONE, 5, FRESH)
+    poll = LogTransaction(61, begun + 1, begun + 5, (), (read,))
+    late = _sends(62, begun + 6, begun + 9, Sent(LONE, FRESH + 1, offset))
+    records = sorted((read, Delivered(LONE, offset, FRESH + 1)), key=lambda one: one.offset)
+    return [*history, unknown, poll, late, _final(63, end + 30, *records)]
+
+
+def _within(history: History, rng: random.Random, first: int, second: int) -> History:
+    """Two records of one transaction of unknown outcome, and the offsets that were told."""
+    sent = (Sent(LONE, FRESH, first), Sent(LONE, FRESH + 1, second))
+    return [*history, _sends(60, rng.randrange(_end_of(history)), None, *sent)]
+
+
+def _skipping(history: History, rng: random.Random, *, polls: int = 1, session: int | None = None) -> History:
+    """One poll, or two, without a record in their midst that others have."""
+    here = _busiest(history)
+    at = rng.randrange(1, len(here) - 1)
+    runs = (here[:at] + here[at + 1 :],) if polls == 1 else (here[:at], here[at + 1 :])
+    return _read_again(history, *runs, session=session)
+
+
+def _turned(history: History, rng: random.Random, *, polls: int = 1, session: int | None = None) -> History:
+    """Two neighbours delivered in the wrong order, by one poll or by two."""
+    here = _busiest(history)
+    at = rng.randrange(len(here) - 1)
+    runs = ((here[at + 1], here[at]),) if polls == 1 else ((here[at + 1],), (here[at],))
+    return _read_again(history, *runs, session=session)
+
+
 INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "aborted transaction read": ("aborted_read", _aborted),
     "record nobody sent": ("phantom", _phantom),
@@ -261,6 +378,18 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "each read the other": ("G1c", _circle),
     "record from the future": ("G1c-realtime", _from_the_future),
     "record from the process's future": ("G1c-process", _session_from_the_future),
+    "final reads disagree": ("inconsistent_offset", _final_reads_disagree),
+    "unknown transaction at another's offset": ("inconsistent_offset", _unknown_at_anothers_offset),
+    "unknown transaction read elsewhere": ("duplicate", _unknown_read_elsewhere),
+    "committed record replaced": ("lost_write", _replaced),
+    "later transaction below an earlier one": ("rt_order", partial(_two_in_turn, first=5, second=4)),
+    "transaction below what was read": ("future_read", _below_what_was_read),
+    "sends of an unknown transaction turned": ("nonmonotonic_send", partial(_within, first=5, second=4)),
+    "transactions of a process turned": ("nonmonotonic_send", partial(_two_in_turn, first=5, second=4, same=True)),
+    "record left out by a poll": ("int_poll_skip", _skipping),
+    "record left out by a session": ("poll_skip", partial(_skipping, polls=2, session=1)),
+    "poll goes back": ("int_nonmonotonic", _turned),
+    "session goes back": ("nonmonotonic_poll", partial(_turned, polls=2, session=1)),
 }
 
 
@@ -299,4 +428,13 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "a commit after the final read": _committed_after_the_final_read,
     "one transaction reads another": _one_way,
     "a record of a transaction that began as its reader ended": _barely_at_once,
+    "a final read that has more than another": partial(_final_reads_disagree, elsewhere=True),
+    "an unknown transaction at another's offset nobody saw": partial(_unknown_at_anothers_offset, shown=False),
+    "an unknown transaction read where it was told": partial(_unknown_read_elsewhere, told=1),
+    "a later transaction above an earlier one": partial(_two_in_turn, first=4, second=5),
+    "a transaction above what was read": partial(_below_what_was_read, offset=6),
+    "sends of an unknown transaction in order": partial(_within, first=4, second=6),
+    "transactions of a process in order": partial(_two_in_turn, first=4, second=5, same=True),
+    "polls of no known session": partial(_skipping, polls=2),
+    "polls of no known session that go back": partial(_turned, polls=2),
 }

@@ -28,7 +28,7 @@ import pyarrow as pa
 from squall.results.checks.groups import GROUP_SCHEMA
 from squall.results.checks.registers.operations import REGISTER_SCHEMA
 from squall.results.checks.transactions.columns import SCHEMA as TRANSACTION_SCHEMA
-from squall.results.checks.transactions.log_rules import LOG_SCHEMA
+from squall.results.checks.transactions.log_rules import LOG_OPTIONAL, LOG_SCHEMA
 from squall.results.parquet_files import RUN_KEY, kept_open, opened, read_table, run_id_of, write_sealed
 from squall.results.segments import IllFormedHistory
 
@@ -40,16 +40,22 @@ GROUPS: Final = "groups"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of operations: the file of its table, and the columns."""
+    """One kind of operations: the file of its table, the columns, and those of them that older tables lack."""
 
     file: str
     schema: pa.Schema
+    optional: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> list[str]:
+        """The columns that every table of the kind has."""
+        return [name for name in self.schema.names if name not in self.optional]
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     REGISTERS: Kind("registers.parquet", REGISTER_SCHEMA),
     LIST_APPEND: Kind("transactions.parquet", TRANSACTION_SCHEMA),
-    TRANSACTIONAL_LOG: Kind("log-transactions.parquet", LOG_SCHEMA),
+    TRANSACTIONAL_LOG: Kind("log-transactions.parquet", LOG_SCHEMA, LOG_OPTIONAL),
     GROUPS: Kind("groups.parquet", GROUP_SCHEMA),
 }
 
@@ -78,7 +84,7 @@ def foreign(path: Path, name: str, run_id: str) -> str | None:
     """Why a table of a kind is not known to be that of this run, and what to do; None if it says that it is. Raises
     IllFormedHistory if it cannot be read.
     """
-    said = run_id_of(path, KINDS[name].schema.names)
+    said = run_id_of(path, KINDS[name].required)
     if said == run_id:
         return None
     remedy = _REMEDIES.get(name, "put back that of this run")
@@ -93,7 +99,7 @@ def foreign(path: Path, name: str, run_id: str) -> str | None:
 def recorded_rows(run_dir: Path, name: str) -> int:
     """How many operations of a kind there are; 0 without a table. Raises IllFormedHistory."""
     path = run_dir / KINDS[name].file
-    return opened(path, KINDS[name].schema.names).metadata.num_rows if path.exists() else 0
+    return opened(path, KINDS[name].required).metadata.num_rows if path.exists() else 0
 
 
 def recorded_files(run_dir: Path) -> dict[str, Path]:
@@ -107,7 +113,7 @@ def read_kind(path: Path, name: str, run_id: str | None) -> pa.Table:
     with kept_open():
         if run_id is not None:
             require_owner(path, name, run_id)
-        return read_table(path, KINDS[name].schema.names)
+        return read_table(path, KINDS[name].required)
 
 
 def recorded_kinds(run_dir: Path, run_id: str | None, names: Iterable[str] = tuple(KINDS)) -> dict[str, pa.Table]:

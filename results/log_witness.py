@@ -183,15 +183,81 @@ def _committed_all_the_same(witness: LogWitness, writer: int, reader: int, when:
 
 
 def _missed(witness: LogWitness, reader: LogTransactionFacts, at: int, writer: int, when: Clock) -> str:
-    """How a lost record was passed by: by a single poll that has both sides of it, or by a late final read."""
+    """How a lost record was missed: by a single poll that has both sides of it, by one that has another record in its
+    place, or by a late final read.
+    """
     assert witness.record is not None
     whose = f"{name(writer)} was committed, and {_value(witness)} of it is missing"
     sides = [each for each in reader.extents if each.partition == witness.record.partition and each.above is not None]
-    if sides:
+    if sides and witness.other is None:
         below, above = grouped(sides[0].below or 0), grouped(sides[0].above or 0)
         return f"{whose}: a poll of {name(at)} goes from offset {below} to {above}"
+    if witness.other is not None:
+        return f"{whose}: {name(at)} was delivered value {short_value(witness.other.value)} at its offset"
     begun = when(reader.invoked)
     return f"{whose}: {name(at)}, which read to the end and began at {begun}, after the commit, was not delivered it"
+
+
+def _told_unknown(witness: LogWitness, when: Clock) -> list[str]:
+    """Which writers of unknown outcome were committed all the same, and who shows it."""
+    unknown = [at for at in witness.of("writer") if witness.transactions[at].type == "info"]
+    shown = witness.of("shown") or witness.of("reader")
+    return [
+        f"the outcome of {name(writer)} is unknown, but {name(at)} was delivered a record of it: it was committed by "
+        f"{when(witness.transactions[at].completed)}"
+        for writer in unknown
+        for at in shown[:1]
+    ]
+
+
+def _two_values(witness: LogWitness, when: Clock) -> list[str]:
+    assert witness.record is not None and witness.other is not None and witness.record.offset is not None
+    where = f"offset {grouped(witness.record.offset)} of topic-partition {witness.record.partition}"
+    values = f"{_value(witness)} and value {short_value(witness.other.value)}"
+    return [*_told_unknown(witness, when), f"{where} holds {values}, and a log has one record at an offset"]
+
+
+def _two_offsets(witness: LogWitness, when: Clock) -> list[str]:
+    assert witness.record is not None and witness.other is not None
+    first, second = sorted(one.offset or 0 for one in (witness.record, witness.other))
+    return [
+        f"{_value(witness)}, which was sent once, lies at offset {grouped(first)} and at offset {grouped(second)} of "
+        f"topic-partition {witness.record.partition}"
+    ]
+
+
+def _left_out(witness: LogWitness, when: Clock) -> list[str]:
+    """A poll, or a session, that passes by what another reader was delivered."""
+    assert witness.record is not None and witness.other is not None
+    (reader, *_), shown = witness.of("reader"), witness.of("shown")
+    offset, beyond = grouped(witness.record.offset or 0), grouped(witness.other.offset or 0)
+    had = "".join(f", which {name(at)} was delivered" for at in shown[:1])
+    what = "a poll" if witness.anomaly == "int_poll_skip" else "the session"
+    return [f"{what} of {name(reader)} goes past offset {offset} to {beyond} without {_value(witness)}{had}"]
+
+
+def _backwards(witness: LogWitness, when: Clock) -> list[str]:
+    assert witness.record is not None and witness.other is not None
+    (reader, *_) = witness.of("reader")
+    offset, before = grouped(witness.record.offset or 0), grouped(witness.other.offset or 0)
+    what = "one poll" if witness.anomaly == "int_nonmonotonic" else "the session"
+    return [f"{what} of {name(reader)} delivers offset {offset} after offset {before}"]
+
+
+def _order(witness: LogWitness, when: Clock) -> list[str]:
+    """What was there first lies higher than what came later."""
+    assert witness.record is not None and witness.other is not None
+    low, high = (f"offset {grouped(one.offset or 0)}" for one in (witness.record, witness.other))
+    if witness.of("both"):
+        (both,) = witness.of("both")
+        return [f"{name(both)} sent value {short_value(witness.other.value)} first, and it lies at {high}, above {low}"]
+    (earlier,), (later,) = witness.of("earlier"), witness.of("later")
+    what = "was delivered" if witness.anomaly == "future_read" else "sent the record at"
+    began = when(witness.transactions[later].invoked)
+    return [
+        f"{name(earlier)} {what} {high} before {name(later)} began at {began}, and the record that {name(later)} sent "
+        f"lies below, at {low}"
+    ]
 
 
 _CONTRADICTIONS: Final[dict[str, Callable[[LogWitness, Clock], list[str]]]] = {
@@ -199,4 +265,13 @@ _CONTRADICTIONS: Final[dict[str, Callable[[LogWitness, Clock], list[str]]]] = {
     "phantom": _phantom,
     "precommitted_read": _precommitted,
     "lost_write": _lost,
+    "inconsistent_offset": _two_values,
+    "duplicate": _two_offsets,
+    "int_poll_skip": _left_out,
+    "poll_skip": _left_out,
+    "int_nonmonotonic": _backwards,
+    "nonmonotonic_poll": _backwards,
+    "nonmonotonic_send": _order,
+    "rt_order": _order,
+    "future_read": _order,
 }

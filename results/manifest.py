@@ -67,6 +67,22 @@ class Required(msgspec.Struct, frozen=True, kw_only=True):
     calm: bool = False
 
 
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an imported history comes from and how it was mapped: the tool, the file and its checksum, its notation,
+    how many operations of clients it has. `unknown` is what the file does not say, in words; nothing is known of faults
+    or of the cluster.
+    """
+
+    tool: str
+    file: str
+    sha256: str
+    notation: str
+    mapping: str
+    operations: int
+    times: str = ""
+    unknown: tuple[str, ...] = ()
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one run.
 
@@ -75,7 +91,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     fault windows of the schedule; fewer in `nemesis.parquet` means that some were never injected. `trouble`
     lists what went wrong outside the system under test (a host that went away, an interrupted run): each
     makes the verdict unknown. `command` repeats the run. `segments` is how many segments were begun, one by each load
-    worker, and None until they were: a history that lacks one is half a history.
+    worker, and None until they were: a history that lacks one is half a history. `imported` is set if another tool
+    recorded the history.
     """
 
     run_id: str
@@ -110,6 +127,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, str] = {}
     hosts: tuple[HostFacts, ...] = ()
     world: Literal["hosts", "simulation"] = "hosts"
+    imported: Imported | None = None
 
     def save(self, run_dir: Path | str) -> Path:
         """Write it whole or not at all: a killed control process leaves the old one."""

@@ -7,6 +7,7 @@ unique, a fault left no evidence, the run was cut off, there was no time to look
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from squall.results.checks.result import PartitionResult
 from squall.results.further_verdict import LOG
@@ -28,10 +29,21 @@ def reasons_of(
         *_unchecked(unchecked),
         *manifest.trouble,
         *_cut_off(manifest),
-        *(_of_logs(manifest, results, unchecked) if LOG in manifest.checks else ()),
+        *(_of_logs(manifest, results, unchecked) if about_logs(manifest, results) else ()),
         *_ambiguous(results),
         *fault_reasons(manifest, faults),
     ]
+
+
+def about_logs(manifest: Manifest, results: Sequence[PartitionResult]) -> bool:
+    """Whether a run must prove what it should of logs: its `checks` name them, or clients sent to a log or read one.
+    A list of checks that leaves them out never makes a verdict stronger.
+    """
+    return LOG in manifest.checks or any(_ON_LOGS & one.operations.keys() for one in results)
+
+
+_ON_LOGS: Final = {f"{f}.{kind}" for f in ("send", "poll", "marker", "final_poll") for kind in ("ok", "fail", "info")}
+"""What a client of a log does, as `PartitionResult.operations` counts it."""
 
 
 def _of_logs(manifest: Manifest, results: Sequence[PartitionResult], unchecked: Sequence[str]) -> list[str]:
@@ -99,8 +111,11 @@ def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
 
 def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
     """What keeps a run's faults from counting: none at all, fewer than planned, no evidence of one, or one that held
-    while there was no load.
+    while there was no load. An imported history claims no fault: that nothing is known of them stands beside its
+    verdict (`Verdict.not_known`).
     """
+    if manifest.imported is not None:
+        return []
     if manifest.fault_free:
         return [f"declared fault-free, but {one.name} was injected" for one in faults if one.injected is not None]
     if not faults:

@@ -46,6 +46,8 @@ def check_lines(verdict: Verdict) -> list[Line]:
         lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}"))
         lines += [("dim", f"{'':<7}noted: {grouped(count)} {name}") for name, count in further.noted.items()]
     lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[promises:]]
+    if verdict.not_known:
+        lines.append(("plain", f"{'':<7}not known, as the history is imported: {', '.join(verdict.not_known)}"))
     if availability := availability_text(verdict):
         lines.append(("plain", f"{'':<7}{availability}"))
     if verdict.send_latency is not None:

@@ -6,7 +6,8 @@ read makes two values at one offset right. Otherwise a run is only as good as wh
 always has reasons: nothing or too little was acknowledged, nothing was read, a final read did not get to its
 marker, a fault left no evidence that it took hold and was undone, the run was cut off, the history is
 ill-formed, a check beside that of logs could not decide (`further_verdict.py`). A run that proves nothing is never
-green. What sends and final reads must amount to is asked only of runs that are about logs (`checks` has `log`).
+green. What sends and final reads must amount to is asked only of runs that are about logs: `checks` has `log`, or their
+clients sent to a log or read one, whatever `checks` says.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown.
 """
@@ -24,10 +25,10 @@ from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.further import FurtherResult
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.tally import Tally
-from squall.results.further_verdict import LOG, FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
+from squall.results.further_verdict import FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
 from squall.results.latency import SendLatency, send_latency
 from squall.results.manifest import Expected, Manifest
-from squall.results.reasons import reasons_of, with_final_read, without_final_read
+from squall.results.reasons import about_logs, reasons_of, with_final_read, without_final_read
 from squall.results.required import Load, judged_requirements
 from squall.results.segments import ClusterObservation, FaultWindow, IllFormedHistory
 from squall.results.whole_file import write_whole
@@ -122,6 +123,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     expected: Expected
     mutants: tuple[str, ...]
     command: str
+    not_known: tuple[str, ...] = ()
+    """What no check can know of an imported history; empty in any other."""
     further: tuple[FurtherSummary, ...] = ()
     further_witnesses: tuple[ToldFurther, ...] = ()
     send_latency: SendLatency | None = None
@@ -149,6 +152,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def save(self, run_dir: Path | str) -> Path:
         path = Path(run_dir) / VERDICT_FILE
         data = {**msgspec.to_builtins(self), "exit_code": self.exit_code, "as_expected": self.as_expected}
+        if not self.not_known:
+            del data["not_known"]
         if not self.further:
             del data["further"], data["further_witnesses"]
         write_whole(path, msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
@@ -212,7 +217,7 @@ def judge(
     anomalies = _anomalies(results, further)
     seen = _seen_of_the_cluster(manifest, around)
     required = [
-        Statement(text, None if unchecked else holds)
+        Statement(text, None if unchecked or manifest.imported is not None else holds)
         for text, holds in judged_requirements(manifest.require, results, seen, _load(manifest, around))
     ]
     broken = [f"{REQUIRED}: {one.text}" for one in required if one.holds is False]
@@ -235,6 +240,7 @@ def judge(
         expected=manifest.expect,
         mutants=manifest.mutants,
         command=manifest.command,
+        not_known=_not_known(manifest),
         further=summarised(further),
         further_witnesses=tell_further(further, around),
         send_latency=None if latencies is None else send_latency(latencies, results),
@@ -299,7 +305,7 @@ def _statements(
     all_checked: bool,
 ) -> tuple[Statement, ...]:
     """What holds of logs; nothing is said of them in a run that is not about them."""
-    if LOG not in manifest.checks:
+    if not about_logs(manifest, results):
         return ()
     found = {one.name for one in anomalies}
     acknowledged = sum(one.acknowledged for one in results)
@@ -316,6 +322,13 @@ def _statements(
         Statement("gap-free reads", holds(READS, records > 0)),
         Statement(kept, holds(("lost_write",), finished and acknowledged > 0)),
     )
+
+
+def _not_known(manifest: Manifest) -> tuple[str, ...]:
+    """What a history that another tool recorded says nothing of."""
+    if manifest.imported is None:
+        return ()
+    return ("whether faults took hold", *manifest.imported.unknown)
 
 
 def _longest_outage(results: Sequence[PartitionResult], faults: Sequence[FaultWindow]) -> Outage | None:

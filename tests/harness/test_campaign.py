@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from squall.harness.campaign import Outcome, exit_status
+from squall.harness.campaign import Outcome, exit_status, not_run
+from squall.harness.suite import read_suite
+from squall.harness.yaml_source import parse_yaml
 from squall.results.manifest import Expected
 from squall.results.verdict import AnomalyCount, Coverage, Name, Verdict
 
@@ -86,3 +90,12 @@ def test_a_violation_outweighs_a_refusal() -> None:
 
 def test_the_summary_says_why_a_scenario_was_refused() -> None:
     assert REFUSED.line().split("seed 1")[1].strip() == "refused: suite.yaml: no node is called b9"
+
+
+def test_scenarios_that_only_leaves_out_are_named() -> None:
+    """`--only` narrows what runs; the rest of the suite stays unknown."""
+    text = "scenarios: [{scenario: a, fault_free: true}, {scenario: b, fault_free: true}]\n"
+    suite = read_suite(parse_yaml(text, "two.yaml"), Path("two.yaml"))
+    assert not_run(suite) == []
+    (line,) = not_run(suite.only("b"))
+    assert line.startswith("not run") and line.endswith("a: the verdict on the suite is unknown (--only)")

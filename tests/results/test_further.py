@@ -251,6 +251,7 @@ SAY_TOO_LITTLE = (
     "a commit after the final read",
     "one transaction reads another",
     "a record of a transaction that began as its reader ended",
+    "an unknown transaction at another's offset nobody saw",
 )
 """Near-misses of the transactional log in which nobody looked for a committed record: it may be there or not."""
 
@@ -296,3 +297,15 @@ def test_a_group_whose_joins_do_not_tell_their_generation_is_not_valid() -> None
 def test_suites_may_name_every_check_and_every_check_has_its_table() -> None:
     assert set(FURTHER_CHECKS) == set(KINDS)
     assert set(CHECKS) == set(KNOWN_CHECKS) == {"log", "availability", *KINDS}
+
+
+@pytest.mark.parametrize("checks", [(REGISTERS,), (REGISTERS, "availability")])
+def test_checks_that_leave_out_the_log_make_no_verdict_stronger(tmp_path: Path, checks: tuple[str, ...]) -> None:
+    """A log without its final read proves as little as if it had been asked for."""
+    unread = [one for one in healthy(1) if one.f not in ("marker", "final_poll")]
+    both = judged(recorded(tmp_path / "both", WORKS, unread, checks=("log", *checks)))
+    narrowed = judged(recorded(tmp_path / "narrowed", WORKS, unread, checks=checks))
+    assert both.verdict == narrowed.verdict == "unknown"
+    assert set(both.reasons) <= set(narrowed.reasons)
+    whole = judged(recorded(tmp_path / "whole", WORKS, healthy(1), checks=checks, min_acknowledged=4))
+    assert (whole.verdict, len(whole.statements)) == ("valid", 3)

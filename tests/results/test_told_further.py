@@ -56,6 +56,19 @@ SENTENCES: dict[str, str] = {
     "each read the other": r"T2 comes before T1: T1 was delivered value \S+ at offset 0 of topic-partition \d, which",
     "record from the future": r"T\d comes before T\d: T\d had ended at .*, before T\d began at",
     "record from the process's future": r"comes before T\d: process 60 had ended the one when it began the other",
+    "final reads disagree": r"offset \d+ of topic-partition \d holds value \S+ and value \S+, and a log has one record",
+    "unknown transaction at another's offset": r"outcome of T\d is unknown, but T\d was delivered a record of it(.|\n)*"
+    r"offset 0 of topic-partition 7 holds value \S+ and value \S+, and a log has one record",
+    "unknown transaction read elsewhere": r"which was sent once, lies at offset 1 and at offset 3 of topic-partition 7",
+    "committed record replaced": r"value \S+ of it is missing: T\d was delivered value \S+ at its offset",
+    "later transaction below an earlier one": r"T\d sent the record at offset 5 before T\d began .* below, at offset 4",
+    "transaction below what was read": r"T\d was delivered offset 5 before T\d began at .* lies below, at offset 4",
+    "sends of an unknown transaction turned": r"T1 sent value \S+ first, and it lies at offset 5, above offset 4",
+    "transactions of a process turned": r"T1 sent the record at offset 5 before T2 began at .* lies below, at offset 4",
+    "record left out by a poll": r"a poll of T\d goes past offset \d+ to \d+ without value \S+, which T\d was",
+    "record left out by a session": r"the session of T\d goes past offset \d+ to \d+ without value \S+, which T\d was",
+    "poll goes back": r"one poll of T\d delivers offset \d+ after offset \d+",
+    "session goes back": r"the session of T\d delivers offset \d+ after offset \d+",
 }
 """By injection: what contradicts what."""
 

@@ -79,12 +79,14 @@ class LogStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class LogWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance: the transactions that prove it (of a cycle in its order, else in order of time), the record that
-    it is about, the steps of the cycle if it is one, and some transactions before and after.
+    it is about and the `other` that contradicts it if there is one, the steps of the cycle if it is one, and some
+    transactions before and after.
     """
 
     anomaly: str
     transactions: tuple[LogTransactionFacts, ...]
     record: LogRecord | None = None
+    other: LogRecord | None = None
     steps: tuple[LogStep, ...] = ()
     group: int = 0
     before: tuple[LogTransactionFacts, ...] = ()
@@ -116,12 +118,14 @@ class _Facts:
         for role, row in self._parts(finding):
             chosen.setdefault(row, role)
         rows = sorted(chosen, key=lambda row: (int(self.columns.invoked[row]), row))
-        shown = {record, *self._proof_of_commit(rows, chosen)}
+        other = None if finding.other is None else LogRecord(finding.partition, *finding.other)
+        shown = {record, *(() if other is None else (other,)), *self._proof_of_commit(rows, chosen)}
         before, after = self._around(record.partition, finding.transactions[-1], set(rows))
         return LogWitness(
             anomaly=finding.anomaly,
             transactions=tuple(self._transaction(row, chosen[row], shown, record) for row in rows),
             record=record,
+            other=other,
             before=tuple(self._transaction(row, "before", {record}, record) for row in before),
             after=tuple(self._transaction(row, "after", {record}, record) for row in after),
         )
@@ -148,6 +152,9 @@ class _Facts:
 
     def _parts(self, finding: LogFinding) -> Parts:
         proof = list(finding.transactions)
+        if finding.roles:
+            parts = list(zip(finding.roles, proof, strict=True))
+            return [*parts, *(("shown", row) for role, one in parts if role == "writer" for row in self._showed(one))]
         if finding.anomaly == "precommitted_read":
             return [("both", proof[0])]
         if finding.anomaly == "phantom":

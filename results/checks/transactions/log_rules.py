@@ -1,14 +1,17 @@
 """The rules of a transactional log: what consumers of committed records may be handed (T1 to T4).
 
 A transaction sends records to topic-partitions, polls others, and is committed (`ok`), aborted for certain (`fail`)
-or of unknown outcome (`info`). Values are unique; what offsets hold, and in which order, is the matter of the log's
-own rules (`kernels/log.py`). Of those who read committed records only:
+or of unknown outcome (`info`). Values are unique. Each topic-partition is judged as a log, too, by the laws of the
+check of logs (`log_laws.py`): what offsets hold, and in which order, and what a poll may leave out. Of those who read
+committed records only:
 
-T1  no record of an aborted transaction is delivered (`aborted_read`), nor one that nobody sent there (`phantom`);
-T2  a transaction of unknown outcome of which somebody was delivered a record was committed. All of what a committed
-    transaction sent is there: a poll that goes past a record's offset delivers it, however many others do, and so do
-    the final reads of its topic-partition together, if one of them begins after the commit was known (`lost_write`).
-    Of a committed record that nobody was delivered, and no final read looked for since, nobody knows;
+T1  no record of an aborted transaction is delivered (`aborted_read`), nor, to any reader, one that nobody sent there
+    (`phantom`);
+T2  a transaction of unknown outcome of which another was delivered a record was committed. All of what a committed
+    transaction sent is in the log (`lost_write`): no other value stands at its offset, no poll goes past it if it was
+    delivered to nobody (past one that was delivered it is an `int_poll_skip`, as in any log), and the final reads of
+    its topic-partition together have it, if one of them goes past it, or begins after the commit was known. Of a
+    committed record that nobody was delivered, and no final read looked for since, nobody knows;
 T3  a transaction is not delivered its own records before it is committed (`precommitted_read`);
 T4  there is no circle of transactions each of which was delivered a record of the one before, alone or together
     with process order or real time (`G1c` and its variants). That records of transactions lie interleaved (G0) is
@@ -16,13 +19,14 @@ T4  there is no circle of transactions each of which was delivered a record of t
 
 Polls count whatever became of the transaction they were in: a consumer must never be handed bad data. But only a
 transaction that was committed takes part in T4: one that was acknowledged, or of unknown outcome and committed by T2;
-then what it was delivered counts as that of any other. Who reads uncommitted records is promised nothing here.
+then what it was delivered counts as that of any other. Who reads uncommitted records is held to the laws of a log
+alone.
 
 A *final read* takes its topic-partitions whole, from their beginnings to their ends; several may share the work. One
 that was not acknowledged (`ok`) did not come to the end, for all that is known, and counts as any other poll.
 
-A record whose offset nobody told lies where it was delivered. One that was delivered elsewhere than where it was told
-to be has no offset to go past: that is for the log's own rules.
+A record without a stated offset lies where it was delivered. One that was delivered elsewhere than where it was said
+to be has no offset to go past: it is a `duplicate`, by the laws of a log.
 """
 
 from __future__ import annotations
@@ -44,6 +48,7 @@ from squall.results.checks.transactions.columns import (
 )
 from squall.results.checks.transactions.cycles import Cycles, find_cycles
 from squall.results.checks.transactions.dependencies import WR, edges_of, joined, process_order
+from squall.results.checks.transactions.log_laws import Breaches, Known, check_laws
 from squall.results.text import several
 
 WITNESSES: Final = 8
@@ -67,8 +72,11 @@ LOG_SCHEMA: Final = pa.schema(
         pa.field("polled_partition", pa.list_(pa.int32()), nullable=False),
         pa.field("polled_offset", pa.list_(pa.int64()), nullable=False),
         pa.field("polled_value", pa.list_(pa.int64()), nullable=False),
+        pa.field("session", pa.int32()),  # polls continue those of the process before in the same one; null: not known
     ]
 )
+LOG_OPTIONAL: Final = ("session",)
+"""Columns that older tables lack."""
 
 _SENT: Final = ("sent_partition", "sent_value", "sent_offset")
 _POLLED: Final = ("polled_run", "polled_partition", "polled_offset", "polled_value")
@@ -91,6 +99,7 @@ class LogTransactions:
     by_process: Ints
     committed_only: Flags
     final: Flags
+    session: Ints
     covering: Ints
     covered: Ints
     sender: Ints
@@ -109,6 +118,9 @@ class LogTransactions:
     @classmethod
     def of(cls, table: pa.Table) -> LogTransactions:
         """From rows of `LOG_SCHEMA`. Raises UnusableTransactions if a value was sent twice."""
+        for name in LOG_OPTIONAL:
+            if name not in table.column_names:
+                table = table.append_column(LOG_SCHEMA.field(name), pa.nulls(len(table), LOG_SCHEMA.field(name).type))
         table = conformed(table, LOG_SCHEMA, unknown_within=frozenset(("sent_offset",)))
         for names in (_SENT, _POLLED):
             widths = [pc.list_value_length(table[name]) for name in names]
@@ -132,6 +144,7 @@ class LogTransactions:
             by_process=np.lexsort((answered, asked, process)),
             committed_only=np.asarray(table["committed_only"], dtype=np.bool_),
             final=np.asarray(table["final"], dtype=np.bool_),
+            session=_numbers(table, "session", int(NONE)),
             covering=covering,
             covered=covered,
             sender=_owners(table, "sent_value"),
@@ -180,13 +193,17 @@ def _covered(table: pa.Table) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class LogFinding:
-    """One instance: the transactions that prove it, the record it is about."""
+    """One instance: the transactions that prove it, the record it is about; for the laws of a log also the `roles` of
+    the transactions, and the `other` record (offset, value) that contradicts the first.
+    """
 
     anomaly: str
     transactions: tuple[int, ...]
     partition: int
     offset: int
     value: int
+    roles: tuple[str, ...] = ()
+    other: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -208,7 +225,7 @@ class LogFindings:
 
 
 def check_transactional_log(table: pa.Table, *, seconds: float = SECONDS) -> LogFindings:
-    """T1 to T4 over a table of `LOG_SCHEMA`."""
+    """T1 to T4 and the laws of a log over a table of `LOG_SCHEMA`."""
     deadline = time.monotonic() + seconds
     try:
         transactions = LogTransactions.of(table)
@@ -242,10 +259,12 @@ class _Rules:
         self.final_record = self.promised & whole[transactions.reader]
         self.own = self.writer == transactions.reader
         self.place = self._places()
+        self.lost = np.zeros(len(transactions.sent_value), np.bool_)
         self.effective = transactions.type == OK
         by_others = self.promised & (self.writer >= 0) & ~self.own
         seen = self.writer[by_others]
         self.effective[seen[transactions.type[seen] == INFO]] = True
+        self.known = self._known()
 
     def _sent(self) -> Ints:
         """By record delivered: which record sent it is, -1 if none was sent to that topic-partition."""
@@ -262,6 +281,7 @@ class _Rules:
     def findings(self, deadline: float) -> LogFindings:
         self._provenance()
         self._losses()
+        self._laws(deadline)
         cycles = self._cycles(deadline)
         self.counts |= cycles.counts
         records = int(self.promised.sum())
@@ -278,7 +298,7 @@ class _Rules:
         transactions = self.transactions
         aborted = (self.writer >= 0) & (transactions.type[self.writer] == FAIL)
         for anomaly, flags in (
-            ("phantom", self.promised & (self.writer < 0)),
+            ("phantom", self.writer < 0),
             ("precommitted_read", self.promised & self.own),
             ("aborted_read", self.promised & aborted & ~self.own),
         ):
@@ -303,22 +323,33 @@ class _Rules:
         """Records of committed transactions that a poll passed by, or that the final reads should have and have not."""
         transactions = self.transactions
         committed = np.flatnonzero(self.effective[transactions.sender])
+        instead = self._replaced(committed)
         witness = np.maximum(self._passed_by(committed), self._left_out(committed))
-        lost = committed[witness >= 0]
+        witness = np.where(instead >= 0, transactions.reader[instead] if len(transactions.reader) else -1, witness)
+        places = np.flatnonzero(witness >= 0)
+        lost = committed[places]
+        self.lost[lost] = True
         found = [
             LogFinding(
                 "lost_write",
-                (int(transactions.sender[one]), int(who)),
-                int(transactions.sent_partition[one]),
-                int(self.place[one]),
-                int(transactions.sent_value[one]),
+                (int(transactions.sender[committed[at]]), int(witness[at])),
+                int(transactions.sent_partition[committed[at]]),
+                int(self.place[committed[at]]),
+                int(transactions.sent_value[committed[at]]),
+                other=self._record_delivered(int(instead[at])),
             )
-            for one, who in zip(lost[:WITNESSES], witness[witness >= 0][:WITNESSES], strict=True)
+            for at in places[:WITNESSES].tolist()
         ]
         self._add("lost_write", found, len(lost))
         delivered = np.zeros(len(transactions.sent_value), np.bool_)
         delivered[self.sent[(self.sent >= 0) & self.promised]] = True
         self._nobody_knows(committed[(witness < 0) & ~delivered[committed]])
+
+    def _record_delivered(self, delivery: int) -> tuple[int, int] | None:
+        """Offset and value of a delivery, None for -1."""
+        if delivery < 0:
+            return None
+        return int(self.transactions.offset[delivery]), int(self.transactions.value[delivery])
 
     def _nobody_knows(self, records: Ints) -> None:
         """Say of which topic-partitions these are, which nobody looked for."""
@@ -334,7 +365,7 @@ class _Rules:
     def _places(self) -> Ints:
         """By record sent: its offset, or where it was delivered if nobody told; -1 where that is not one place."""
         transactions = self.transactions
-        at = np.flatnonzero((self.sent >= 0) & self.promised)
+        at = np.flatnonzero(self.sent >= 0)
         sent, offset = self.sent[at], transactions.offset[at]
         count = len(transactions.sent_value)
         least, most = np.full(count, NEVER), np.full(count, -1, np.int64)
@@ -346,9 +377,30 @@ class _Rules:
         return np.where(least == most, most, -1)
 
     def _passed_by(self, committed: Ints) -> Ints:
-        """By record: a transaction in which one poll delivered what lies before it and what lies after it, not it."""
+        """By record: a transaction in which one poll delivered what lies before it and what lies after it, not it. A
+        record that was delivered to somebody is lost only if final reads pass it by, and none of them has it.
+        """
         transactions = self.transactions
-        records = np.flatnonzero(self.promised)
+        every, final = np.ones(len(transactions.value), np.bool_), self.final_record
+        nowhere = self._passed_by_polls(committed[~self._delivered(every)[committed]], every)
+        missing = self._passed_by_polls(committed[~self._delivered(final)[committed]], final)
+        witness = np.full(len(transactions.sent_value), -1, np.int64)
+        for records, who in (missing, nowhere):
+            witness[records[who >= 0]] = who[who >= 0]
+        return witness[committed]
+
+    def _delivered(self, deliveries: Flags) -> Flags:
+        """By record sent: whether it is among these deliveries."""
+        delivered = np.zeros(len(self.transactions.sent_value), np.bool_)
+        delivered[self.sent[(self.sent >= 0) & deliveries]] = True
+        return delivered
+
+    def _passed_by_polls(self, committed: Ints, deliveries: Flags) -> tuple[Ints, Ints]:
+        """These records, and by record the transaction of a poll, of those that made these deliveries, that goes past
+        it; -1 if there is none.
+        """
+        transactions = self.transactions
+        records = np.flatnonzero(deliveries)
         order = records[
             np.lexsort(
                 (
@@ -378,23 +430,65 @@ class _Rules:
             at = np.searchsorted(begin, offset) - 1  # the last gap that begins before it
             across = (at >= 0) & (end[widest[np.maximum(at, 0)]] > offset)
             witness[here[across]] = transactions.reader[first[gaps[widest[at[across]]]]]
-        return witness
+        return committed, witness
+
+    def _replaced(self, committed: Ints) -> Ints:
+        """By record that was delivered to nobody: what was delivered at its offset instead; -1 for nothing."""
+        transactions = self.transactions
+        found = np.full(len(committed), -1, np.int64)
+        unseen = ~self._delivered(np.ones(len(transactions.value), np.bool_))[committed]
+        silent = np.flatnonzero(unseen & (self.place[committed] >= 0))
+        if len(silent) and len(transactions.value):
+            sought = committed[silent]
+            where = np.concatenate((transactions.partition, transactions.sent_partition[sought]))
+            offset = np.concatenate((transactions.offset, self.place[sought]))
+            order = np.lexsort((np.arange(len(where)), offset, where))
+            fresh = (np.diff(where[order], prepend=NONE) != 0) | (np.diff(offset[order], prepend=NONE) != 0)
+            first = order[np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))]
+            leader = np.empty(len(order), np.int64)
+            leader[order] = first
+            there = leader[len(transactions.value) :]
+            found[silent] = np.where(there < len(transactions.value), there, -1)
+        return found
 
     def _left_out(self, committed: Ints) -> Ints:
         """By record: the last final read of its topic-partition, if that began when the commit was known, and none of
         the final reads there delivered it.
         """
         transactions = self.transactions
-        known = np.where(transactions.type == OK, transactions.completed, NEVER)
-        others = self.promised & (self.writer >= 0) & ~self.own
-        np.minimum.at(known, self.writer[others], transactions.completed[transactions.reader[others]])
-        there = np.zeros(len(transactions.sent_value), np.bool_)
-        there[self.sent[self.final_record & (self.sent >= 0)]] = True
+        there = self._delivered(self.final_record)
         order = np.argsort(transactions.invoked[self.covering], kind="stable")
         last = dict(zip(self.covered[order].tolist(), self.covering[order].tolist(), strict=True))
         final = np.array([last.get(one, -1) for one in transactions.sent_partition[committed].tolist()], np.int64)
-        late = (final >= 0) & (transactions.invoked[final] > known[transactions.sender[committed]])
+        late = (final >= 0) & (transactions.invoked[final] > self.known[transactions.sender[committed]])
         return np.where(late & ~there[committed], final, -1)
+
+    def _known(self) -> Ints:
+        """By transaction: since when its commit is known, by its own acknowledgement or by who was delivered of it."""
+        transactions = self.transactions
+        known = np.where(transactions.type == OK, transactions.completed, NEVER)
+        others = self.promised & (self.writer >= 0) & ~self.own
+        np.minimum.at(known, self.writer[others], transactions.completed[transactions.reader[others]])
+        return known
+
+    # R0 to R2, S1 to S3 ---------------------------------------------------------------------------------------------
+
+    def _laws(self, deadline: float) -> None:
+        """Judge each topic-partition as a log."""
+        transactions = self.transactions
+        whole = transactions.committed_only & transactions.final & (transactions.type == OK)
+        known = Known(self.sent, self.place, self.lost, self.effective, self.known, whole)
+        breaches = Breaches(WITNESSES)
+        left = check_laws(transactions, known, breaches, deadline)
+        for anomaly, total in breaches.counts.items():
+            found = [
+                LogFinding(anomaly, one.transactions, one.partition, one.offset, one.value, one.roles, one.other)
+                for one in breaches.instances
+                if one.anomaly == anomaly
+            ]
+            self._add(anomaly, found, total)
+        if left:
+            self.undecided.append(f"the time was up before {several(left, 'topic-partition')} had been judged as a log")
 
     # T4 ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Reads the histories of other tools and writes them as runs that the checks judge."""

@@ -1,0 +1,30 @@
+"""What an import makes of a foreign history before it is written: rows of logs and registers, other tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from squall.results.rows import CompletionRow, InvocationRow, RegisterCompletion, RegisterInvocation
+
+Pair = tuple[InvocationRow | RegisterInvocation, CompletionRow | RegisterCompletion | None]
+"""An invocation and its completion, if there is one."""
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One mapped history. `what` says in words what became what; `names` are keys and values of other types than whole
+    numbers, by what they name and their number.
+    """
+
+    kind: str
+    what: str
+    checks: tuple[str, ...]
+    pairs: tuple[Pair, ...] = ()
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    names: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    """What is not known of such a history, in words, beside faults."""
