@@ -155,7 +155,13 @@ class TopicPartitionReplica(ServingReplica):
 
     def _take_isr(self, isr: tuple[int, ...]) -> None:
         if isr != self._isr.committed:
-            self._event("isr", isr=isr, partition_epoch=self.partition_epoch, leader_epoch=self.leader_epoch)
+            self._event(
+                "isr",
+                isr=isr,
+                partition_epoch=self.partition_epoch,
+                leader_epoch=self.leader_epoch,
+                topic_id=self.topic_id,
+            )
         self._isr = IsrState(isr)
 
     def _follow_assignment(self, replicas: tuple[int, ...]) -> None:
@@ -175,7 +181,13 @@ class TopicPartitionReplica(ServingReplica):
         if not self._mutants.has("follower-ends-kept"):
             for remote in self._remotes.values():
                 remote.reset(now, in_sync=remote.broker in state.isr)
-        self._event("leader", epoch=state.leader_epoch, end=self.end_offset, high_watermark=self.high_watermark)
+        self._event(
+            "leader",
+            epoch=state.leader_epoch,
+            end=self.end_offset,
+            high_watermark=self.high_watermark,
+            topic_id=self.topic_id,
+        )
 
     # -- leader: appends ----------------------------------------------------------------------------------------
 
