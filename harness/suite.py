@@ -222,7 +222,7 @@ class Requirements(_Part):
         )
 
 
-CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups")
+CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups", "replicas", "control-plane")
 USUAL_CHECKS = CHECKS[:2]
 
 

@@ -117,7 +117,9 @@ def summary(verdict: Verdict) -> str:
         return "nothing can be concluded from this run"
     said = [f"{grouped(verdict.coverage.acknowledged)} acknowledged records, all there, all in order"]
     said = (said if verdict.is_about_logs else []) + [
-        f"{several(one.acknowledged, 'acknowledged operation')}: {one.statement}" for one in verdict.further
+        f"{several(one.acknowledged, 'acknowledged operation')}: {one.statement}"
+        for one in verdict.further
+        if one.acknowledged
     ]
     return "; ".join(said)
 

@@ -1,7 +1,8 @@
 """`python -m squall.nodes.server.digest DIRECTORY OUT`: describe every log below a log directory, batch by batch.
 
 A checker that wants to know whether replicas agree does not need their bytes: it needs, for each batch, where it
-stands, the epoch it was appended in, and a digest of its content (HX-05). This program writes that as gzipped JSON lines:
+stands, the epoch it was appended in, and a digest of its content (HX-05). This program writes that as gzipped JSON
+lines:
 
     {"kind": "replica", "topic", "partition", "topic_id", "start", "end", "high_watermark", "epochs", "problem"}
     {"kind": "batches", "base": […], "last": […], "epoch": […], "digest": […], …}      columns, of the replica before
@@ -197,20 +198,21 @@ def batches_in(path: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 def _metadata(log: Path, start: int) -> Iterator[dict[str, Any]]:
     """What the metadata log says of topics, their partitions and ISRs; first, what the snapshot before it says."""
-    snapshot = max((one for one in log.glob("*.checkpoint") if int(one.name[:20]) <= start), default=None)
+    snapshot = min(log.glob("*.checkpoint"), default=None)
+    end = 0
     if snapshot is not None and start > 0:
+        end = int(snapshot.name[:20])
         for header, batch in batches_in(snapshot):
             for value in () if header.is_control else parse_values(batch):
-                yield from _of_record(start - 1, value)
+                yield from _of_record(end - 1, value)
     try:
         for _, path in _segments(log):
             for header, batch in batches_in(path):
-                if header.last_offset < start or header.is_control:
-                    continue
-                for offset, value in enumerate(parse_values(batch), start=header.base_offset):
-                    yield from _of_record(offset, value)
-    except ProtocolError:
-        return  # the replica's line has told of it
+                for offset, value in enumerate(() if header.is_control else parse_values(batch), header.base_offset):
+                    if offset >= end:
+                        yield from _of_record(offset, value)
+    except (ProtocolError, FileNotFoundError):
+        return  # the replica's line says so, or a newer snapshot has taken the place of what went
 
 
 def _of_record(offset: int, value: bytes) -> Iterator[dict[str, Any]]:

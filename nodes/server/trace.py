@@ -2,8 +2,8 @@
 
 Times are the process's monotonic microseconds. Lines are buffered and written when the shell is idle or a buffer is
 full, so that tracing costs little; a killed process loses the last fraction of a second, and may leave half a line,
-after which the next process begins a new one. A disk that takes no more lines costs lines, never the node: how many were
-lost is the next thing written.
+after which the next process begins a new one. A disk that takes no more lines costs lines, never the node: how many
+were lost is the next thing written.
 
 `ControlTrace` keeps only `CONTROL_EVENTS`, what happens per election, ISR change or metadata commit and never per
 record (HX-05). Nodes on hosts write one by default; with it the checker sees who led which epoch, and how far a node
