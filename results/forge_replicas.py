@@ -25,7 +25,7 @@ from squall.results.checks.replicas.anomalies import (
     METADATA_REPLACED,
     TWO_LEADERS,
 )
-from squall.results.checks.replicas.control import MetadataRecord, QuorumFacts, TraceEvent
+from squall.results.checks.replicas.control import NODE_STARTED, MetadataRecord, QuorumFacts, TraceEvent
 from squall.results.checks.replicas.replica import BATCH_COLUMNS, Batches, Replica
 
 BROKERS: Final = (1, 2, 3)
@@ -215,13 +215,15 @@ def healthy_control(seed: int, changes: int = 12) -> ControlPlane:
             partition_epoch=0,
         ),
     ]
-    events = [_event(node, "state", role="leader", epoch=epoch) for node, epoch in _elections(quorum_epochs)]
+    events = [_event(node, NODE_STARTED) for node in (*BROKERS, *CONTROLLERS)]
+    events += [_event(node, "state", role="leader", epoch=epoch) for node, epoch in _elections(quorum_epochs)]
     events += [_led(1, 0), *(_isr_of(node, BROKERS, 0, 0) for node in BROKERS)]
-    leader, epoch, isr = 1, 0, BROKERS
+    leader, epoch = 1, 0
+    isr: tuple[int, ...] = BROKERS
     for number in range(changes):
         named = None
         if dice.random() < 0.5:
-            named = leader = dice.choice([one for one in isr])
+            named = leader = dice.choice(isr)
             epoch += 1
         isr = tuple(sorted({leader, *dice.sample(BROKERS, 2)}))
         records.append(
@@ -377,6 +379,6 @@ CONTROL_NEAR_MISSES: Final[Mapping[str, ControlChange]] = {
     "a tail beyond the committed end": _log_changed((101,), lambda one: extended(one, [1], [99])),
     "a broker starts again with an emptied disk": lambda plane, dice: replace(
         _log_changed((3,), lambda one: cut(one, len(one.batches)))(plane, dice),
-        events=(*plane.events, replace(_event(3, "node_started"), incarnation=2)),
+        events=(*plane.events, replace(_event(3, NODE_STARTED), incarnation=2)),
     ),
 }

@@ -172,7 +172,8 @@ class TopicPartitionReplica(ServingReplica):
         if self._mutants.has("truncate-to-hw"):
             self._truncate(self.high_watermark)
         if not self.is_leader:
-            self._event("follower", leader=state.leader, epoch=state.leader_epoch, end=self.end_offset)
+            end, topic_id = self.end_offset, self.topic_id
+            self._event("follower", leader=state.leader, epoch=state.leader_epoch, end=end, topic_id=topic_id)
             return
         self.log.assign_epoch(state.leader_epoch, self.end_offset)
         self._epoch_start = self.end_offset

@@ -32,6 +32,7 @@ from typing import Any, TextIO
 
 from squall.nodes.metadata.records import (
     NO_LEADER_CHANGE,
+    ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -51,6 +52,7 @@ BATCHES_PER_LINE = 10_000
 COVERED_FROM = 21
 """Where the part of a batch begins that its CRC-32C covers: after base offset, length, epoch, format and the sum."""
 TRANSACTIONAL, CONTROL = 1, 2
+TOPIC_RESOURCE = 2
 COLUMNS = (
     *("base", "last", "epoch", "digest", "count", "producer_id", "producer_epoch", "sequence", "flags", "sound"),
 )
@@ -221,6 +223,9 @@ def _of_record(offset: int, value: bytes) -> Iterator[dict[str, Any]]:
         yield {"offset": offset, "what": "topic", "topic_id": format_id(record.topic_id), "topic": record.name}
     elif isinstance(record, RemoveTopicRecord):
         yield {"offset": offset, "what": "topic_removed", "topic_id": format_id(record.topic_id)}
+    elif isinstance(record, ConfigRecord):
+        if record.resource_type == TOPIC_RESOURCE and record.name.startswith("retention.") and record.value is not None:
+            yield {"offset": offset, "what": "retention", "topic": record.resource_name}
     elif isinstance(record, PartitionRecord):
         yield _of_partition(offset, "partition", record) | {
             "leader": record.leader,

@@ -38,6 +38,8 @@ from squall.results.text import grouped, listed
 
 QUORUM = "__cluster_metadata-0"
 LEADER = "leader"
+NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
+"""Events on the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
 TopicPartitionId = tuple[str, int]
 
 
@@ -169,6 +171,7 @@ def judge_control(
         for other in logs[index + 1 :]:
             _match(one, other, findings)
         _look_at_epochs_of(one, findings)
+    _look_at_traces(logs, events, findings)
     _look_at_leaders(events, findings)
     _look_at_progress(events, findings)
     return findings
@@ -303,6 +306,17 @@ def _look_at_epochs_of(one: Replica, findings: Findings) -> None:
 
 
 # -- traces ----------------------------------------------------------------------------------------------------
+
+
+def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findings: Findings) -> None:
+    """Each node has one, of which killed nodes and full disks may cost lines."""
+    begun = {one.node for one in events if one.event == NODE_STARTED}
+    findings.undecided += [f"no control trace of {one.host} was collected" for one in logs if one.node not in begun]
+    torn = sum(one.event == TORN_LINE for one in events)
+    lost = sum(one.offset for one in events if one.event == LINES_LOST)
+    findings.noted.update(
+        {name: count for name, count in (("torn trace lines", torn), ("lost trace lines", lost)) if count}
+    )
 
 
 def _look_at_leaders(events: Iterable[TraceEvent], findings: Findings) -> None:

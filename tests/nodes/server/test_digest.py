@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from squall.nodes.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord, encode_record
+from squall.nodes.metadata.records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+    encode_record,
+)
 from squall.nodes.ports import NullTrace
 from squall.nodes.protocol.records import BatchHeader, Record, build_batch
 from squall.nodes.protocol.topic_partition import format_id
@@ -106,13 +112,15 @@ def test_the_metadata_log_tells_of_topics_and_isrs(tmp_path: Path) -> None:
         ),
         PartitionChangeRecord(partition_id=3, topic_id=ID, isr=[2], leader=2),
         PartitionChangeRecord(partition_id=3, topic_id=ID, isr=[2, 1]),
+        ConfigRecord(resource_type=2, resource_name="events", name="retention.ms", value="1"),
+        ConfigRecord(resource_type=2, resource_name="events", name="segment.bytes", value="1000"),
     ]
     log.append_as_leader(build_value_batch([encode_record(one) for one in records], 0), 1, 0)
     log.close()
     told = [one for one in described(tmp_path / "data", tmp_path / "out.gz") if one["kind"] == "record"]
-    assert [one["what"] for one in told] == ["topic", "partition", "change", "change"]
-    assert [one["offset"] for one in told] == [0, 1, 2, 3]
-    assert {one["topic_id"] for one in told} == {format_id(ID)}
+    assert [one["what"] for one in told] == ["topic", "partition", "change", "change", "retention"]
+    assert [one["offset"] for one in told] == [0, 1, 2, 3, 4]
+    assert {one["topic_id"] for one in told[:4]} == {format_id(ID)}
     assert told[1]["leader_epoch"] == 0
     assert told[2] == told[2] | {"leader": 2, "isr": [2]}
     assert "leader" not in told[3]
