@@ -280,6 +280,6 @@ FURTHER_CHECKS: Final[Mapping[str, FurtherCheck]] = {
     LIST_APPEND: FurtherCheck("transactions in an order that explains their reads", _list_append),
     TRANSACTIONAL_LOG: FurtherCheck("transactions whole and never read before they are committed", _transactional_log),
     GROUPS: FurtherCheck("groups share nothing and lose no position", _groups),
-    REPLICAS: FurtherCheck("in-sync replicas hold all that is committed, and the same", _replicas),
-    CONTROL_PLANE: FurtherCheck("one leader an epoch, epochs and committed metadata never taken back", _control_plane),
+    REPLICAS: FurtherCheck("in-sync replicas alike and whole", _replicas),
+    CONTROL_PLANE: FurtherCheck("one leader an epoch, committed metadata kept", _control_plane),
 }
