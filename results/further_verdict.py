@@ -85,9 +85,8 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
         if name not in KNOWN_CHECKS:
             reasons.append(f"check {name}: there is none of that name; there are {', '.join(KNOWN_CHECKS)}")
         elif name in OF_NODES and name not in done:
-            reasons.append(
-                f"check {name}: {manifest.options.get(NOT_COLLECTED, 'nothing was collected from the nodes')}"
-            )
+            why = manifest.options.get(NOT_COLLECTED, "nothing was collected from the nodes")
+            reasons.append(f"check {name}: {why}: nothing was checked")
         elif name in FURTHER_CHECKS and name not in done:
             reasons.append(f"check {name}: no such operation was recorded: nothing was checked")
     for one in results:

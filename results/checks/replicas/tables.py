@@ -75,6 +75,8 @@ QUORUM, LOG, LOG_BATCH, RECORD, TRACE = "quorum", "log", "batch", "record", "tra
 NOT_CHANGED: Final = -2
 """A record's leader that stays as it is; its members are null then if the ISR does."""
 
+_NAMES: Final = ("topic", "partition", "topic_id", "host", "node")
+_FACTS: Final = ("in_sync", "live", "leads", "collected", "required", "removal", "problem")
 _FURTHER_BATCH_COLUMNS: Final = ("producer_id", "producer_epoch", "sequence", "flags")
 _KIND_OF: Final = {pa.string(): "", pa.bool_(): False}
 Columns = Mapping[str, Sequence[int]]
@@ -82,44 +84,41 @@ Columns = Mapping[str, Sequence[int]]
 
 def replica_table(replicas: Iterable[tuple[Replica, Columns]]) -> pa.Table:
     """The table of replicas; `Columns` are further columns of a replica's batches, where there are any."""
-    tables = [REPLICA_SCHEMA.empty_table()]
-    for number, (one, further) in enumerate(replicas):
-        header: dict[str, Any] = {
-            "row": REPLICA,
-            "base": one.start,
-            "last": one.end - 1,
-            **{name: getattr(one, name) for name in ("in_sync", "live", "leads", "collected", "removal", "problem")},
-            "required": one.required,
-        }
-        tables += _rows(REPLICA_SCHEMA, 1, {**_names(number, one), **header})
-        if len(one.batches):
-            columns = {name: getattr(one.batches, name) for name in BATCH_COLUMNS}
-            columns |= {name: further[name] for name in _FURTHER_BATCH_COLUMNS if name in further}
-            tables += _rows(REPLICA_SCHEMA, len(one.batches), {**_names(number, one), "row": BATCH, **columns})
-    return pa.concat_tables(tables)
-
-
-def _names(number: int, one: Replica) -> dict[str, Any]:
-    return {
-        "replica": number,
-        "topic": one.topic,
-        "partition": one.partition,
-        "topic_id": one.topic_id,
-        "host": one.host,
-        "node": one.node,
+    listed = list(replicas)
+    ones = [one for one, _ in listed]
+    names: dict[str, Any] = {"replica": np.arange(len(ones))}
+    names |= {name: [getattr(one, name) for one in ones] for name in _NAMES}
+    facts = {name: [getattr(one, name) for one in ones] for name in _FACTS}
+    ends = {"base": [one.start for one in ones], "last": [one.end - 1 for one in ones]}
+    headers = _rows(REPLICA_SCHEMA, len(ones), {"row": REPLICA, **names, **facts, **ends})
+    lengths = np.array([len(one.batches) for one in ones], np.int64)
+    if not lengths.sum():
+        return headers
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(one.batches, name) for one in ones]) for name in BATCH_COLUMNS
     }
+    for name in _FURTHER_BATCH_COLUMNS:
+        columns[name] = np.concatenate(
+            [np.asarray(more.get(name, np.full(length, -1))) for (_, more), length in zip(listed, lengths, strict=True)]
+        )
+    owner = pa.array(np.repeat(np.arange(len(ones)), lengths))
+    of_owner = {name: headers[name].combine_chunks().take(owner) for name in names}
+    batches = _rows(REPLICA_SCHEMA, int(lengths.sum()), {"row": BATCH, **of_owner, **columns})
+    return pa.concat_tables([headers, batches])
 
 
-def _rows(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> list[pa.Table]:
+def _rows(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.Table:
     """So many rows; a column that is one value is repeated, and one that is not given says nothing."""
     arrays = []
     for field in schema:
         value = columns.get(field.name, _KIND_OF.get(field.type, -1))
-        if isinstance(value, np.ndarray | list):
+        if isinstance(value, pa.Array):
+            arrays.append(value)
+        elif isinstance(value, np.ndarray | list):
             arrays.append(pa.array(value, field.type))
         else:
             arrays.append(pa.repeat(pa.scalar(value, field.type), count))
-    return [pa.table(arrays, schema)]
+    return pa.table(arrays, schema)
 
 
 def topic_partitions_in(table: pa.Table) -> Iterator[list[Replica]]:
@@ -146,8 +145,7 @@ def replicas_in(table: pa.Table) -> Iterator[Replica]:
         low, high = np.searchsorted(owners, [one["replica"], one["replica"] + 1])
         rows = order[low:high]
         yield Replica(
-            **{name: one[name] for name in ("topic", "partition", "topic_id", "host", "node")},
-            **{name: one[name] for name in ("in_sync", "live", "leads", "collected", "required", "removal", "problem")},
+            **{name: one[name] for name in (*_NAMES, *_FACTS)},
             start=one["base"],
             end=one["last"] + 1,
             batches=Batches(*(numbers[name][rows] for name in BATCH_COLUMNS)),
@@ -177,7 +175,7 @@ def control_table(
             columns = {name: getattr(one.batches, name) for name in BATCH_COLUMNS if name != "base"}
             columns["offset"] = one.batches.base
             empty = {"members": [None] * len(one.batches)}
-            batches += _rows(CONTROL_SCHEMA, len(one.batches), {"kind": LOG_BATCH, **names, **columns, **empty})
+            batches.append(_rows(CONTROL_SCHEMA, len(one.batches), {"kind": LOG_BATCH, **names, **columns, **empty}))
     rows += [_of_record(one) for one in records]
     rows += [
         {"kind": TRACE, **{name: getattr(one, name) for name in TraceEvent.__dataclass_fields__}} for one in events
