@@ -76,11 +76,12 @@ def test_damage_that_no_client_saw_is_invalid_with_a_witness(tmp_path: Path) -> 
 
 
 def test_a_run_that_collected_nothing_is_unknown_and_says_why(tmp_path: Path) -> None:
+    """HX-10: it exits with 2, as any run that proves too little."""
     run = forge_run(tmp_path / "run", healthy(1), checks=CHECKS)
     manifest = Manifest.load(run)
     manifest.with_changes(options={NOT_COLLECTED: "the quorum could not be asked: no answer"}).save(run)
     verdict = judged(run)
-    assert verdict.verdict == "unknown"
+    assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
     assert verdict.reasons == tuple(
         f"check {name}: the quorum could not be asked: no answer: nothing was checked" for name in OF_NODES
     )

@@ -47,6 +47,7 @@ def described(root: Path, out: Path) -> list[dict[str, Any]]:
 
 
 def test_every_batch_of_every_segment_is_described(tmp_path: Path) -> None:
+    """DP-01: offsets are dense from 0. QC-14: every batch has its leader epoch."""
     log = filled(tmp_path / "data")
     write_offsets(RealDisk(tmp_path / "data"), digest.HIGH_WATERMARKS, {("events", 3): 38})
     log.close()
@@ -104,6 +105,7 @@ def test_a_large_batch_is_read_across_windows(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_metadata_log_tells_of_topics_and_isrs(tmp_path: Path) -> None:
+    """QC-26: it is a log like any other, and read by the same program."""
     log = log_of(tmp_path / "data", "__cluster_metadata-0")
     records = [
         TopicRecord(name="events", topic_id=ID),

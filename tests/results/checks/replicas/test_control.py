@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from squall.results.checks.replicas.anomalies import TWO_LEADERS
 from squall.results.checks.replicas.control import (
     LINES_LOST,
     NODE_STARTED,
@@ -68,6 +69,16 @@ def test_a_healthy_control_plane_is_counted() -> None:
     assert not findings.undecided
     assert findings.looked_at["metadata logs"] == 6
     assert findings.looked_at["ISR changes"] > 3
+
+
+def test_two_controllers_that_led_one_epoch_break_elect() -> None:
+    """EP-05, by their own traces; the second may have been deposed long before anybody looks."""
+    plane = healthy_control(1)
+    first = next(one for one in plane.events if one.event == "state")
+    other = next(node for node in (101, 102, 103) if node != first.node)
+    findings = judged(replace(plane, events=(*plane.events, event(other, "state", role="leader", epoch=first.epoch))))
+    assert findings.anomalies[TWO_LEADERS] == 1
+    assert findings.witnesses[0].place == "__cluster_metadata-0"
 
 
 def test_a_node_without_a_trace_is_named() -> None:
