@@ -1,7 +1,7 @@
 """Damage that no client sees, on hosts of the lab (HX-06): what each replica holds is compared after the run.
 
-The short run is the short form of `suites/follower-damage.yaml`: a byte in a follower's log goes wrong and stays so. The
-follower never leads, so that the clients' history is that of a healthy run. Without `replicas` the same run is valid.
+The short run is the short form of `suites/follower-damage.yaml`: a byte in a follower's log goes wrong and stays so.
+The follower never leads, so that the clients' history is that of a healthy run. Without `replicas` that run is valid.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_a_byte_gone_wrong_on_a_follower_is_found_and_clients_see_nothing(squall
     assert [one.in_sync and one.live for one in replicas if one.topic == "events"] == [True] * 3
     (alone,) = (squall.directory / "runs" / "as-clients-see-it").iterdir()
     assert not (alone / "replicas.parquet").exists()
-    assert json.loads((alone / "verdict.json").read_text())["further"] == []
+    assert "further" not in json.loads((alone / "verdict.json").read_text())
 
 
 @pytest.mark.full
