@@ -73,7 +73,7 @@ class NodeRecords:
                 await await_whole(self.testbed.admin, len(self.testbed.bootstrap()), scenario.topics, settle)
         before = await self.testbed.statuses()
         try:
-            self._asked = await self._ask(reads, removal_allowed(scenario))
+            self._asked = await self._ask(committed_ends(reads, scenario), removal_allowed(scenario))
         except OperationRefused as trouble:
             self.problem = f"the quorum could not be asked: {trouble}"
             return f"replicas not compared: {self.problem}"
@@ -103,15 +103,10 @@ class NodeRecords:
     def _plans(self) -> Sequence[tuple[str, NodePlan]]:
         return list(self.testbed.plans.items())
 
-    async def _ask(self, reads: Iterable[Mapping[str, Any]], removal: bool) -> Asked:
+    async def _ask(self, ends: Mapping[tuple[str, int], int], removal: bool) -> Asked:
         """In the order that `node_tables.py` relies on. Raises OperationRefused."""
         first = await self._quorum()
         watermarks = await asyncio.to_thread(self._high_watermarks)
-        ends = {
-            (one["topic"], one["partition"]): one["marker_offset"] + 1
-            for one in reads
-            if one["marker_offset"] is not None
-        }
         return Asked((first, await self._quorum()), watermarks, ends, removal)
 
     async def _quorum(self) -> QuorumFacts:
@@ -174,6 +169,18 @@ class NodeRecords:
     def _trace_of(self, name: str, plan: NodePlan) -> list[TraceEvent]:
         path = self.directory / "nodes" / name / Path(plan.trace).name
         return list(read_trace(path, name, plan.node_id)) if plan.trace and path.is_file() else []
+
+
+def committed_ends(reads: Iterable[Mapping[str, Any]], scenario: Scenario) -> dict[tuple[str, int], int]:
+    """Where what is committed ends at least, by topic-partition: behind its marker, once that was read, for consumers
+    read only what is committed; or once it was acknowledged by all in-sync replicas.
+    """
+    by_all = scenario.workload.model_dump().get("acks") == "all"
+    return {
+        (one["topic"], one["partition"]): one["marker_offset"] + 1
+        for one in reads
+        if one["marker_offset"] is not None and (one["complete"] or by_all)
+    }
 
 
 def removal_allowed(scenario: Scenario) -> bool:

@@ -117,11 +117,12 @@ def read_digest(path: Path) -> tuple[tuple[DescribedLog, ...], tuple[dict[str, A
                         records.append(one)
                     case "end":
                         ended = one["replicas"]
-    except (ValueError, KeyError, IndexError, EOFError, zlib.error, gzip.BadGzipFile) as trouble:
+        described = tuple(_described(facts, parts) for facts, parts in logs)
+    except (ValueError, KeyError, TypeError, IndexError, EOFError, zlib.error, gzip.BadGzipFile) as trouble:
         raise TornDigest(f"{path.name}: is damaged: {trouble}") from None
     if ended != len(logs):
         raise TornDigest(f"{path.name}: is not complete")
-    return tuple(_described(facts, parts) for facts, parts in logs), tuple(records)
+    return described, tuple(records)
 
 
 def _described(facts: Mapping[str, Any], parts: list[dict[str, Any]]) -> DescribedLog:

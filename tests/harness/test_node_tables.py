@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.node_records import removal_allowed
+from squall.harness.node_records import committed_ends, removal_allowed
 from squall.harness.node_tables import (
     Asked,
     Described,
@@ -225,6 +225,16 @@ def test_what_a_checkpoint_says_is_read_and_nonsense_is_not() -> None:
 def test_a_log_may_lose_its_front_only_where_the_scenario_says_so(changes: dict[str, object], allowed: bool) -> None:
     scenario = Scenario.model_validate({"scenario": "one", "fault_free": True, **changes})
     assert removal_allowed(scenario) is allowed
+
+
+@pytest.mark.parametrize(("acks", "complete", "known"), [("all", False, True), ("1", False, False), ("1", True, True)])
+def test_a_marker_is_committed_once_all_acknowledged_it_or_it_was_read(acks: str, complete: bool, known: bool) -> None:
+    """Under acks=1 the leader alone may have it: no follower is to be blamed for that."""
+    workload = {"name": "log", "acks": acks, "idempotent": acks == "all"}
+    scenario = Scenario.model_validate({"scenario": "one", "fault_free": True, "workload": workload})
+    read = {"topic": "events", "partition": 0, "marker_offset": 9, "complete": complete}
+    assert committed_ends([read], scenario) == ({("events", 0): 10} if known else {})
+    assert committed_ends([read | {"marker_offset": None}], scenario) == {}
 
 
 def test_every_row_knows_its_replica(tmp_path: Path, controller: Described) -> None:
