@@ -52,7 +52,8 @@ def test_what_is_built_is_quoted_in_a_test(page: str) -> None:
 def test_what_is_said_to_be_unquoted_is_quoted_nowhere(page: str) -> None:
     """Whoever writes that test moves the id on."""
     quoted = quoted_in(sources("tests"))
-    assert [one for one, _, state in ROW.findall(page) if "no test quotes it" in state and one in quoted] == []
+    stale = [one for one, _, state in ROW.findall(page) if "no test quotes it" in state and one in quoted]
+    assert stale == [], "a test quotes it now: say `built` there if nothing else is missing"
 
 
 def test_every_id_rule_and_reading_that_code_quotes_is_defined(page: str) -> None:
