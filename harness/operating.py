@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from squall.nemesis.ports import OperationRefused
 from squall.workloads.clients.admin import Address
 from squall.workloads.clients.client import Topic
-from squall.workloads.clients.operator import NativeOperator
+from squall.workloads.clients.operator import NativeOperator, Quorum
 
 CONTROLLER_LISTENER = "CONTROLLER"
 
@@ -63,6 +63,13 @@ class ClusterHands:
         except OSError as trouble:
             raise _refusal(trouble) from None
         return Counter(one.topic for one in state.partitions)
+
+    async def quorum(self) -> Quorum:
+        """The metadata quorum as its leader tells it. Raises OperationRefused."""
+        try:
+            return await self._client.quorum()
+        except OSError as trouble:
+            raise _refusal(trouble) from None
 
     async def voters(self) -> tuple[str, ...]:
         try:

@@ -42,6 +42,7 @@ from squall.harness.hosts.host_locks import LockLost
 from squall.harness.hosts.system import ClusterSettings, SquallNodes
 from squall.harness.load import LoadWorkers, WorkerFailed, start_local_workers
 from squall.harness.load_agents import LoadAgents
+from squall.harness.node_records import NodeRecords
 from squall.harness.operating import ClusterHands
 from squall.harness.plan import RunPlan
 from squall.harness.remote_load import RemoteLoadWorkers, start_remote_workers, workers_on
@@ -56,6 +57,7 @@ from squall.nemesis.ports import LoadHost
 from squall.nemesis.registry import needed_verbs
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule
+from squall.results.further_verdict import NOT_COLLECTED
 from squall.results.manifest import Manifest
 from squall.results.segments import EventWriter
 from squall.results.store import discard_run, point_latest
@@ -98,6 +100,7 @@ class ScenarioRun:
         self.watching: asyncio.Task[None] | None = None
         self.watcher: Watcher | None = None
         self.clocks = HostClocks(self.directory)
+        self.node_records = NodeRecords(self.testbed, self.directory)
 
     async def run(self) -> Path:
         """Carry it out and return the run's directory. Raises UsageError for what a person must mend first."""
@@ -362,6 +365,9 @@ class ScenarioRun:
         said.append("final reads complete" if not missing else f"final reads incomplete: {', '.join(missing)}")
         self.display.say(f"{'final':<7}" + " · ".join(said))
         await self.workers.close()
+        if self.scenario.replicas:
+            settle = 0.0 if "recovery" in self.facts.notes else self.scenario.time.settle
+            self.display.say(f"{'nodes':<7}" + await self.node_records.describe(self.scenario, reads, settle))
 
     async def _wind_up(self) -> None:
         """Whatever happened: no fault stays, workers end, logs are fetched, the manifest tells the truth."""
@@ -393,6 +399,7 @@ class ScenarioRun:
                 await self._read_clocks()
                 await self._end_captures()
                 await self.testbed.collect(self.directory / "nodes")
+                self._write_node_records()
                 if self.hosts.keep_clean:
                     await self.testbed.remove()
             except UsageError as trouble:
@@ -412,6 +419,17 @@ class ScenarioRun:
             raise trouble
         self.facts.trouble.append(problem.splitlines()[0])
         self.display.say(f"trouble    {problem}", style="yellow")
+
+    def _write_node_records(self) -> None:
+        """The tables of what nodes left, or why there are none."""
+        if not self.scenario.replicas:
+            return
+        try:
+            self.node_records.write(self.plan.run_id)
+        except OSError as trouble:
+            self.node_records.problem = f"their tables could not be written: {trouble}"
+        if self.node_records.problem:
+            self.facts.notes[NOT_COLLECTED] = self.node_records.problem
 
     async def _read_clocks(self) -> None:
         """What the stamps in node logs mean."""

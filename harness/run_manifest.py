@@ -21,6 +21,7 @@ from squall.harness.hosts.reduced_lab import LACKS
 from squall.harness.hosts.system import NodePlan
 from squall.harness.plan import RunPlan
 from squall.harness.run_hosts import Hosts
+from squall.results.kinds import OF_NODES
 from squall.results.manifest import Expected, HostFacts, Manifest, TopicFacts
 
 
@@ -75,7 +76,7 @@ def manifest_of(
         load_ended=facts.load_ended,
         completed=facts.completed,
         segments=segments,
-        checks=scenario.checks,
+        checks=(*scenario.checks, *(one for one in OF_NODES if scenario.replicas and one not in scenario.checks)),
         fault_free=scenario.fault_free,
         faults_planned=len(plan.schedule.faults),
         min_acknowledged=scenario.min_acknowledged,

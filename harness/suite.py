@@ -235,7 +235,7 @@ class Requirements(_Part):
         )
 
 
-CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups")
+CHECKS = ("log", "availability", "registers", "list-append", "transactional-log", "groups", "replicas", "control-plane")
 USUAL_CHECKS = CHECKS[:2]
 
 
@@ -269,6 +269,10 @@ class Scenario(_Part):
     )
     time: TimeOptions = TimeOptions()
     checks: tuple[Check, ...] = USUAL_CHECKS
+    replicas: bool = Field(
+        True,
+        description="on hosts: afterwards compare the logs of all replicas, and the nodes' metadata logs and traces",
+    )
     expect: Annotated[Expectation, BeforeValidator(_expectation)] = Expectation()
     require: Requirements = Requirements()
     repeat: int = Field(default=1, ge=1, le=1000, description="run it so many times, each with the next seed")

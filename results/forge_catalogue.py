@@ -20,11 +20,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from squall.results import forge, forge_cycles, forge_groups, forge_log_transactions, forge_registers
+from squall.results import forge, forge_cycles, forge_groups, forge_log_transactions, forge_registers, forge_replicas
+from squall.results.checks.further import check_further
 from squall.results.checks.groups import check_groups
 from squall.results.checks.partition import Task, check_table
 from squall.results.checks.registers.check import check_registers
 from squall.results.checks.registers.operations import RegisterOperation, register_table
+from squall.results.checks.replicas.tables import control_table, replica_table
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.transactions.list_append import check_list_append
 from squall.results.checks.transactions.log_rules import check_transactional_log
@@ -32,7 +34,15 @@ from squall.results.forge import ORIGIN, Forge, Forged, forge_run, rows_of, writ
 from squall.results.forge_transactions import healthy_table, table_of
 from squall.results.forge_wide import forge_wide
 from squall.results.history import history_of, joined
-from squall.results.kinds import GROUPS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG, write_kind
+from squall.results.kinds import (
+    CONTROL_PLANE,
+    GROUPS,
+    LIST_APPEND,
+    REGISTERS,
+    REPLICAS,
+    TRANSACTIONAL_LOG,
+    write_kind,
+)
 from squall.results.manifest import Manifest, TopicFacts
 from squall.results.segments import (
     HistoryWriter,
@@ -246,7 +256,7 @@ def _write_table(
 
 
 def _since_origin(table: pa.Table) -> pa.Table:
-    for name in ("invoked", "completed"):
+    for name in ("invoked", "completed") if "invoked" in table.schema.names else ():
         place = table.schema.get_field_index(name)
         table = table.set_column(place, table.schema.field(name), pc.add(table[name], ORIGIN))
     return table
@@ -263,6 +273,22 @@ def _sized_group(seed: int, operations: int) -> forge_groups.History:
 
 def _sized_log(seed: int, operations: int) -> forge_log_transactions.History:
     return forge_log_transactions.healthy_log(seed, max(40, round(operations * 0.85)))
+
+
+def _replica_table(replicas: forge_replicas.Replicas) -> pa.Table:
+    return replica_table((one, {}) for one in replicas)
+
+
+def _control_table(plane: forge_replicas.ControlPlane) -> pa.Table:
+    return control_table(plane.quorum, plane.logs, plane.records, plane.events)
+
+
+def _sized_replicas(seed: int, operations: int) -> forge_replicas.Replicas:
+    return forge_replicas.healthy_replicas(seed, max(5, operations))
+
+
+def _sized_control(seed: int, operations: int) -> forge_replicas.ControlPlane:
+    return forge_replicas.healthy_control(seed, max(5, operations))
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -319,6 +345,35 @@ FAMILIES: Final[Mapping[str, Family]] = {
             lambda seed, operations: forge_groups.group_table(_sized_group(seed, operations)),
             forge_groups.group_table,
         ),
+    ),
+    REPLICAS: Family(
+        REPLICAS,
+        forge_replicas.healthy_replicas,
+        _cases(
+            forge_replicas.REPLICA_INJECTIONS,
+            forge_replicas.REPLICA_NEAR_MISSES,
+            forge_replicas.healthy_replicas,
+            _sized_replicas,
+        ),
+        lambda history: check_further(REPLICAS, _replica_table(history), {}).anomalies,
+        _write_table(
+            REPLICAS, lambda seed, operations: _replica_table(_sized_replicas(seed, operations)), _replica_table
+        ),
+    ),
+    CONTROL_PLANE: Family(
+        CONTROL_PLANE,
+        forge_replicas.healthy_control,
+        _cases(
+            forge_replicas.CONTROL_INJECTIONS,
+            forge_replicas.CONTROL_NEAR_MISSES,
+            forge_replicas.healthy_control,
+            _sized_control,
+        ),
+        lambda plane: check_further(CONTROL_PLANE, _control_table(plane), {}).anomalies,
+        _write_table(
+            CONTROL_PLANE, lambda seed, operations: _control_table(_sized_control(seed, operations)), _control_table
+        ),
+        exact=False,
     ),
 }
 """By kind of history."""

@@ -14,9 +14,10 @@ import msgspec
 from squall.results.checks.anomalies import ANOMALIES
 from squall.results.checks.further import FURTHER_CHECKS, FurtherResult, FurtherWitness
 from squall.results.checks.registers.words import tell_register
+from squall.results.checks.replicas.facts import ReplicaWitness
 from squall.results.cycle_witness import tell_transactions, title_of
 from squall.results.group_witness import group_title, tell_group
-from squall.results.kinds import KINDS
+from squall.results.kinds import KINDS, OF_NODES
 from squall.results.log_witness import log_title, tell_log
 from squall.results.manifest import Manifest
 from squall.results.text import clock, grouped, several
@@ -27,6 +28,8 @@ LOG: Final = "log"
 KNOWN_CHECKS: Final = (LOG, "availability", *FURTHER_CHECKS)
 """What may stand among a manifest's `checks`."""
 MOST_FAULTS: Final = 3
+NOT_COLLECTED: Final = "nodes_not_collected"
+"""Among a manifest's `options`: why a run has no tables of its nodes."""
 
 
 class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,20 +84,23 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
     for name in manifest.checks:
         if name not in KNOWN_CHECKS:
             reasons.append(f"check {name}: there is none of that name; there are {', '.join(KNOWN_CHECKS)}")
+        elif name in OF_NODES and name not in done:
+            why = manifest.options.get(NOT_COLLECTED, "nothing was collected from the nodes")
+            reasons.append(f"check {name}: {why}: nothing was checked")
         elif name in FURTHER_CHECKS and name not in done:
             reasons.append(f"check {name}: no such operation was recorded: nothing was checked")
     for one in results:
         reasons += [f"check {one.check}: {sentence}" for sentence in one.undecided]
-        if not one.checked and not one.undecided:
+        if not one.checked and not one.undecided and not one.anomalies:
             reasons.append(f"check {one.check}: nothing was acknowledged that says anything: nothing was checked")
     return reasons + _too_few(manifest, results)
 
 
 def _too_few(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
     """Of a run that is not about logs: what it must have had acknowledged to prove anything."""
-    if LOG in manifest.checks:
+    if LOG in manifest.checks or (manifest.checks and set(manifest.checks) <= set(OF_NODES)):
         return []
-    if not any(name in FURTHER_CHECKS for name in manifest.checks):
+    if not any(name in FURTHER_CHECKS and name not in OF_NODES for name in manifest.checks):
         return ["no check of what operations say was asked for: nothing was checked"]
     acknowledged = sum(one.acknowledged for one in results)
     if acknowledged >= manifest.min_acknowledged:
@@ -126,6 +132,8 @@ def _title_and_lines(
     if facts.transactions is not None:
         title = f"{result.check}: {title_of(facts.transactions)}."
         return title, (*tell_transactions(facts.transactions, around.origin), *_faults(facts, around))
+    if facts.replica is not None:
+        return _told_replica(facts.replica)
     if facts.log is not None:
         ids = [one.op_id for one in facts.log.transactions]
         title, told = log_title(facts.log), tell_log(facts.log, around.origin)
@@ -134,6 +142,13 @@ def _title_and_lines(
         ids = [one.op_id for one in facts.group.operations]
         title, told = group_title(facts.group), tell_group(facts.group, around.origin)
     return title, (*told, *_faults(facts, around), _rows(result, ids))
+
+
+def _told_replica(witness: ReplicaWitness) -> tuple[str, tuple[WitnessLine, ...]]:
+    at = "" if witness.offset < 0 else f" at offset {grouped(witness.offset)}"
+    title = f"{witness.place}: {ANOMALIES[witness.anomaly].headline(1)}{at and ','}{at}."
+    rows = WitnessLine("rows", f"{witness.place}{at} in {witness.file}")
+    return title, (*(WitnessLine(subject, text) for subject, text in witness.evidence), rows)
 
 
 def _rows(result: FurtherResult, ids: Sequence[int]) -> WitnessLine:

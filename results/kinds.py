@@ -1,12 +1,15 @@
-"""What a history may hold beside operations on logs: other kinds of operations, each in a table of its own.
+"""What a history may hold beside operations on logs: other kinds of operations, and what nodes left, each in a table
+of its own.
 
     history.parquet             sends, polls and what concerns logs (`joining.SCHEMA`)
     registers.parquet           reads, writes and compare-and-sets of registers; made of the segments
     transactions.parquet        list-append: transactions of appends to lists and reads of them
     log-transactions.parquet    sends and polls that are committed or aborted together
     groups.parquet              joins, commits, positions and polls of consumer groups
+    replicas.parquet            no operations: every replica's log after the run, batch by batch
+    control-plane.parquet       no operations: metadata logs and control traces of the nodes
 
-Of the latter three no rows stand in segments. Those of the workload `list-append` are made of its sends and polls
+Only of registers rows stand in segments. Those of the workload `list-append` are made of its sends and polls
 (`lists.py`); of the other kinds, what records such operations writes the table. A kind is known by its
 name, which is also that of its check (`checks/further.py`) and stands in a suite's `checks`. A table that is not there
 means that a history holds no such operations.
@@ -27,6 +30,7 @@ import pyarrow as pa
 
 from squall.results.checks.groups import GROUP_SCHEMA
 from squall.results.checks.registers.operations import REGISTER_SCHEMA
+from squall.results.checks.replicas.tables import CONTROL_SCHEMA, REPLICA_SCHEMA
 from squall.results.checks.transactions.columns import SCHEMA as TRANSACTION_SCHEMA
 from squall.results.checks.transactions.log_rules import LOG_OPTIONAL, LOG_SCHEMA
 from squall.results.parquet_files import RUN_KEY, kept_open, opened, read_table, run_id_of, write_sealed
@@ -36,6 +40,10 @@ REGISTERS: Final = "registers"
 LIST_APPEND: Final = "list-append"
 TRANSACTIONAL_LOG: Final = "transactional-log"
 GROUPS: Final = "groups"
+REPLICAS: Final = "replicas"
+CONTROL_PLANE: Final = "control-plane"
+OF_NODES: Final = (REPLICAS, CONTROL_PLANE)
+"""The kinds that are no operations: a run collects them from its nodes."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     LIST_APPEND: Kind("transactions.parquet", TRANSACTION_SCHEMA),
     TRANSACTIONAL_LOG: Kind("log-transactions.parquet", LOG_SCHEMA, LOG_OPTIONAL),
     GROUPS: Kind("groups.parquet", GROUP_SCHEMA),
+    REPLICAS: Kind("replicas.parquet", REPLICA_SCHEMA),
+    CONTROL_PLANE: Kind("control-plane.parquet", CONTROL_SCHEMA),
 }
 
 

@@ -10,6 +10,7 @@ import textwrap
 from typing import Final
 
 from squall.results.further_verdict import ToldFurther
+from squall.results.kinds import OF_NODES
 from squall.results.text import duration, grouped, several
 from squall.results.verdict import Statement, Verdict
 from squall.results.witness import Witness
@@ -34,8 +35,9 @@ def check_lines(verdict: Verdict) -> list[Line]:
     coverage = verdict.coverage
     if not coverage.engine:
         return []
-    counted = [_counted(verdict)] if verdict.is_about_logs or not verdict.further else []
-    counted += [one.counted for one in verdict.further]
+    of_operations = [one for one in verdict.further if one.check not in OF_NODES]
+    counted = [_counted(verdict)] if verdict.is_about_logs or not of_operations else []
+    counted += [one.counted for one in of_operations]
     lines: list[Line] = [("plain", f"{'check':<7}{counted[0]:<64} {coverage.engine}, {coverage.seconds:.1f} s")]
     lines += [("plain", f"{'':<7}{one}") for one in counted[1:]]
     promises = PROMISES if verdict.is_about_logs else 0
@@ -43,7 +45,8 @@ def check_lines(verdict: Verdict) -> list[Line]:
         held = "   ".join(f"{one.text} {MARKS[one.holds]}" for one in verdict.statements[:promises])
         lines.append(("plain", f"{'':<7}{held}"))
     for further in verdict.further:
-        lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}"))
+        looked_at = f" ({further.counted})" if further.check in OF_NODES else ""
+        lines.append(("plain", f"{'':<7}{further.statement} {MARKS[further.holds]}{looked_at}"))
         lines += [("dim", f"{'':<7}noted: {grouped(count)} {name}") for name, count in further.noted.items()]
     lines += [("plain", f"{'':<7}required: {one.text} {MARKS[one.holds]}") for one in verdict.statements[promises:]]
     if verdict.not_known:
@@ -119,7 +122,9 @@ def summary(verdict: Verdict) -> str:
         return "nothing can be concluded from this run"
     said = [f"{grouped(verdict.coverage.acknowledged)} acknowledged records, all there, all in order"]
     said = (said if verdict.is_about_logs else []) + [
-        f"{several(one.acknowledged, 'acknowledged operation')}: {one.statement}" for one in verdict.further
+        f"{several(one.acknowledged, 'acknowledged operation')}: {one.statement}"
+        for one in verdict.further
+        if one.acknowledged
     ]
     return "; ".join(said)
 

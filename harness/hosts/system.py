@@ -42,6 +42,8 @@ PORT_OF_ROLE = {"broker": BROKER_PORT, "controller": CONTROLLER_PORT}
 FIRST_BROKER_ID = 1
 FIRST_CONTROLLER_ID = 101
 STOP_SIGNAL = "SIGTERM"
+TRACE_FILE = "trace.jsonl"
+DIGEST_FILE = "digest.jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ class NodePlan:
     logs: tuple[str, ...]
     preparation: tuple[str, ...] = ()
     """A command to run once on the host when the files are there; none if empty."""
+    digest: tuple[str, ...] = ()
+    """A command that describes the node's logs (`nodes/server/digest.py`) in the file that is its last word; none if
+    empty."""
+    trace: str = ""
+    """Where the node writes its control trace; among `logs`. Empty if it writes none."""
 
     @property
     def is_broker(self) -> bool:
@@ -171,7 +178,9 @@ class SquallNodes:
         check_properties(properties)
         path = f"{directory}/node.properties"
         ledger = f"{directory}/ledger"
+        trace = f"{directory}/{TRACE_FILE}"
         argv = [place.python, "-u", "-m", "squall.nodes", "--config", path, "--ledger", ledger]
+        argv += ["--control-trace", trace]
         for mutant in settings.mutants:
             argv += ["--mutant", mutant]
         log = f"{directory}/node.log"
@@ -195,7 +204,9 @@ class SquallNodes:
             files={path: text},
             directories=(directory, data),
             process=process,
-            logs=(log, path),
+            logs=(log, path, trace),
+            digest=(*_node_python(place), "-m", "squall.nodes.server.digest", data, f"{directory}/{DIGEST_FILE}"),
+            trace=trace,
             preparation=_formatting(place, path, controllers, settings) if "controller" in roles else (),
         )
 
@@ -213,8 +224,13 @@ def _formatting(place: Place, config: str, controllers: list[Controller], settin
     if not settings.dynamic_voters:
         return ()
     initial = initial_voters(controllers, settings.run_id)
-    command = ("env", f"PYTHONPATH={place.library}", place.python, "-m", "squall.nodes.server.format")
+    command = (*_node_python(place), "-m", "squall.nodes.server.format")
     return (*command, "--config", config, *format_arguments(initial))
+
+
+def _node_python(place: Place) -> tuple[str, ...]:
+    """How a host's Python finds the node's modules."""
+    return ("env", f"PYTHONPATH={place.library}", place.python)
 
 
 def number_nodes(inventory: Inventory) -> dict[str, int]:

@@ -155,7 +155,13 @@ class TopicPartitionReplica(ServingReplica):
 
     def _take_isr(self, isr: tuple[int, ...]) -> None:
         if isr != self._isr.committed:
-            self._event("isr", isr=isr, partition_epoch=self.partition_epoch, leader_epoch=self.leader_epoch)
+            self._event(
+                "isr",
+                isr=isr,
+                partition_epoch=self.partition_epoch,
+                leader_epoch=self.leader_epoch,
+                topic_id=self.topic_id,
+            )
         self._isr = IsrState(isr)
 
     def _follow_assignment(self, replicas: tuple[int, ...]) -> None:
@@ -166,7 +172,8 @@ class TopicPartitionReplica(ServingReplica):
         if self._mutants.has("truncate-to-hw"):
             self._truncate(self.high_watermark)
         if not self.is_leader:
-            self._event("follower", leader=state.leader, epoch=state.leader_epoch, end=self.end_offset)
+            end, topic_id = self.end_offset, self.topic_id
+            self._event("follower", leader=state.leader, epoch=state.leader_epoch, end=end, topic_id=topic_id)
             return
         self.log.assign_epoch(state.leader_epoch, self.end_offset)
         self._epoch_start = self.end_offset
@@ -175,7 +182,13 @@ class TopicPartitionReplica(ServingReplica):
         if not self._mutants.has("follower-ends-kept"):
             for remote in self._remotes.values():
                 remote.reset(now, in_sync=remote.broker in state.isr)
-        self._event("leader", epoch=state.leader_epoch, end=self.end_offset, high_watermark=self.high_watermark)
+        self._event(
+            "leader",
+            epoch=state.leader_epoch,
+            end=self.end_offset,
+            high_watermark=self.high_watermark,
+            topic_id=self.topic_id,
+        )
 
     # -- leader: appends ----------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from squall.nodes.server.log import say
 from squall.nodes.server.memory import FreezeReplayed, tune_memory
 from squall.nodes.server.metrics_endpoint import MetricsEndpoint, busy_us
 from squall.nodes.server.shell import Shell
-from squall.nodes.server.trace import FileTrace
+from squall.nodes.server.trace import ControlTrace, FileTrace
 from squall.nodes.storage.errors import DiskFailure
 
 EXIT_OK = 0
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lock = _lock_directory(config)
         sockets = bind_listeners(config)
         metrics_socket = bind_metrics(config)
-        trace = FileTrace(Path(options.trace), config.node_id) if options.trace else NullTrace()
+        trace = _open_trace(options, config.node_id)
     except (ConfigError, CannotStart, ValueError, OSError) as error:
         print(f"squall-node: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -100,11 +100,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--config", required=True, metavar="FILE", help="node.properties, with Kafka's names")
     parser.add_argument("--mutant", action="append", default=[], metavar="NAME", help="switch a seeded bug on")
-    parser.add_argument("--trace", metavar="FILE", help="append a trace of protocol actions, as JSON lines")
+    traces = parser.add_mutually_exclusive_group()
+    traces.add_argument("--trace", metavar="FILE", help="append a trace of protocol actions, as JSON lines")
+    traces.add_argument(
+        "--control-trace", metavar="FILE", help="the same of control events only: elections, ISR changes, commits"
+    )
     parser.add_argument(
         "--ledger", metavar="FILE", help="write down what is fsynced, so that a power loss can be played"
     )
     return parser
+
+
+def _open_trace(options: argparse.Namespace, node: int) -> Trace:
+    if options.trace:
+        return FileTrace(Path(options.trace), node)
+    return ControlTrace(Path(options.control_trace), node) if options.control_trace else NullTrace()
 
 
 def _read_config(path: Path) -> NodeConfig:

@@ -10,6 +10,7 @@ from typing import Final
 
 from squall.results.checks.anomaly import Anomaly
 from squall.results.checks.registers.anomalies import REGISTER_ANOMALIES
+from squall.results.checks.replicas.anomalies import REPLICA_ANOMALIES
 from squall.results.checks.transactions.anomalies import TRANSACTION_ANOMALIES
 
 __all__ = ["ANOMALIES", "Anomaly"]
@@ -118,5 +119,6 @@ ANOMALIES: Final[dict[str, Anomaly]] = {
         ),
         *TRANSACTION_ANOMALIES,
         *REGISTER_ANOMALIES,
+        *REPLICA_ANOMALIES,
     )
 }

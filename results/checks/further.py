@@ -11,6 +11,8 @@ few witnesses with the operations that prove them. Nothing looked at proves noth
                         forbids is noted
     transactional-log   T1 to T4 (`checks/transactions/log_rules.py`)
     groups              G1 to G5 (`checks/groups.py`)
+    replicas            what in-sync replicas hold after the run (`checks/replicas/logs.py`)
+    control-plane       metadata logs and control traces of the nodes (`checks/replicas/control.py`)
 """
 
 from __future__ import annotations
@@ -28,11 +30,24 @@ import pyarrow as pa
 from squall.results.checks.group_facts import GroupWitness, group_witnesses
 from squall.results.checks.groups import GROUP_FUNCTIONS, check_groups
 from squall.results.checks.registers.result import RegisterWitness
+from squall.results.checks.replicas.control import judge_control
+from squall.results.checks.replicas.facts import Findings, ReplicaWitness
+from squall.results.checks.replicas.logs import compare_all
+from squall.results.checks.replicas.tables import control_in, topic_partitions_in
 from squall.results.checks.transactions.facts import TransactionWitness
 from squall.results.checks.transactions.list_append import MODELS, check_list_append
 from squall.results.checks.transactions.log_facts import LogWitness, log_witnesses
 from squall.results.checks.transactions.log_rules import check_transactional_log
-from squall.results.kinds import GROUPS, LIST_APPEND, REGISTERS, TRANSACTIONAL_LOG, read_kind
+from squall.results.kinds import (
+    CONTROL_PLANE,
+    GROUPS,
+    KINDS,
+    LIST_APPEND,
+    REGISTERS,
+    REPLICAS,
+    TRANSACTIONAL_LOG,
+    read_kind,
+)
 from squall.results.rows import TYPES
 from squall.results.text import several
 
@@ -50,17 +65,18 @@ class Timed(Protocol):
 
 
 class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instance of an anomaly: a register's, that of transactions, of a transactional log, or of a group."""
+    """One instance of an anomaly: of a register, transactions, a transactional log, a group, or of replicas."""
 
     anomaly: str
     register: RegisterWitness | None = None
     transactions: TransactionWitness | None = None
     log: LogWitness | None = None
     group: GroupWitness | None = None
+    replica: ReplicaWitness | None = None
 
     @property
     def span(self) -> tuple[int, int]:
-        """From the first beginning to the last known end of the operations that prove it."""
+        """From the first beginning to the last known end of the operations that prove it; replicas have none."""
         proof: Sequence[Timed] = (
             (self.register.operations if self.register else ())
             or (self.transactions.transactions if self.transactions else ())
@@ -155,7 +171,7 @@ def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: floa
         check=name,
         statement=check.statement,
         checked=found.checked,
-        acknowledged=int((np.asarray(table["type"]) == TYPES["ok"]).sum()),
+        acknowledged=int((np.asarray(table["type"]) == TYPES["ok"]).sum()) if "type" in KINDS[name].schema.names else 0,
         counts=found.counts,
         anomalies=found.anomalies,
         noted=dict(found.noted),
@@ -233,9 +249,37 @@ def _groups(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     )
 
 
+MOST_UNDECIDED: Final = 5
+
+
+def _replicas(table: pa.Table, workload: Facts, seconds: float) -> _Found:
+    found = compare_all(topic_partitions_in(table), Findings(KINDS[REPLICAS].file))
+    return _of_nodes(found, found.looked_at["records"], "no in-sync replica held a record: nothing was compared")
+
+
+def _control_plane(table: pa.Table, workload: Facts, seconds: float) -> _Found:
+    found = judge_control(*control_in(table), Findings(KINDS[CONTROL_PLANE].file))
+    return _of_nodes(found, found.looked_at["metadata batches"], "no metadata log could be read: nothing was checked")
+
+
+def _of_nodes(found: Findings, checked: int, nothing: str) -> _Found:
+    undecided = found.undecided or ([] if checked else [nothing])
+    more = len(undecided) - MOST_UNDECIDED
+    return _Found(
+        checked=checked,
+        counts=tuple(found.looked_at.items()),
+        anomalies=dict(found.anomalies),
+        witnesses=[FurtherWitness(anomaly=one.anomaly, replica=one) for one in found.witnesses],
+        undecided=(*undecided[:MOST_UNDECIDED], *((f"and {more} more like these",) if more > 0 else ())),
+        noted=dict(found.noted),
+    )
+
+
 FURTHER_CHECKS: Final[Mapping[str, FurtherCheck]] = {
     REGISTERS: FurtherCheck("linearizable registers", _registers),
     LIST_APPEND: FurtherCheck("transactions in an order that explains their reads", _list_append),
     TRANSACTIONAL_LOG: FurtherCheck("transactions whole and never read before they are committed", _transactional_log),
     GROUPS: FurtherCheck("groups share nothing and lose no position", _groups),
+    REPLICAS: FurtherCheck("in-sync replicas alike and whole", _replicas),
+    CONTROL_PLANE: FurtherCheck("one leader an epoch, committed metadata kept", _control_plane),
 }

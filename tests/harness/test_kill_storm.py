@@ -1,4 +1,4 @@
-"""Whatever is killed, at whatever moment, faults end and nothing stays on the hosts (issue 5, show 3; NM-06, HX-11).
+"""Whatever is killed, at whatever moment, faults end and nothing stays on the hosts (HX-11).
 
 A control process has several faults open at a time when it is killed, or the agent of a host, or a host's network goes
 away for a while, or all of it at once. Nobody heals. When the last time to live is over, somebody logs in to every host

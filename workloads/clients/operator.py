@@ -72,11 +72,13 @@ _NOTHING_TO_DO = (0, int(ErrorCode.ELECTION_NOT_NEEDED), int(ErrorCode.PREFERRED
 
 @dataclass(frozen=True)
 class Quorum:
-    """The metadata quorum as its leader tells it: node ids and the ids of their directories."""
+    """The metadata quorum as its leader tells it: node ids and the ids of their directories, and its high watermark."""
 
     leader: int
     voters: Mapping[int, bytes]
     observers: Mapping[int, bytes]
+    epoch: int = -1
+    committed: int = -1
 
 
 class NativeOperator(NativeAdmin):
@@ -174,7 +176,8 @@ class NativeOperator(NativeAdmin):
             for told in [one for topic in answer.topics for one in topic.partitions if one.error_code == 0]:
                 voters = {one.replica_id: one.replica_directory_id for one in told.current_voters}
                 observers = {one.replica_id: one.replica_directory_id for one in told.observers}
-                found.append((told.leader_epoch, Quorum(told.leader_id, voters, observers)))
+                quorum = Quorum(told.leader_id, voters, observers, told.leader_epoch, told.high_watermark)
+                found.append((told.leader_epoch, quorum))
         if not found:
             raise AdminError("describe the quorum: none of its controllers says that it leads")
         return max(found, key=lambda one: one[0])[1]

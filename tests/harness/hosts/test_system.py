@@ -143,7 +143,16 @@ def test_the_process_is_defined_in_the_agents_words() -> None:
     known = {"name", "argv", "env", "cwd", "log", "stop_signal", "data", "ledger", "disk_calls", "ports"}
     assert set(arguments) == known
     assert arguments["argv"][1:4] == ["-u", "-m", "squall.nodes"]  # type: ignore[index]
-    assert arguments["argv"][-2:] == ["--ledger", arguments["ledger"]]  # type: ignore[index]
+    assert arguments["argv"][4:8:2] == ["--config", "--ledger"]  # type: ignore[index]
+    assert arguments["argv"][7] == arguments["ledger"]  # type: ignore[index]
+
+
+def test_a_node_writes_a_control_trace_that_is_fetched_with_its_log() -> None:
+    """HX-05: and its host can describe its logs."""
+    plan = configure(SEPARATE)["b1"]
+    assert plan.process.argv[-2:] == ("--control-trace", plan.trace)
+    assert plan.trace in plan.logs
+    assert plan.digest[-4:-1] == ("-m", "squall.nodes.server.digest", plan.process.data)
 
 
 def test_an_agent_is_told_where_a_node_speaks_kafkas_protocol_and_nothing_of_its_metrics() -> None:
