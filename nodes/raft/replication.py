@@ -302,20 +302,23 @@ class Fetcher:
         return answered
 
     def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
-        """Only the leader of this epoch answers without error, so what it says is so."""
+        """Only the leader of this epoch answers without error. Raises Implausible for what no leader says."""
         core = self._core
-        core.heard_from_leader(now, role)
-        role.fetch.answered(now, 0)
         if answer.snapshot is not None:
             self.download.begin(role, SnapshotId(*answer.snapshot))
-            return
-        if answer.diverging is not None:
+        elif answer.diverging is not None:
             core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)
             core.voters_truncated(now)
-            return
+        else:
+            self._take_records(now, role, answer)
+        core.heard_from_leader(now, role)
+        role.fetch.answered(now, 0)
+
+    def _take_records(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
+        core = self._core
         if len(answer.records):
-            core.log.append_fetched(memoryview(answer.records))
-            core.follow_voters(now, answer.records)
+            changes = core.log.append_fetched(memoryview(answer.records), role.epoch)
+            core.follow_voters(now, changes)
         committed = min(answer.high_watermark, core.log.end_offset)
         if committed > core.high_watermark:
             core.raise_high_watermark(committed)
