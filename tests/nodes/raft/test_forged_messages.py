@@ -21,6 +21,7 @@ from squall.nodes.raft import messages
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.plausibility import ALLOWANCE_MAX, ANSWER_MAX, EPOCH_LAST
 from squall.nodes.raft.quorum_state import QuorumState
+from squall.nodes.raft.replication import OBSERVERS_MAX
 from tests.nodes.forged import Forger
 from tests.nodes.raft.alone import Node, Voting, config
 from tests.nodes.raft.conftest import VERSIONS, Cluster, Member
@@ -95,6 +96,16 @@ def test_refusals_are_reported_but_do_not_flood_the_log() -> None:
     for _ in range(100):
         begin(voting, 2, 5)
     assert len(voting.replica.snapshots.notices) == 1
+
+
+def test_fetches_in_ever_new_names_take_no_more_memory() -> None:
+    leader = Node(1, [1], QuorumState(epoch=1)).win()
+    for name in range(100, 100 + 3 * OBSERVERS_MAX):
+        leader.now += 1
+        leader.fetched_by(name, 1, 1)
+    role: Any = leader.replica.role
+    assert len(role.observers) <= OBSERVERS_MAX
+    assert name in role.observers, "the newest are kept"
 
 
 # -- answers -------------------------------------------------------------------------------------------------------
