@@ -339,11 +339,15 @@ class NodeConfig:
 
     queued_max_requests: int = setting(500, integer(1), "data requests waiting before connections are paused")
     queued_max_request_bytes: int = setting(
-        128 << 20, integer(-1), "bytes of data requests waiting before connections are paused; -1 is no limit"
+        128 << 20,
+        integer(-1),
+        "bytes of requests and of answers not taken, each plane's, before connections are paused; -1 is no limit",
     )
     turn_requests_max: int = setting(16, integer(1), "data requests handled before timers and control come again")
     turn_bytes_max: int = setting(256 << 10, integer(1), "bytes of data requests handled before these come again")
     socket_request_max_bytes: int = setting(104_857_600, integer(1024), "a longer request closes its connection")
+    max_connections: int = setting(INT_MAX, integer(1), "connections accepted in all, if descriptors allow as many")
+    max_connections_per_ip: int = setting(INT_MAX, integer(1), "connections accepted from one address")
     connections_max_idle_ms: int = setting(600_000, integer(1), "a connection that asks nothing for so long is closed")
     request_timeout_ms: int = setting(30_000, integer(1), "requests to the active controller")
     fetch_max_bytes: int = setting(57_671_680, integer(1024), "bytes in one answer to a fetch")

@@ -121,6 +121,8 @@ class Observer:
         self._snapshots: list[tuple[int, int]] = []
         self._voter_records: dict[int, None] = {}
         self._undue_leaves: list[str] = []
+        self._implausible: list[str] = []
+        """Messages that a node refused since nobody may send them: here everybody is one of our nodes."""
         self._voted: dict[tuple[int, int], int] = {}
         self._traced: list[TraceEvent] = []
         self._turns: dict[str, int] = {}
@@ -165,6 +167,9 @@ class Observer:
         if name == "snapshot":
             self._snapshots.append((int(fields["end"]), int(fields["epoch"])))  # type: ignore[call-overload]
             return
+        if name == "implausible":
+            self._implausible.append(f"{fields['what']}: {fields['why']}")
+            return
         if name == "vote":
             self._votes.append((int(fields["node"]), int(fields["epoch"]), int(fields["candidate"])))  # type: ignore[call-overload]
             return
@@ -203,12 +208,15 @@ class Observer:
             self._votes.clear()
             self._snapshots.clear()
             self._undue_leaves.clear()
+            self._implausible.clear()
             return
         turns = self._turns[process.name] = self._turns.get(process.name, 0) + 1
         turn = Turn(process.event_number, process.now, process.name, process.last_inputs, traced)
         self.recent.append(turn)
         try:
             if quorum_touched or turns % SWEEP == 0:
+                if self._implausible:
+                    raise InvariantBroken("ELECT", f"{process.name} refused {self._implausible[0]}")
                 self._look_at_votes()
                 self.writes.look(process.name, process.incarnation, traced)
                 self._look_at_metadata(process, node)

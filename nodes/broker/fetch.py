@@ -13,13 +13,15 @@ A consumer that names its rack (KIP-392) may be told of a replica nearer to it, 
 one that does not is sent to the leader by every other replica.
 
 `max_bytes`, and `fetch.max.bytes` above it, bound an answer; so that every fetch makes progress, the first
-topic-partition with records gives at least one batch whatever its size.
+topic-partition with records gives at least one batch whatever its size; unless the node has no memory left for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from squall.nodes.broker.config import BrokerConfig
-from squall.nodes.broker.fetch_sessions import FetchContext, FetchSessions, Watch
+from squall.nodes.broker.fetch_sessions import INT_MAX, FetchContext, FetchSessions, Watch
 from squall.nodes.broker.hosted import Deadlines, Hosted, Parked, Progress
 from squall.nodes.broker.read_replicas import LEADER, RackAwareReplicaSelector
 from squall.nodes.broker.replicas import Replicas
@@ -40,6 +42,8 @@ from squall.nodes.replication.ports import FetchBounds
 from squall.nodes.storage.errors import LogError
 
 READ_COMMITTED = 1
+WAIT_MAX_MS = 60_000
+"""A fetch may ask to be parked for weeks, and its connection may be gone at once: it is answered after a minute."""
 MOST_FAILED = 200
 """After so many failures a follower is not told of further topic-partitions that are not led here."""
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -63,7 +67,9 @@ class _Finding:
 class Fetch(Parked):
     """One fetch request, parked or not. `whole`: everything asked is answered, not only what is new."""
 
-    __slots__ = ("_body", "_context", "_deadlines", "_limit", "_rack", "_request", "_selector", "_traffic", "_whole")
+    __slots__ = (
+        "_body", "_context", "_deadlines", "_limit", "_rack", "_request", "_room", "_selector", "_traffic", "_whole",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class Fetch(Parked):
         limit: int,
         selector: RackAwareReplicaSelector | None,
         traffic: Traffic,
+        room: Callable[[], int],
     ) -> None:
         super().__init__()
         body = request.body
@@ -82,6 +89,7 @@ class Fetch(Parked):
         self._context = context
         self._deadlines = deadlines
         self._limit = min(max(body.max_bytes, 0), limit)
+        self._room = room
         self._whole = body.session_epoch <= 0
         self._rack = "" if context.is_follower else body.rack_id
         self._selector = selector if self._rack else None
@@ -134,11 +142,13 @@ class Fetch(Parked):
     def _answer(self, now: int, known: dict[Watch, FetchBounds], *, urgent: bool) -> bool:
         """Respond if there is enough, or anything that must not wait, or it is urgent. `known` is known."""
         size = failed = 0
+        room = self._room()
+        limit = min(self._limit, room)
         findings: list[tuple[Watch, _Finding]] = []
         for watch in self._context.news:
             if failed >= MOST_FAILED and self._is_lost_to_follower(watch):
                 continue
-            finding = self._find(now, watch, known.get(watch), self._limit - size, first=size == 0)
+            finding = self._find(now, watch, known.get(watch), limit - size, first=size == 0 and room > 0)
             findings.append((watch, finding))
             urgent = urgent or finding.must_tell
             if finding.part is not None:
@@ -306,6 +316,8 @@ class FetchHandler:
         mutants: Mutants = HEALTHY,
     ) -> None:
         self.sessions = FetchSessions(config.fetch_session_slots, replicas, rng, mutants)
+        self.room: Callable[[], int] = lambda: INT_MAX
+        """Bytes of memory that answers may take now; without any they bring no records."""
         self._selector = selector
         self._limit = config.fetch_max_bytes
         self._replicas = replicas
@@ -320,7 +332,7 @@ class FetchHandler:
         if isinstance(context, ErrorCode):
             request.respond(FetchResponse(error_code=int(context)))
             return
-        fetch = Fetch(request, context, self._deadlines, self._limit, self._selector, self._traffic)
+        fetch = Fetch(request, context, self._deadlines, self._limit, self._selector, self._traffic, self.room)
         if fetch.arrive(now, self._progress, self._replicas):
             return
-        fetch.park(now + body.max_wait_ms * 1000)
+        fetch.park(now + min(body.max_wait_ms, WAIT_MAX_MS) * 1000)

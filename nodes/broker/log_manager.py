@@ -139,7 +139,7 @@ class LogManager:
             self.configure(name, config)
             return self._logs[name], self._high_watermarks.of(name)
         if topic_id is not None:
-            self.delete(name)
+            self.delete([name])
         self.forget([name])
         log = self._open(name, config, clean=False)
         path = checkpoints.join(directory_of(name), PARTITION_METADATA)
@@ -162,12 +162,16 @@ class LogManager:
         for checkpoint in (self._recovery_points, self._high_watermarks, self._starts):
             checkpoint.forget(names)
 
-    def delete(self, name: TopicPartition) -> None:
-        self.forget([name])
-        self._flushed_by_time.pop(name, None)
-        self._moved.pop(name, None)
-        self._sealed.pop(name, None)
-        self._logs.pop(name).delete()
+    def delete(self, names: list[TopicPartition]) -> None:
+        """Remove some logs, durably. What was promised of them is taken back before."""
+        self.forget(names)
+        for name in names:
+            self._flushed_by_time.pop(name, None)
+            self._moved.pop(name, None)
+            self._sealed.pop(name, None)
+            self._logs.pop(name).delete()
+        with on_disk(ROOT, "sync the directory"):
+            self._disk.sync_directory(ROOT)
 
     def retire_strays(self) -> None:
         """Metadata is caught up: what no topic-partition has claimed belongs to nobody."""

@@ -2,9 +2,13 @@
 
 A new leader that cannot know its end yet (rule 11) says so in words that the asker knows: before version 5 there was no
 OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE makes those clients ask again.
+
+A topic-partition named twice in one ListOffsets is refused, as in Kafka: each look-up by time may read much of a log.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from squall.nodes.broker.replicas import Replicas
 from squall.nodes.protocol.errors import ErrorCode
@@ -36,9 +40,16 @@ class OffsetsHandler:
     def list_offsets(self, now: int, request: ServerRequest) -> None:
         body = request.body
         assert isinstance(body, ListOffsetsRequest)
+        asked = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
         topics = [
             ListOffsetsTopicResponse(
-                topic.name, [self._list(topic.name, one, body, request.api_version) for one in topic.partitions]
+                topic.name,
+                [
+                    self._list(topic.name, one, body, request.api_version)
+                    if asked[topic.name, one.partition_index] == 1
+                    else ListOffsetsPartitionResponse(one.partition_index, int(ErrorCode.INVALID_REQUEST))
+                    for one in topic.partitions
+                ],
             )
             for topic in body.topics
         ]

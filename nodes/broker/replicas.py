@@ -31,7 +31,7 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.config import LogConfig
 
 LOGS_IN_A_TURN = 20
-"""Made at most; each takes some milliseconds of waiting for the disk."""
+"""Made or removed at most; each takes some milliseconds of waiting for the disk."""
 
 
 class ImageView:
@@ -86,6 +86,8 @@ class Replicas:
         self._by_id: dict[tuple[bytes, int], Hosted] = {}
         self._by_name: dict[tuple[str, int], Hosted] = {}
         self._to_follow: deque[tuple[bytes, int]] = deque()
+        self._to_delete: deque[tuple[str, int]] = deque()
+        """Logs of topics that are gone."""
         self._settings: dict[bytes, _Settings] = {}
         """Of the topics that the delta under way touches: the image gets no more until it is done."""
         self._fetchers: dict[int, ReplicaFetcher] = {}
@@ -148,23 +150,29 @@ class Replicas:
 
     @property
     def is_busy(self) -> bool:
-        """Whether `apply` is to be gone on with: a new log takes several waits for the disk, ten thousand of them more
-        than a session's time, so only so many are made in a turn."""
-        return bool(self._to_follow)
+        """Whether `apply` is to be gone on with: to make or remove a log takes several waits for the disk, ten thousand
+        of them more than a session's time, so only so many are made or removed in a turn."""
+        return bool(self._to_follow or self._to_delete)
 
     def go_on(self, now: int) -> None:
         """Follow some more of what was applied last."""
-        created = 0
+        going = [self._to_delete.popleft() for _ in range(min(len(self._to_delete), LOGS_IN_A_TURN))]
+        if going:
+            self._logs.delete(going)
+        created = len(going)
         while self._to_follow and created < LOGS_IN_A_TURN:
             topic_id, number = self._to_follow.popleft()
             created += (topic_id, number) not in self._by_id
             self._follow(now, self._image.topics[topic_id], number)
 
     def _remove_topics(self, topics: Iterable[Topic]) -> None:
+        """Forget them at once, and delete their logs by and by: nothing more is applied before that is done."""
         going = [(topic, number) for topic in topics for number in topic.partitions]
         self._logs.forget([(topic.name, number) for topic, number in going if (topic.id, number) in self._by_id])
         for topic, number in going:
-            self._remove(topic.id, number)
+            hosted = self._forget(topic.id, number)
+            if hosted is not None:
+                self._to_delete.append(hosted.name)
 
     def _follow(self, now: int, topic: Topic, number: int) -> None:
         registration = topic.partitions[number]
@@ -273,16 +281,21 @@ class Replicas:
 
     def _remove(self, topic_id: bytes, number: int) -> None:
         """The topic-partition is no longer ours: forget it, delete its log, let the parked look once more."""
+        hosted = self._forget(topic_id, number)
+        if hosted is not None:
+            self._logs.delete([hosted.name])
+
+    def _forget(self, topic_id: bytes, number: int) -> Hosted | None:
         hosted = self._by_id.pop((topic_id, number), None)
         if hosted is None:
-            return
+            return None
         self._by_name.pop(hosted.name, None)
         self.isr_wanted.pop(hosted, None)
         self._unfollow(hosted)
-        self._logs.delete(hosted.name)
         hosted.replica.is_leader = False
         hosted.removed = True
         self._progress.changed(hosted)
+        return hosted
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -352,4 +365,6 @@ class Replicas:
     def close(self, broker_epoch: int) -> None:
         """Everything to disk, then the mark of a clean stop, which carries the broker epoch (FD-03)."""
         self._checkpoint()
+        if self._to_delete:
+            self._logs.delete(list(self._to_delete))
         self._logs.close(broker_epoch)

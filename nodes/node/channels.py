@@ -17,6 +17,9 @@ time being; and no connection has more than `FETCHES_MAX` fetches looked at that
 asks and does not listen makes a node hold `UNSENT_MAX` and as many answers as that at most, each within
 `fetch.max.bytes`. What waits for this is kept at its connection, out of the way of others.
 
+Memory. Whatever a plane's connections make this node hold counts against one budget (`memory_budget.py`): no
+connection that adds to a budget used up is read from, and nothing is served meanwhile that has a long answer.
+
 Size. Only Produce carries records, so only its requests may be as long as `socket.request.max.bytes`; any other that is
 longer than `PLAIN_REQUEST_MAX` closes its connection before it is decoded into objects many times its size.
 
@@ -31,6 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from squall.nodes.node.effects import Buffer, Close, Effect, Pause, Resume, Send
+from squall.nodes.node.memory_budget import MemoryBudget
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.session import ServerRequest, ServerSession, Versions
@@ -41,9 +45,24 @@ UNSENT_MAX = 4 << 20
 FETCHES_MAX = 2
 """A fetch session may have a second fetch overtake the one that is parked (`broker/fetch_sessions.py`)."""
 PLAIN_REQUEST_MAX = 8 << 20
+ELEMENTS_MAX = 1 << 17
+"""Items of all arrays in one request, of any depth: an empty item takes two bytes on the wire and hundreds here."""
+ELEMENT_COST = 256
+"""Bytes that are counted for an item as long as its request is parked."""
 NO_LIMIT = -1
 NEVER = 2**63 - 1
 _PRODUCE, _FETCH = (int(key).to_bytes(2, "big") for key in (ApiKey.PRODUCE, ApiKey.FETCH))
+_BULKY = frozenset(
+    int(key).to_bytes(2, "big")
+    for key in (
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    )
+)
+"""Short requests with long answers."""
 
 
 class Inbound:
@@ -51,15 +70,18 @@ class Inbound:
     handler has returned."""
 
     __slots__ = (
-        "answered", "began_at", "chunks", "connection", "frame", "handled_at", "is_fetch", "received_at", "request",
-        "size",
+        "answered", "began_at", "charge", "chunks", "connection", "frame", "handled_at", "is_bulky", "is_fetch",
+        "received_at", "request", "size",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, frame: Buffer, received_at: int) -> None:
         self.connection = connection
         self.frame: Buffer | None = frame
         self.size = len(frame)
+        self.charge = self.size
+        """What of the connection's memory is this request's."""
         self.is_fetch = frame[:2] == _FETCH
+        self.is_bulky = bytes(frame[:2]) in _BULKY
         self.received_at = received_at
         self.began_at = 0
         self.handled_at = 0
@@ -73,8 +95,8 @@ class Connection:
     those that are not served before it has taken answers. `unsent` counts the bytes it was given in this turn."""
 
     __slots__ = (
-        "channel", "closed", "fetches", "heard_at", "held", "id", "in_flight", "listener", "paused", "queued_bytes",
-        "session", "stalled", "unsent",
+        "at_host", "channel", "closed", "fetches", "heard_at", "held", "id", "in_flight", "listener", "memory",
+        "paused", "queued_bytes", "session", "stalled", "unsent",
     )  # fmt: skip
 
     def __init__(self, identity: int, listener: str, channel: RequestChannel, versions: Versions, now: int) -> None:
@@ -86,6 +108,9 @@ class Connection:
         self.in_flight: deque[Inbound] = deque()
         self.held: deque[Inbound] = deque()
         self.queued_bytes = 0
+        self.memory = 0
+        """Bytes of the plane's budget that this connection uses, `at_host` of which its host has reported."""
+        self.at_host = 0
         self.unsent = 0
         self.fetches = 0
         self.stalled = False
@@ -108,14 +133,25 @@ class Connection:
         """Whether a request is not to be served yet; nor then is any after it."""
         if self.held or self.is_clogged:
             return True
+        if inbound.is_bulky and self.channel.budget.is_exhausted:
+            return True
         return inbound.is_fetch and self.fetches >= FETCHES_MAX
+
+    def use(self, size: int) -> None:
+        """Count bytes, or count them no more."""
+        self.memory += size
+        self.channel.budget.used += size
 
 
 class RequestChannel:
     """A bounded queue of requests. Plain counters, for metrics: `received`, `depth_max`, `pauses`, and `expired`, the
     connections that fed it and were closed because they were idle."""
 
-    def __init__(self, name: str, capacity: int, bytes_max: int = NO_LIMIT) -> None:
+    def __init__(self, name: str, capacity: int, bytes_max: int = NO_LIMIT, budget: MemoryBudget | None = None) -> None:
+        """`bytes_max` bounds what waits here, `budget` all that its connections make the node hold."""
+        self.budget = budget or MemoryBudget()
+        self.evicted = 0
+        """Connections closed because they held most when the budget was used up."""
         self.name = name
         self.capacity = capacity
         self.bytes_max = bytes_max
@@ -178,7 +214,7 @@ class RequestChannel:
 
     def relieved(self) -> list[Connection]:
         """Paused connections to look at again, because half of the channel is free."""
-        return list(self._paused.values()) if self._paused and self.half_free else []
+        return list(self._paused.values()) if self._paused and self.half_free and self.budget.has_room else []
 
 
 class Connections:
@@ -203,6 +239,8 @@ class Connections:
         self._outbox = outbox
         self._open: dict[int, Connection] = {}
         self._given: list[Connection] = []
+        self.notices: list[str] = []
+        """Lines for people."""
         self.opened_count: dict[str, int] = dict.fromkeys(channels, 0)
         """Connections accepted since the start, by listener."""
         self.on_late_answer: Callable[[Inbound], None] | None = None
@@ -250,7 +288,19 @@ class Connections:
         connection.heard_at = now
         connection.in_flight.append(inbound)
         connection.channel.put(inbound)
-        if connection.channel.full or connection.is_overfull:
+        connection.use(inbound.charge)
+        if connection.channel.full or connection.is_overfull or connection.channel.budget.is_exhausted:
+            self._pause(connection)
+
+    def host_holds(self, identity: int, size: int) -> None:
+        """The host tells how many bytes it holds for a connection: a frame not whole yet, and answers not taken."""
+        connection = self._open.get(identity)
+        if connection is None:
+            return
+        grew = size > connection.at_host
+        connection.use(size - connection.at_host)
+        connection.at_host = size
+        if grew and connection.channel.budget.is_exhausted:
             self._pause(connection)
 
     def stalled(self, identity: int, stalled: bool) -> None:
@@ -265,6 +315,8 @@ class Connections:
         if self._given:
             given, self._given = self._given, []
             for connection in given:
+                if not connection.closed:
+                    connection.use(-connection.unsent)
                 connection.unsent = 0
                 self._release(connection)
 
@@ -282,6 +334,8 @@ class Connections:
         connection = self._open.pop(identity, None)
         if connection is not None:
             connection.closed = True
+            connection.use(-connection.memory)
+            connection.at_host = 0
             for inbound in connection.in_flight:
                 if inbound.request is not None:
                     inbound.request.closed = True
@@ -315,7 +369,7 @@ class Connections:
             raise ProtocolError(
                 f"a request of {inbound.size} bytes; only Produce may have more than {PLAIN_REQUEST_MAX}"
             )
-        request = inbound.connection.session.received(inbound.received_at, inbound.frame)
+        request = inbound.connection.session.received(inbound.received_at, inbound.frame, ELEMENTS_MAX)
         inbound.frame = None
         inbound.request = request
         if request.answer is not None:
@@ -336,31 +390,71 @@ class Connections:
             return
         inbound.answered = True
         inbound.chunks = request.chunks()
+        self._charge(inbound, 0 if inbound.chunks is None else sum(map(len, inbound.chunks)))
         if inbound.handled_at and self.on_late_answer is not None:
             self.on_late_answer(inbound)
         waiting = connection.in_flight
         while waiting and waiting[0].answered:
             ready = waiting.popleft()
+            self._charge(ready, 0)
             if ready.chunks:
                 self._give(connection, ready.chunks, early=ready.is_fetch and connection.channel is self._fetched_early)
         if inbound.is_fetch:
             connection.fetches -= 1
             self._release(connection)
-        if connection.paused and not connection.channel.full and connection.is_half_free:
+        roomy = not connection.channel.full and connection.channel.budget.has_room
+        if connection.paused and roomy and connection.is_half_free:
             self._resume(connection)
+
+    def handled(self, inbound: Inbound) -> None:
+        """A handler has returned without an answer; it has let go of the frame, but keeps what it must answer."""
+        request = inbound.request
+        if request is not None and not inbound.answered and not inbound.connection.closed:
+            self._charge(inbound, request.elements * ELEMENT_COST)
+
+    @staticmethod
+    def _charge(inbound: Inbound, size: int) -> None:
+        if not inbound.connection.closed:
+            inbound.connection.use(size - inbound.charge)
+            inbound.charge = size
 
     def _give(self, connection: Connection, chunks: Sequence[Buffer], *, early: bool) -> None:
         self._outbox.append(Send(connection.id, chunks, early))
         if not connection.unsent:
             self._given.append(connection)
-        for chunk in chunks:
-            connection.unsent += len(chunk)
+        size = sum(map(len, chunks))
+        connection.unsent += size
+        connection.use(size)
 
     def relieve(self, channel: RequestChannel) -> None:
         """Resume what a full channel had paused, if there is room again."""
         for connection in channel.relieved():
             if not connection.is_overfull:
                 self._resume(connection)
+
+    def make_room(self, now: int, channel: RequestChannel) -> None:
+        """Let those go on that waited for memory, or close the one that holds most of it if none has come for long."""
+        budget = channel.budget
+        was_exhausted = budget.exhausted_since != NEVER
+        if budget.look(now):
+            self._evict(now, channel)
+        elif was_exhausted and budget.exhausted_since == NEVER:
+            for connection in self._open.values():
+                if connection.channel is channel:
+                    self._release(connection)
+
+    def _evict(self, now: int, channel: RequestChannel) -> None:
+        holders = [one for one in self._open.values() if one.channel is channel]
+        largest = max(holders, key=lambda one: one.memory, default=None)
+        if largest is None:
+            return
+        channel.evicted += 1
+        self.notices.append(
+            f"closing a connection on {largest.listener}: it holds {largest.memory} bytes, and all that "
+            f"queued.max.request.bytes allows is in use"
+        )
+        self.drop(largest)
+        channel.budget.wait(now)
 
     def _pause(self, connection: Connection) -> None:
         if not connection.paused:

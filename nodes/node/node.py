@@ -36,6 +36,7 @@ from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
+from squall.nodes.node.memory_budget import MemoryBudget
 from squall.nodes.node.quorum_watch import QuorumWatch
 from squall.nodes.node.settings import broker_config, controller_config, raft_config, snapshot_config
 from squall.nodes.node.timings import ApiTimes, Clock, PlaneTimes
@@ -84,8 +85,13 @@ class Node:
             self.broker = self._make_broker(directory_id, disk, clock, rng, trace, now, mutants)
         except CorruptFile as error:
             raise NodeError(f"{config.log_dirs}: {error}") from error
-        self.control = RequestChannel("control", config.queued_max_requests, config.queued_max_request_bytes)
-        self.data = RequestChannel("data", config.queued_max_requests, config.queued_max_request_bytes)
+        self.control, self.data = (
+            RequestChannel(name, config.queued_max_requests, most, MemoryBudget(most))
+            for name, most in (
+                ("control", config.queued_max_request_bytes),
+                ("data", config.queued_max_request_bytes),
+            )
+        )
         self.connections = Connections(
             {one.listener: self.control for one in config.controller_listeners}
             | {one.listener: self.data for one in config.broker_listeners},
@@ -105,6 +111,8 @@ class Node:
         self.connections.on_late_answer = self._answered_late
         self._peer_events: list[tuple[Callable[..., None], tuple[object, ...]]] = []
         self.snapshot_generator = self._make_snapshot_generator(now)
+        if self.broker is not None:
+            self.broker.fetching.room = lambda: self.data.budget.room
         self._control_handlers = self._control_table()
         self._decided = () if self.controller is None else self.controller.api_keys
         self._leader_seen: tuple[int | None, int] = (None, -1)
@@ -190,6 +198,11 @@ class Node:
         need not."""
         self.connections.stalled(connection, stalled)
 
+    def host_holds(self, now: int, connection: int, size: int) -> None:
+        """How many bytes the host holds for an accepted connection: of a frame that is not whole yet, and of answers
+        that its peer has not taken. Hosts that hold none need not tell."""
+        self.connections.host_holds(connection, size)
+
     def tick(self, now: int) -> None:
         """Timers are looked at in every turn."""
 
@@ -226,6 +239,12 @@ class Node:
 
     def _run_timers(self, now: int) -> None:
         self.connections.expire(now)
+        for channel in (self.control, self.data):
+            self.connections.make_room(now, channel)
+            self.connections.relieve(channel)
+        if self.connections.notices:
+            self.notices += [f"node {self.config.node_id}: {line}" for line in self.connections.notices]
+            self.connections.notices.clear()
         self.links.tick(now)
         control_now = self._control_time(now)
         self.raft.tick(control_now)
@@ -292,6 +311,7 @@ class Node:
             )
             self.connections.drop(inbound.connection)
             return
+        self.connections.handled(inbound)
         times.served(inbound, began, self._clock.read())
 
     @property
@@ -367,7 +387,7 @@ class Node:
         if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
             return 0
         nearest = min(self._control_time.deadline(self.raft.deadline()), self.links.deadline())
-        nearest = min(nearest, self.connections.idle_due)
+        nearest = min(nearest, self.connections.idle_due, self.control.budget.due(), self.data.budget.due())
         nearest = min(nearest, self.snapshot_generator.deadline())
         if self.controller is not None:
             nearest = min(nearest, self._control_time.deadline(self.controller.deadline()))

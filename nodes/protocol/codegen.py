@@ -39,6 +39,7 @@ class Source:
             "skip_tags": wire.skip_tags,
             "write_tags": wire.write_tags,
             "too_long": wire.too_long,
+            "too_many": wire.too_many,
             "not_null": wire.not_null,
             "wrong_size": wire.wrong_size,
             "pack": struct.pack,

@@ -7,9 +7,10 @@ beats interpreting the schema some ten times over, which is the difference betwe
 *Copies.* Record batches pass through as the buffers they are: encoded, they are chunks of their own in the list that
 `encode` returns; decoded, they are views of the frame. Everything else is joined into as few chunks as possible.
 
-*Bounds.* Every length read from the wire is compared with the bytes that are left before anything is allocated, so a
-short frame cannot ask for a long array. Whatever is malformed raises `ProtocolError`, and nothing else does. Unknown
-tagged fields are skipped, as Kafka's forward compatibility asks.
+*Bounds.* Every length read from the wire is compared with the bytes that are left before anything is allocated, of
+arrays by the least that an item takes, so a short frame cannot ask for a long array. An item may still take two bytes
+on the wire and hundreds in memory, so a caller can bound how many there are in all. Whatever is malformed raises
+`ProtocolError`, and nothing else does. Unknown tagged fields are skipped, as Kafka's forward compatibility asks.
 
 *Versions.* A field that a version does not have keeps its default when decoded and is left out when encoded.
 """
@@ -29,6 +30,7 @@ from squall.nodes.protocol.schema import Message, fields_of
 from squall.nodes.protocol.wire import Buffer, read_uvarint, skip_tags, uvarint
 
 __all__ = [
+    "NO_LIMIT",
     "Buffer",
     "decode",
     "decode_from",
@@ -43,9 +45,11 @@ __all__ = [
 ]
 
 Encoder = Callable[[Any, Callable[[Buffer], None]], None]
-Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+Decoder = Callable[[memoryview, int, int, list[int]], tuple[Any, int]]
 Decoded = TypeVar("Decoded", bound=Message)
 
+NO_LIMIT = 1 << 62
+"""More items than any array can have."""
 CHUNK_WORTH_KEEPING = 1024
 """Record batches shorter than this are copied: cheaper than one more buffer in every system call."""
 
@@ -78,11 +82,16 @@ def decode(cls: type[Decoded], version: int, buffer: Buffer) -> Decoded:
     return message
 
 
-def decode_from(cls: type[Decoded], version: int, view: memoryview, position: int) -> tuple[Decoded, int]:
-    """The message at a position, and where it ends. Raises ProtocolError."""
+def decode_from(
+    cls: type[Decoded], version: int, view: memoryview, position: int, left: list[int] | None = None
+) -> tuple[Decoded, int]:
+    """The message at a position, and where it ends. Raises ProtocolError.
+
+    `left` holds one number: how many items all of its arrays may have together. What they have is taken off it.
+    """
     key: Any = cls
     try:
-        return decoder_of(key, version)(view, position, len(view))
+        return decoder_of(key, version)(view, position, len(view), [NO_LIMIT] if left is None else left)
     except (struct.error, IndexError, ValueError, OverflowError, MemoryError) as trouble:
         raise ProtocolError(f"{cls.__name__} v{version}: {trouble}") from trouble
 
@@ -131,7 +140,7 @@ def _encoder(cls: type[Message], version: int) -> Source:
 
 @cache
 def decoder_of(cls: Any, version: int) -> Decoder:
-    """The decode function: (view, position, end) to (message, new position)."""
+    """The decode function: (view, position, end, [items left]) to (message, new position)."""
     _check(cls, version)
     decoder: Decoder = _decoder(cls, version).function("decode")
     return decoder
@@ -143,7 +152,7 @@ def decoder_source(cls: type[Message], version: int) -> str:
 
 
 def _decoder(cls: type[Message], version: int) -> Source:
-    source = Source("def decode(b, p, e):")
+    source = Source("def decode(b, p, e, left):")
     made = DecoderWriter(source, version, is_flexible(cls, version)).part(1, cls, "e")
     source.add(1, f"return {made}, p")
     return source

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,9 @@ from squall.nodes.protocol.errors import ProtocolError
 Buffer = bytes | bytearray | memoryview
 
 MAX_DECOMPRESSED = 256 << 20
+PIECE = 64 << 10
+ZSTD_WINDOW_MAX = 8 << 20
+"""What every reader of zstd must support, and no more: a frame may ask for a window of gigabytes."""
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 << 10
@@ -91,19 +95,72 @@ def decompress(codec: Compression, content: Buffer, limit: int = MAX_DECOMPRESSE
         raise ProtocolError(f"a batch that is not {codec.name.lower()}: {trouble}") from trouble
 
 
+def decompress_pieces(codec: Compression, content: Buffer, limit: int = MAX_DECOMPRESSED) -> Iterator[Buffer]:
+    """The content again, piece by piece: who stops early has decompressed no more than was looked at.
+
+    Raises ProtocolError on the way if it is malformed, or when more than `limit` bytes were given.
+    """
+    total = 0
+    pieces = _pieces_of(codec, content, limit)
+    while True:
+        try:
+            piece = next(pieces, None)
+        except ProtocolError:
+            raise
+        except Exception as trouble:
+            raise ProtocolError(f"a batch that is not {codec.name.lower()}: {trouble}") from trouble
+        if piece is None:
+            return
+        total += len(piece)
+        if total > limit:
+            raise _too_large(limit)
+        yield piece
+
+
+def _pieces_of(codec: Compression, content: Buffer, limit: int) -> Iterator[Buffer]:
+    if codec is Compression.NONE:
+        yield content
+    elif codec is Compression.GZIP:
+        worker = zlib.decompressobj(wbits=31)
+        rest = bytes(content)
+        while not worker.eof and rest:
+            yield worker.decompress(rest, PIECE)
+            rest = worker.unconsumed_tail
+    elif codec is Compression.LZ4:
+        lz4 = _package("lz4.frame", codec).LZ4FrameDecompressor()
+        given = bytes(content)
+        while not lz4.eof:
+            piece: bytes = lz4.decompress(given, PIECE)
+            if not piece and lz4.needs_input:
+                return
+            given = b""
+            yield piece
+    elif codec is Compression.ZSTD:
+        reader: Any = _package("zstandard", codec).ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX)
+        stream = reader.stream_reader(bytes(content))
+        while piece := stream.read(PIECE):
+            yield piece
+    else:
+        yield _unsnappy(bytes(content), limit)
+
+
+def _too_large(limit: int) -> ProtocolError:
+    return ProtocolError(f"a compressed batch holds more than {limit} bytes")
+
+
 def _bounded(worker: Any, content: bytes, limit: int) -> bytes:
     out: bytes = worker.decompress(content, limit)
     if not worker.eof:
-        raise ProtocolError(f"a compressed batch is cut off, or holds more than {limit} bytes")
+        raise _too_large(limit) if len(out) >= limit else ProtocolError("a compressed batch is cut off")
     return out
 
 
 def _unzstd(content: bytes, limit: int) -> bytes:
     zstandard: Any = _package("zstandard", Compression.ZSTD)
-    reader = zstandard.ZstdDecompressor().stream_reader(content)
+    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX).stream_reader(content)
     out: bytes = reader.read(limit + 1)
     if len(out) > limit:
-        raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
+        raise _too_large(limit)
     return out
 
 
@@ -126,5 +183,5 @@ def _unsnappy(content: bytes, limit: int) -> bytes:
 
 def _raw_snappy(snappy: Any, block: bytes, before: int, limit: int) -> bytes:
     if before + snappy.decompress_raw_len(block) > limit:
-        raise ProtocolError(f"a compressed batch holds more than {limit} bytes")
+        raise _too_large(limit)
     return bytes(snappy.decompress_raw(block))

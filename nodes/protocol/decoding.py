@@ -130,10 +130,29 @@ class DecoderWriter:
         self.source.add(depth + 1, f"{value} = {self.part(depth + 1, schema.element, e)}")
         return value
 
+    def least_size(self, element: Any) -> int:
+        """Bytes that one item of an array takes at least."""
+        if isinstance(element, str):
+            return self._least_size_of(primitive(element))
+        ordinary, _ = fields_of_version(element, self.version)
+        return max(1, sum(self._least_size_of(schema) for _, schema in ordinary) + self.flexible)
+
+    def _least_size_of(self, schema: FieldSchema) -> int:
+        if schema.type in FIXED:
+            return FIXED[schema.type][1]
+        if schema.type == "struct":
+            return 1 if is_nullable(schema, self.version) else self.least_size(schema.element)
+        if self.flexible:
+            return 1
+        return 2 if schema.type == "string" else 4
+
     def items(self, depth: int, value: str, length: str, name: str, element: Any, e: str) -> None:
         source = self.source
-        letter, size = FIXED.get(element, ("", 1)) if isinstance(element, str) else ("", 1)
+        letter = FIXED[element][0] if isinstance(element, str) and element in FIXED else ""
+        size = self.least_size(element)
         source.add(depth, f"if not 0 <= {length} * {size} <= {e} - p: raise too_long({length}, {e} - p)")
+        source.add(depth, f"left[0] -= {length}")
+        source.add(depth, "if left[0] < 0: raise too_many()")
         if element == "uuid":
             source.add(depth, f"{value} = [bytes(b[p + 16 * i:p + 16 * i + 16]) for i in range({length})]")
             source.add(depth, f"p += {length} * 16")

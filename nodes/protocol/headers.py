@@ -73,8 +73,8 @@ def parse_request_header(frame: Buffer) -> tuple[RequestHeader, memoryview]:
     return RequestHeader(api_key, version, correlation_id, client_id), view[end:]
 
 
-def decode_request_body(header: RequestHeader, body: memoryview) -> Message:
-    """The message after a header; record fields are views of the frame.
+def decode_request_body(header: RequestHeader, body: memoryview, left: list[int] | None = None) -> Message:
+    """The message after a header; record fields are views of the frame. `left` is `compiler.decode_from`'s.
 
     Bytes after the message are ignored, as Kafka ignores them: librdkafka leaves three behind a Metadata request for
     all topics.
@@ -83,7 +83,7 @@ def decode_request_body(header: RequestHeader, body: memoryview) -> Message:
     if is_flexible(api.request, header.api_version):
         position = _after_header_tags(body, 0)
         body = body[position:]
-    message, _ = decode_from(api.request, header.api_version, body, 0)
+    message, _ = decode_from(api.request, header.api_version, body, 0, left)
     return message
 
 

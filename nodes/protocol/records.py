@@ -44,6 +44,10 @@ _CRC_AT = 17
 _COVERED_FROM = 21
 _MAX_TIMESTAMP_AT = 35
 
+RECORD_LEAST = 7
+"""Bytes of the shortest record: length, attributes, two deltas, two lengths of nothing, no headers."""
+COMPRESSED_MOST = 1100
+"""A codec makes at most so little of records: gzip, which packs tightest, one byte of 1032."""
 _COMPRESSION_BITS = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
@@ -184,7 +188,8 @@ def crc_ok(batch: Buffer) -> bool:
 def validate_client_batch(records: Buffer | None, *, max_bytes: int, produce_version: int = 12) -> BatchHeader:
     """What a leader checks before it appends what a client sent for one topic-partition. Raises InvalidBatch.
 
-    Compressed batches are not opened: the sum guards their content, the header says how many records there are.
+    Compressed batches are not opened: the sum guards their content, the header says how many records there are. That
+    may not be more than their bytes can hold, or one batch would use up the offsets of a whole segment.
     """
     if records is None or len(records) == 0:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, "no batch where exactly one is required")
@@ -216,6 +221,10 @@ def _check_client_fields(header: BatchHeader, produce_version: int) -> None:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, f"a batch of {header.count} records")
     if header.last_offset_delta + 1 != header.count:
         problem = f"last offset delta {header.last_offset_delta} does not fit {header.count} records"
+        raise InvalidBatch(ErrorCode.INVALID_RECORD, problem)
+    most = (header.size - HEADER_SIZE) * (1 if not header.compression else COMPRESSED_MOST)
+    if header.count * RECORD_LEAST > most:
+        problem = f"a batch of {header.count} records, which {header.size} bytes cannot hold"
         raise InvalidBatch(ErrorCode.INVALID_RECORD, problem)
     if header.is_control:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, "clients must not write control batches")

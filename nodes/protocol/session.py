@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from squall.nodes.protocol import headers
-from squall.nodes.protocol.compiler import Buffer
+from squall.nodes.protocol.compiler import NO_LIMIT, Buffer
 from squall.nodes.protocol.errors import ErrorCode, ProtocolError
 from squall.nodes.protocol.messages import APIS, Api, ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -95,6 +95,8 @@ class ServerRequest:
     received_at: int
     correlation_id: int = 0
     closed: bool = False
+    elements: int = 0
+    """Items of all arrays of its body."""
     answer: Answer | None = None
     on_answer: Callable[[ServerRequest], None] | None = field(default=None, repr=False)
 
@@ -141,8 +143,11 @@ class ServerSession:
         self.listener = listener
         self.versions = versions
 
-    def received(self, now: int, frame: Buffer) -> ServerRequest:
-        """The request in a frame; already answered (`request.answer` is set) if we had to refuse its version."""
+    def received(self, now: int, frame: Buffer, elements_max: int = NO_LIMIT) -> ServerRequest:
+        """The request in a frame; already answered (`request.answer` is set) if we had to refuse its version.
+
+        Raises ProtocolError, also for one whose arrays have more than `elements_max` items in all.
+        """
         header, body = headers.parse_request_header(frame)
         first, last = self._served(header.api_key)
         if header.api_key == ApiKey.API_VERSIONS and not first <= header.api_version <= last:
@@ -152,8 +157,11 @@ class ServerSession:
                 f"{ApiKey(header.api_key).name} v{header.api_version} is not served on listener {self.listener}, "
                 f"which serves v{first} to v{last}"
             )
-        message = headers.decode_request_body(header, body)
-        return self._request(now, header, header.api_version, message)
+        left = [elements_max]
+        message = headers.decode_request_body(header, body, left)
+        request = self._request(now, header, header.api_version, message)
+        request.elements = elements_max - left[0]
+        return request
 
     def _served(self, api_key: int) -> tuple[int, int]:
         try:

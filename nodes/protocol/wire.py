@@ -81,6 +81,10 @@ def too_long(length: int, left: int) -> ProtocolError:
     return ProtocolError(f"a length of {length} where {left} bytes are left")
 
 
+def too_many() -> ProtocolError:
+    return ProtocolError("a message with more items in its arrays than is allowed")
+
+
 def not_null(field: str) -> ProtocolError:
     return ProtocolError(f"{field} is null where a value is required")
 

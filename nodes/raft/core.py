@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Trace, WallClock
-from squall.nodes.protocol.compiler import Buffer
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToVoter
 from squall.nodes.raft import messages
 from squall.nodes.raft.bootstrap import BOOTSTRAP
 from squall.nodes.raft.config import RaftConfig, Voter
-from squall.nodes.raft.errors import InvariantViolation
+from squall.nodes.raft.errors import Implausible, InvariantViolation
 from squall.nodes.raft.metadata_log import MetadataLog
+from squall.nodes.raft.plausibility import EpochAllowance, check_answered_epoch, check_endpoint
 from squall.nodes.raft.purgatory import FetchPurgatory
 from squall.nodes.raft.quorum_state import NO_DIRECTORY
 from squall.nodes.raft.roles import Follower, Leader, Peer
@@ -30,6 +31,8 @@ from squall.nodes.raft.voters import (
     voters_record,
 )
 
+REFUSAL_TOLD_EVERY = 1_000_000
+"""Lines about implausible messages come this seldom, in microseconds; who floods a node must not flood its log."""
 FIRST_BOOTSTRAP = -2
 """Bootstrap servers have no ids yet; they are asked as -2, -3, … in the order of the configuration."""
 
@@ -77,6 +80,10 @@ class Core:
         self._told_by_leader = (-1, -1)
         """The epoch and the leader whose own word that is; hearsay does not replace it."""
         self.requests: list[OutboundRequest] = []
+        self.implausible_count = 0
+        """Messages refused since the start."""
+        self._allowance = EpochAllowance()
+        self._told_refusal_at = -REFUSAL_TOLD_EVERY
         latest = log.snapshots.latest
         self.high_watermark = 0 if latest is None else latest.end_offset
         """What a snapshot stands for was committed when it was made."""
@@ -85,26 +92,67 @@ class Core:
     # -- news -------------------------------------------------------------------------------------------------
 
     def heed(self, now: int, hint: messages.Hint) -> None:
-        """Follow what an answer says about epoch and leader, and where that is."""
+        """Follow what an answer says about epoch and leader, and where that is. Raises Implausible."""
+        check_answered_epoch(self.quorum.epoch, hint.epoch)
+        check_endpoint(hint.endpoint)
+        self._check_leader(hint.epoch, hint.leader_id)
         is_news = hint.epoch >= self.quorum.epoch and self._told_by_leader != (hint.epoch, hint.leader_id)
         if hint.endpoint is not None and is_news:
             self.leader_address, self._address_epoch = hint.endpoint, hint.epoch
         self.learn(now, hint.epoch, hint.leader_id)
 
     def hear_leader(self, now: int, news: messages.LeaderNews) -> None:
-        """Follow what a leader says of itself: where it is, it knows better than anybody else."""
+        """Follow what a leader says of itself: where it is, it knows better than anybody else. Raises Implausible."""
+        if news.leader_id == self.config.node_id:
+            raise Implausible("it is this node that is said to say so")
+        check_endpoint(news.endpoint)
+        self._check_leader(news.epoch, news.leader_id)
+        self._allowance.check(now, self.quorum.epoch, news.epoch)
         if news.endpoint is not None and self.config.dynamic_voters:
             self.leader_address, self._address_epoch = news.endpoint, news.epoch
             self._told_by_leader = (news.epoch, news.leader_id)
         self.learn(now, news.epoch, news.leader_id)
 
+    def hear_candidate(self, now: int, epoch: int) -> None:
+        """Follow the epoch that a candidate stands for. Raises Implausible."""
+        self._allowance.check(now, self.quorum.epoch, epoch)
+        self.learn(now, epoch, None)
+
+    def _check_leader(self, epoch: int, leader_id: int | None) -> None:
+        """Refuse news of a leader that cannot be one. Raises Implausible; nothing has changed."""
+        quorum = self.quorum
+        if leader_id is None or epoch < quorum.epoch:
+            return
+        known = quorum.role.leader_id
+        if epoch == quorum.epoch and known is not None:
+            if known != leader_id:
+                raise Implausible(f"epoch {epoch} has two leaders, {known} and {leader_id}")
+            return
+        if leader_id == self.config.node_id:
+            raise Implausible(f"this node is said to lead epoch {epoch}, and was never elected in it")
+        voters = self.voters.latest.ids
+        if voters and not self.config.dynamic_voters and leader_id not in voters:
+            raise Implausible(f"{leader_id} is said to lead epoch {epoch}; the voters are {list(voters)}")
+
+    def refuse(self, now: int, what: str, why: object) -> None:
+        """A message of a peer was refused because it cannot be true: say so, but not more often than people can read.
+
+        The trace has each of them: where nobody forges messages, one is a bug of a node (`harness.simulation`).
+        """
+        self.implausible_count += 1
+        self.trace.event("implausible", node=self.config.node_id, what=what, why=str(why))
+        if now >= self._told_refusal_at + REFUSAL_TOLD_EVERY:
+            self._told_refusal_at = now
+            self.log.snapshots.notices.append(
+                f"node {self.config.node_id}: refused {what}: {why} "
+                f"({self.implausible_count} implausible messages of peers since the start)"
+            )
+
     def learn(self, now: int, epoch: int, leader_id: int | None) -> None:
-        """Follow what a message says about epoch and leader, if it is news; old epochs are not."""
+        """Follow what a checked message says about epoch and leader, if it is news; old epochs are not."""
         quorum = self.quorum
         if epoch < quorum.epoch:
             return
-        if leader_id is not None:
-            quorum.check_leader(epoch, leader_id)
         if epoch > quorum.epoch:
             if leader_id is None:
                 quorum.become_unattached(now, epoch)
@@ -181,9 +229,9 @@ class Core:
         self._voters_follow(now, offset, voters)
         return offset
 
-    def follow_voters(self, now: int, content: Buffer) -> None:
+    def follow_voters(self, now: int, changes: Sequence[tuple[int, VoterSet]]) -> None:
         """Count by the voters that fetched batches bring, before they are committed (rule 40)."""
-        for offset, voters in voters_in(content):
+        for offset, voters in changes:
             self._voters_follow(now, offset, voters)
 
     def _voters_follow(self, now: int, offset: int, voters: VoterSet) -> None:
@@ -246,8 +294,12 @@ class Core:
         def complete(now: int, response: Message | None) -> None:
             if response is None:
                 self.retry_later(now, peer)
-            else:
+                return
+            try:
                 answered(now, response)
+            except Implausible as why:
+                self.refuse(now, f"an answer of {voter} to {type(message).__name__}", why)
+                self.retry_later(now, peer)
 
         peer.sent()
         self.requests.append(OutboundRequest(ToVoter(voter), message, config.request_timeout, complete))

@@ -10,6 +10,7 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
+from squall.nodes.raft.errors import Implausible
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Candidate, Follower, Leader, Peer, Prospective, Resigned, Unattached
 
@@ -34,14 +35,24 @@ class Elections:
         if self._wrong_cluster(question.cluster_id):
             request.respond(messages.vote_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        error = self._vote_error(question)
+        error = self._vote_error(question) or self._heard(
+            now, f"Vote of {question.candidate.id}", lambda: self._core.hear_candidate(now, question.epoch)
+        )
         granted = False
         if error == ErrorCode.NONE:
-            self._core.learn(now, question.epoch, None)
             granted = self._would_grant(now, question) if question.pre_vote else self._grants(question)
             if granted and not question.pre_vote and self._quorum.role.voted is None:
                 self._quorum.grant_vote(now, question.candidate)
         request.respond(messages.vote_answer(self._config, error, self._core.hint(), granted))
+
+    def _heard(self, now: int, what: str, hear: Callable[[], None]) -> int:
+        """Follow a request's news; the error of one that cannot be true."""
+        try:
+            hear()
+        except Implausible as why:
+            self._core.refuse(now, what, why)
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.NONE
 
     def _vote_error(self, question: messages.VoteQuestion) -> int:
         # Who stands has no record of the epoch it stands for; who only asks is still in the epoch of its last record.
@@ -209,11 +220,11 @@ class Elections:
         if self._wrong_cluster(news.cluster_id):
             request.respond(messages.begin_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        error = self._news_error(news)
-        if error == ErrorCode.NONE:
-            self._core.hear_leader(now, news)
-            if isinstance(self._quorum.role, Prospective):
-                self._quorum.become_follower(now, news.epoch, news.leader_id)  # the leader it had lost is there
+        error = self._news_error(news) or self._heard(
+            now, f"BeginQuorumEpoch of {news.leader_id}", lambda: self._core.hear_leader(now, news)
+        )
+        if error == ErrorCode.NONE and isinstance(self._quorum.role, Prospective):
+            self._quorum.become_follower(now, news.epoch, news.leader_id)  # the leader it had lost is there
         request.respond(messages.begin_answer(self._config, error, self._core.hint()))
 
     def _news_error(self, news: messages.LeaderNews) -> int:
@@ -258,9 +269,10 @@ class Elections:
         if self._wrong_cluster(news.cluster_id):
             request.respond(messages.end_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        error = self._news_error(news)
+        error = self._news_error(news) or self._heard(
+            now, f"EndQuorumEpoch of {news.leader_id}", lambda: self._core.hear_leader(now, news)
+        )
         if error == ErrorCode.NONE:
-            self._core.hear_leader(now, news)
             role = self._quorum.role
             if isinstance(role, Follower) and role.leader_id == news.leader_id and self._quorum.votes:
                 role.give_up_at = min(role.give_up_at, now + self._succession_delay(news.successors))

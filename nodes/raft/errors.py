@@ -1,12 +1,20 @@
-"""What a quorum replica raises. Both mean that the caller, or the whole cluster, broke a rule."""
+"""What a quorum replica raises."""
 
 from __future__ import annotations
 
 
 class InvariantViolation(Exception):
-    """A safety rule of the protocol was broken: two leaders in one epoch, committed records about to be cut.
+    """A safety rule of the protocol was broken by this replica itself: a leader without a majority, a second vote.
 
     A node must not go on: what it would do next could turn a mistake into lost data (rules 36 and 37).
+    """
+
+
+class Implausible(Exception):
+    """A peer says what cannot be: a second leader in one epoch, an epoch out of reach, committed records to be cut.
+
+    Raised before anything has changed. The message is refused and reported, never obeyed, and never ends the node: it
+    may be forged.
     """
 
 

@@ -22,12 +22,15 @@ from dataclasses import dataclass
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.compiler import encode_bytes
-from squall.nodes.protocol.records import BatchHeader, Record, build_batch, control_key
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.records import BatchHeader, Record, build_batch, control_key, crc_ok, iterate_batches
 from squall.nodes.protocol.schema import Message, array, int16, int32, message
 from squall.nodes.protocol.value_batches import build_value_batch, parse_values
 from squall.nodes.raft.config import RaftConfig
-from squall.nodes.raft.errors import InvariantViolation
+from squall.nodes.raft.errors import Implausible, InvariantViolation
+from squall.nodes.raft.plausibility import check_endpoint
 from squall.nodes.raft.snapshots import SnapshotId, Snapshots
+from squall.nodes.raft.voters import VoterSet, voters_in
 from squall.nodes.storage.epochs import LeaderEpochCache
 from squall.nodes.storage.errors import CorruptFile
 from squall.nodes.storage.log import Appended, Log
@@ -174,15 +177,44 @@ class MetadataLog:
             "append", node=self._node, epoch=self.last_epoch, first=appended.first_offset, last=appended.last_offset
         )
 
-    def append_fetched(self, content: memoryview) -> None:
-        """Append whole batches as the leader sent them; they must continue this log."""
+    def append_fetched(self, content: memoryview, leader_epoch: int) -> list[tuple[int, VoterSet]]:
+        """Append whole batches as the leader of an epoch sent them; the voters they bring, by offset.
+
+        They must continue this log, offsets and epochs alike. Raises Implausible, and then nothing is appended.
+        """
+        self._check_fetched(content, leader_epoch)
+        try:
+            changes = list(voters_in(content))
+        except ProtocolError as trouble:
+            raise Implausible(f"what was fetched cannot be read: {trouble}") from trouble
+        for _, voters in changes:
+            if not voters.voters or len(frozenset(voters.ids)) != len(voters.ids):
+                raise Implausible(f"what was fetched makes voters of {list(voters.ids)}")
+            for voter in voters.voters:
+                check_endpoint(voter)
         self._unread.clear()
-        base = BatchHeader.read(content).base_offset
-        if base != self.end_offset:
-            raise InvariantViolation(f"node {self._node}: fetched a batch at {base}, the log ends at {self.end_offset}")
         appended = self._log.append_as_follower(content)
         self.fetched_records += appended.last_offset - appended.first_offset + 1
         self._trace_append(appended)
+        return changes
+
+    def _check_fetched(self, content: memoryview, leader_epoch: int) -> None:
+        expected, epoch = self.end_offset, self.last_epoch
+        try:
+            for header, batch in iterate_batches(content):
+                if header.base_offset != expected:
+                    raise Implausible(f"fetched a batch at {header.base_offset}, the log ends at {expected}")
+                if not epoch <= header.leader_epoch <= leader_epoch:
+                    raise Implausible(
+                        f"fetched a batch of epoch {header.leader_epoch} after {epoch} in epoch {leader_epoch}"
+                    )
+                if header.count != header.last_offset_delta + 1 or not 0 < header.count <= header.size:
+                    raise Implausible(f"fetched a batch of {header.count} records in {header.size} bytes")
+                if not crc_ok(batch):
+                    raise Implausible(f"the batch fetched at {expected} is damaged")
+                expected, epoch = header.next_offset, header.leader_epoch
+        except ProtocolError as trouble:
+            raise Implausible(f"what was fetched cannot be read: {trouble}") from trouble
 
     def flush(self) -> int:
         """Make everything durable; returns the end of what is. Mutant `metadata-not-fsynced`: only says so."""
@@ -262,16 +294,19 @@ class MetadataLog:
         return None
 
     def truncate_diverged(self, epoch: int, end_offset: int, high_watermark: int) -> None:
-        """Cut what the leader does not have: back to the end of `epoch`, or of the next lower one known here."""
+        """Cut what the leader does not have: back to the end of `epoch`, or of the next lower one known here.
+
+        Raises Implausible rather than cut what is committed (rule 36).
+        """
         own_epoch, own_end = self._log.end_offset_for(epoch)
         if own_epoch < 0:
             target = self.start_offset
         else:
             target = min(own_end, end_offset) if own_epoch == epoch else own_end
         if target < high_watermark:
-            raise InvariantViolation(
-                f"node {self._node}: epoch {epoch} ends at {end_offset} at the leader, which would cut this log "
-                f"to {target}, below its high watermark {high_watermark}"
+            raise Implausible(
+                f"epoch {epoch} is said to end at {end_offset} at the leader, which would cut this log to {target}, "
+                f"below its high watermark {high_watermark}"
             )
         self._trace.event("truncate", node=self._node, end=target, was=self.end_offset)
         self._log.truncate_to(target)

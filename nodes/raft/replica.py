@@ -10,7 +10,8 @@ Contract with its host, besides the component grammar of docs/architecture.md:
    What must precede an answer is then durable: votes and epochs are written at once, the log by `flush`.
 2. After `flush`, `high_watermark` may have moved; `committed(offset)` gives what there is to apply.
 3. Leadership is to be watched through `leader_and_epoch`; `append` raises `NotLeader` once it is lost.
-4. `InvariantViolation` and OSError mean that the node must stop.
+4. `InvariantViolation` and OSError mean that the node must stop. What a peer says never raises either: what cannot
+   be true is refused (`Implausible`), which `Core.refuse` reports.
 
 Only voters flush: an observer counts for nothing and fetches again what it lost (QC-20).
 """

@@ -26,6 +26,8 @@ from squall.nodes.raft.voters import DYNAMIC
 
 OBSERVER_FORGOTTEN_AFTER = 300_000_000
 """An observer that has not fetched for five minutes is no longer described."""
+OBSERVERS_MAX = 4096
+"""Observers whose progress is kept."""
 
 
 class FetchService:
@@ -92,6 +94,8 @@ class FetchService:
             asking = ReplicaKey(replica_id, question.directory_id)
             is_voter = ReplicaKey(replica_id, known_as).is_same_as(asking)
         known = role.others if is_voter else role.observers
+        if not is_voter and replica_id not in known and len(known) >= OBSERVERS_MAX:
+            self._forget_observers(role)
         progress = known.setdefault(replica_id, Progress())
         wall = self._core.clock.now_ms()
         progress.end_offset = question.offset
@@ -102,6 +106,13 @@ class FetchService:
             progress.caught_up_at_ms = wall
         if is_voter:
             self.advance(now)
+
+    def _forget_observers(self, role: Leader) -> None:
+        """Anybody can fetch in any number of names: keep the half that has fetched last."""
+        by_age = sorted(role.observers, key=lambda one: role.observers[one].fetched_at)
+        for one in by_age[: OBSERVERS_MAX // 2]:
+            del role.observers[one]
+            self._told.pop(one, None)
 
     def _last_told(self, request: ServerRequest, replica_id: int) -> int:
         connection, told = self._told.get(replica_id, (0, -1))
@@ -118,6 +129,8 @@ class FetchService:
     def _answer(self, fetch: ParkedFetch) -> None:
         core = self._core
         exposed = self._exposed()
+        if len(self._told) >= 2 * OBSERVERS_MAX:
+            self._told.clear()  # costs each of them an answer that brings nothing
         self._told[fetch.replica_id] = (fetch.request.connection, exposed)
         records = core.log.read(fetch.offset, fetch.max_bytes)
         fetch.request.respond(
@@ -302,20 +315,23 @@ class Fetcher:
         return answered
 
     def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
-        """Only the leader of this epoch answers without error, so what it says is so."""
+        """Only the leader of this epoch answers without error. Raises Implausible for what no leader says."""
         core = self._core
-        core.heard_from_leader(now, role)
-        role.fetch.answered(now, 0)
         if answer.snapshot is not None:
             self.download.begin(role, SnapshotId(*answer.snapshot))
-            return
-        if answer.diverging is not None:
+        elif answer.diverging is not None:
             core.log.truncate_diverged(*answer.diverging, high_watermark=core.high_watermark)
             core.voters_truncated(now)
-            return
+        else:
+            self._take_records(now, role, answer)
+        core.heard_from_leader(now, role)
+        role.fetch.answered(now, 0)
+
+    def _take_records(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
+        core = self._core
         if len(answer.records):
-            core.log.append_fetched(memoryview(answer.records))
-            core.follow_voters(now, answer.records)
+            changes = core.log.append_fetched(memoryview(answer.records), role.epoch)
+            core.follow_voters(now, changes)
         committed = min(answer.high_watermark, core.log.end_offset)
         if committed > core.high_watermark:
             core.raise_high_watermark(committed)

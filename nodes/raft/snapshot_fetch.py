@@ -17,7 +17,7 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
 from squall.nodes.raft.core import Core
-from squall.nodes.raft.errors import InvariantViolation
+from squall.nodes.raft.errors import Implausible
 from squall.nodes.raft.roles import Follower
 from squall.nodes.raft.snapshot_messages import (
     SnapshotAnswer,
@@ -79,11 +79,12 @@ class SnapshotDownload:
         return self._part is not None
 
     def begin(self, role: Follower, snapshot_id: SnapshotId) -> None:
+        """Download what the leader names. Raises Implausible."""
         core = self._core
-        if snapshot_id.end_offset < core.high_watermark:
-            raise InvariantViolation(
-                f"node {core.config.node_id}: leader {role.leader_id} wants it to start from snapshot {snapshot_id}, "
-                f"which ends below its high watermark {core.high_watermark}"
+        if snapshot_id.end_offset < core.high_watermark or not 0 <= snapshot_id.epoch <= role.epoch:
+            raise Implausible(
+                f"leader {role.leader_id} of epoch {role.epoch} wants this node to start from snapshot {snapshot_id}, "
+                f"which is below its high watermark {core.high_watermark} or of another time"
             )
         self.give_up()
         self._part, self._role = core.log.snapshots.receive(snapshot_id), role

@@ -224,7 +224,8 @@ class Quorum:
         """The leader of this or a higher epoch is known. A second one for the same epoch is fatal (rule 37)."""
         self._require(epoch >= self.epoch, f"follower in epoch {epoch}, being in {self.epoch}")
         if epoch == self.epoch:
-            self.check_leader(epoch, leader_id)
+            known = self.role.leader_id
+            self._require(known in (None, leader_id), f"epoch {epoch} has two leaders, {known} and {leader_id}")
             if isinstance(self.role, Follower):
                 return
             self._require(not isinstance(self.role, Leader), f"told to follow itself in epoch {epoch}")
@@ -237,12 +238,6 @@ class Quorum:
         role = self.role
         assert isinstance(role, Leader)
         self._enter(self._resigned(now, role.epoch, role.voted, role.successors()))
-
-    def check_leader(self, epoch: int, leader_id: int) -> None:
-        """Refuse news of another leader for an epoch whose leader is known."""
-        known = self.role.leader_id
-        if epoch == self.epoch and known is not None and known != leader_id:
-            raise InvariantViolation(f"epoch {epoch} has two leaders, {known} and {leader_id} (node {self.local.id})")
 
     # -- making roles -----------------------------------------------------------------------------------------
 

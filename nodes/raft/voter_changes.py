@@ -14,26 +14,34 @@ of its removal, and why it disturbs nobody.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from squall.nodes.protocol.messages.add_raft_voter import Listener as AddedListener
 from squall.nodes.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from squall.nodes.protocol.messages.update_raft_voter import (
     CurrentLeader,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
 )
+from squall.nodes.protocol.messages.update_raft_voter import Listener as UpdatedListener
 from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft.config import NEVER, Voter
 from squall.nodes.raft.core import Core
+from squall.nodes.raft.plausibility import HOST_MAX
 from squall.nodes.raft.quorum_state import ReplicaKey
 from squall.nodes.raft.roles import Leader
 from squall.nodes.raft.voters import VoterSet
 
 Finish = Callable[[int, str | None], None]
+
+
+def _is_place(listeners: Sequence[AddedListener | UpdatedListener]) -> bool:
+    """Whether the first listener, which is the one that counts, can be reached by its name."""
+    return bool(listeners) and 0 < listeners[0].port < 1 << 16 and 0 < len(listeners[0].host) <= HOST_MAX
 
 
 def _nobody_asked(error: int, why: str | None) -> None:
@@ -73,8 +81,8 @@ class VoterChanges:
                 request.respond(AddRaftVoterResponse(error_code=error, error_message=why))
 
         refusal = self._refusal(body.cluster_id)
-        if refusal is None and (body.voter_id < 0 or not body.listeners):
-            refusal = ErrorCode.INVALID_REQUEST, "a voter needs an id and a listener"
+        if refusal is None and (body.voter_id < 0 or not _is_place(body.listeners)):
+            refusal = ErrorCode.INVALID_REQUEST, "a voter needs an id and a listener with a host and a port"
         if refusal is None and self._voters.find(body.voter_id) is not None:
             refusal = ErrorCode.DUPLICATE_VOTER, f"{body.voter_id} is a voter already; remove it first"
         if refusal is not None:
@@ -119,7 +127,7 @@ class VoterChanges:
         if refusal is None and not self._voters.has(ReplicaKey(body.voter_id, body.voter_directory_id)):
             refusal = ErrorCode.VOTER_NOT_FOUND, None
         versions = body.k_raft_version_feature
-        if refusal is None and (not body.listeners or not versions.min_supported_version <= 1):
+        if refusal is None and (not _is_place(body.listeners) or not versions.min_supported_version <= 1):
             refusal = ErrorCode.INVALID_REQUEST, None
         if refusal is not None:
             finish(*refusal)

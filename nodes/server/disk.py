@@ -3,19 +3,22 @@
 A node has one thread and owns its directory alone, so a file's size is kept here instead of asked for, and appends go
 to that position by one vectored call. Durability is fdatasync for content (it covers a changed size) and fsync of the
 directory for names. Paths are checked: nothing outside the root can be named. A disk that keeps a ledger also writes
-down what has become durable, for tests that take the rest away. Removed files are gone at once; what they held is let
-go beside the node's thread (`letting_go.py`).
+down what has become durable, for tests that take the rest away. Of many files few are open (`open_files.py`). Removed
+files are gone at once; what they held is let go beside the node's thread (`letting_go.py`).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
 
 from squall.nodes.server.ledger import Ledger
 from squall.nodes.server.letting_go import LettingGo
+from squall.nodes.server.open_files import OpenFiles
 
+OPEN_FILES_MAX = 256
 IOV_MAX = 1024
 """The most chunks one vectored write takes on Linux."""
 
@@ -25,11 +28,44 @@ _sync_content = getattr(os, "fdatasync", os.fsync)
 class RealFile:
     """An open file; see `nodes.ports.File`."""
 
-    def __init__(self, descriptor: int, path: str = "", ledger: Ledger | None = None) -> None:
-        self._descriptor = descriptor
+    def __init__(self, place: Path, path: str, files: OpenFiles, ledger: Ledger | None, *, create: bool) -> None:
+        self._place = place
         self._path = path
+        self._files = files
         self._ledger = ledger
-        self._size = os.fstat(descriptor).st_size
+        self._dirty = False
+        self._closed = False
+        self.used = False
+        self._open_descriptor = os.open(place, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        self._size = os.fstat(self._open_descriptor).st_size
+        try:
+            files.opened(self)
+        except OSError:
+            os.close(self._open_descriptor)
+            raise
+
+    @property
+    def _descriptor(self) -> int:
+        """An open one, for the next system call alone."""
+        self.used = True
+        if self._open_descriptor < 0:
+            if self._closed:
+                raise OSError(errno.EBADF, "the file is closed", self._path)
+            self._files.opened(self)
+            try:
+                self._open_descriptor = os.open(self._place, os.O_RDWR | os.O_CLOEXEC)
+            except OSError:
+                self._files.closed(self)
+                raise
+        return self._open_descriptor
+
+    def rest(self) -> None:
+        """Give up the descriptor until the file is asked for something (`open_files.Openable`)."""
+        if self._dirty:
+            _sync_content(self._open_descriptor)
+            self._dirty = False
+        os.close(self._open_descriptor)
+        self._open_descriptor = -1
 
     def size(self) -> int:
         return self._size
@@ -49,6 +85,7 @@ class RealFile:
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
         """Write the chunks at the end. After an OSError a part may be there, beyond the size this file admits to."""
+        self._dirty = True
         if len(chunks) == 1:
             size = len(chunks[0])
             written = os.pwrite(self._descriptor, chunks[0], self._size)
@@ -70,6 +107,7 @@ class RealFile:
         return position
 
     def truncate(self, size: int) -> None:
+        self._dirty = True
         os.ftruncate(self._descriptor, size)
         self._size = size
         if self._ledger is not None:
@@ -77,20 +115,24 @@ class RealFile:
 
     def sync(self) -> None:
         _sync_content(self._descriptor)
+        self._dirty = False
         if self._ledger is not None:
             self._ledger.synced(self._path, self._size)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._closed = True
+        if self._open_descriptor >= 0:
+            self._files.closed(self)
+            os.close(self._open_descriptor)
+            self._open_descriptor = -1
 
 
 class RealDisk:
     """Everything below one directory, which is created if it is not there; see `nodes.ports.Disk`."""
 
-    def __init__(self, root: str | Path, ledger: Path | None = None) -> None:
+    def __init__(self, root: str | Path, ledger: Path | None = None, open_files_max: int = OPEN_FILES_MAX) -> None:
         """`ledger` is the file to keep one in, outside of the root; none is kept unless it is given."""
+        self._files = OpenFiles(open_files_max)
         self._root = Path(root).resolve()
         self._root.mkdir(parents=True, exist_ok=True)
         self._ledger = None if ledger is None else Ledger(ledger, self._root)
@@ -113,11 +155,10 @@ class RealDisk:
         self._path(path).mkdir(parents=True, exist_ok=True)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         place = self._path(path)
         if self._ledger is not None and create and not place.exists():
             self._ledger.created(path)
-        return RealFile(os.open(place, flags, 0o644), path, self._ledger)
+        return RealFile(place, path, self._files, self._ledger, create=create)
 
     def rename(self, old: str, new: str) -> None:
         self._path(old).replace(self._path(new))

@@ -31,6 +31,12 @@ from squall.nodes.node.metrics import Collector
 from squall.nodes.node.node import Node, NodeError
 from squall.nodes.ports import NullTrace, Trace
 from squall.nodes.server.clock import SystemWallClock, monotonic_us, seeded_rng
+from squall.nodes.server.connection_limits import (
+    ConnectionLimits,
+    most_connections,
+    most_open_files,
+    raise_descriptor_limit,
+)
 from squall.nodes.server.disk import RealDisk
 from squall.nodes.server.log import say
 from squall.nodes.server.memory import FreezeReplayed, tune_memory
@@ -199,9 +205,15 @@ async def _serve(
     say(f"node {config.node_id} ({roles}) starts in {config.log_dirs}")
     for name in sorted(mutants.names):
         say(f"node {config.node_id} runs with MUTANT {name}: {MUTANTS[name]}")
+    descriptors = raise_descriptor_limit()
+    limits = ConnectionLimits(
+        min(config.max_connections, most_connections(descriptors)),
+        config.max_connections_per_ip,
+        config.controller_listener_names,
+    )
     node = Node(
         config,
-        disk=RealDisk(Path(config.log_dirs), ledger),
+        disk=RealDisk(Path(config.log_dirs), ledger, open_files_max=most_open_files(descriptors)),
         clock=SystemWallClock(),
         rng=seeded_rng(),
         trace=trace,
@@ -216,6 +228,7 @@ async def _serve(
         config.socket_request_max_bytes,
         idle=trace.flush if isinstance(trace, FileTrace) else None,
         iterated=lambda: freeze(node.image.last_offset),
+        limits=limits,
     )
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

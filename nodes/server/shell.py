@@ -7,12 +7,16 @@ it is moved forward when needed and re-armed lazily when it fires early, since d
 come.
 
 Framing copies as little as it can. All connections read into one shared buffer; small frames are copied out of it. A
-frame that does not fit gets a buffer of its own size at once, into which the socket reads directly, so a megabyte of
-records goes from the kernel to its final place in one step. Frames are bytearrays of their own, so that a batch can be
-patched in place. A frame longer than `socket.request.max.bytes`, or of negative length, ends its connection.
+frame that does not fit gets a buffer of its own, into which the socket reads directly. The buffer grows with what has
+come, never with what the length claims: `FRAME_BEGIN` at first, `FRAME_GROWTH` times as much when that is full. Frames
+are bytearrays of their own, so that a batch can be patched in place. A frame longer than `socket.request.max.bytes`, or
+of negative length, ends its connection.
 
 Backpressure works both ways: a node pauses a connection whose channel is full; from a peer that does not take its
-answers the shell itself stops reading, and tells the node, which serves it no further.
+answers the shell itself stops reading, and tells the node, which serves it no further. What the shell holds for a
+connection, of a frame not whole yet and of answers not taken, it reports to the node's budget (KIP-72).
+
+Connections beyond the limits (`connection_limits.py`) are closed as they come.
 """
 
 from __future__ import annotations
@@ -26,9 +30,15 @@ from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Res
 from squall.nodes.node.node import Node
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
+from squall.nodes.server.connection_limits import ConnectionLimits
 from squall.nodes.server.log import say
 
 READ_BUFFER = 256 << 10
+FRAME_BEGIN = 64 << 10
+FRAME_GROWTH = 2
+REPORT_FROM = 64 << 10
+"""Bytes that a connection may hold, and that this may change by, before the node hears of it."""
+REFUSALS_TOLD_EVERY_S = 1.0
 WRITE_HIGH = 4 << 20
 WRITE_LOW = 1 << 20
 JOIN_BELOW = 32 << 10
@@ -46,7 +56,11 @@ class _Connection(asyncio.BufferedProtocol):
         """None for a connection that the node asked for."""
         self._transport: asyncio.Transport | None = None
         self._frame: bytearray | None = None
+        self._frame_length = 0
         self._filled = 0
+        self.held = 0
+        """Bytes that the node was told are held here."""
+        self.heard_at = 0.0
         self._head = b""
         self._paused_by_node = False
         self._paused_by_peer = False
@@ -57,7 +71,8 @@ class _Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
-        self._shell.connected(self, self.listener)
+        peer = transport.get_extra_info("peername")
+        self._shell.connected(self, self.listener, str(peer[0]) if isinstance(peer, tuple) else "")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shell.disconnected(self)
@@ -68,13 +83,20 @@ class _Connection(asyncio.BufferedProtocol):
         return self._shell.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.heard_at = self._shell.time()
         if self._frame is None:
             self._cut(self._shell.read_buffer[:nbytes])
             return
         self._filled += nbytes
-        if self._filled == len(self._frame):
+        if self._filled == self._frame_length:
             frame, self._frame = self._frame, None
+            self.report()
             self._shell.deliver(self, frame)
+        elif self._filled == len(self._frame):
+            grown = bytearray(min(self._frame_length, self._filled * FRAME_GROWTH))
+            grown[: self._filled] = self._frame
+            self._frame = grown
+            self.report()
 
     def _cut(self, data: memoryview) -> None:
         """Deliver the whole frames of `data`, and keep the beginning of the next one."""
@@ -90,9 +112,11 @@ class _Connection(asyncio.BufferedProtocol):
                 return
             position += 4
             if end - position < length:
-                self._frame = bytearray(length)
                 self._filled = end - position
+                self._frame_length = length
+                self._frame = bytearray(min(length, max(FRAME_BEGIN, self._filled * FRAME_GROWTH)))
                 self._frame[: self._filled] = data[position:]
+                self.report()
                 return
             self._shell.deliver(self, bytearray(data[position : position + length]))
             position += length
@@ -103,8 +127,21 @@ class _Connection(asyncio.BufferedProtocol):
         self._shell.stalled(self, True)
         self._apply_pauses()
 
+    def report(self) -> None:
+        """Tell the node how much is held here, if that has changed."""
+        held = 0 if self._frame is None else len(self._frame)
+        if self._transport is not None:
+            held += self._transport.get_write_buffer_size()
+        if held < REPORT_FROM:
+            held = 0
+        moved = abs(held - self.held)
+        if self.listener is not None and (moved >= REPORT_FROM or (moved and not held)):
+            self.held = held
+            self._shell.holds(self, held)
+
     def resume_writing(self) -> None:
         self._paused_by_peer = False
+        self.report()
         self._shell.stalled(self, False)
         self._apply_pauses()
 
@@ -145,7 +182,10 @@ class _Connection(asyncio.BufferedProtocol):
             transport.write(b"".join(small))
 
     def close(self) -> None:
-        if self._transport is not None:
+        """Once what was sent has left; at once if the peer does not take it."""
+        if self._paused_by_peer:
+            self.abort()
+        elif self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
@@ -163,8 +203,13 @@ class Shell:
         *,
         idle: Callable[[], None] | None = None,
         iterated: Callable[[], None] | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._limits = limits or ConnectionLimits(2**31 - 1, 2**31 - 1)
+        self._told_refusal_at = -REFUSALS_TOLD_EVERY_S
+        self._writing: dict[_Connection, None] = {}
+        """Those that the node was told hold something; looked at again in each iteration."""
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         self.iterations = Recent()
         """How long iterations take; what comes in meanwhile waits for so long."""
@@ -223,13 +268,50 @@ class Shell:
         self._last_accepted += 1
         return _Connection(self, self._last_accepted, listener)
 
-    def connected(self, connection: _Connection, listener: str | None) -> None:
+    def time(self) -> float:
+        return self._loop.time()
+
+    def connected(self, connection: _Connection, listener: str | None, address: str) -> None:
+        if listener is not None and not self._admit(connection, listener, address):
+            connection.abort()
+            return
         self._connections[connection.identity] = connection
         self._all_gone.clear()
         if listener is not None:
             self._input(self._node.opened, connection.identity, listener)
 
+    def _admit(self, connection: _Connection, listener: str, address: str) -> bool:
+        """Count a connection that has come; whether it may stay."""
+        limits = self._limits
+        why = limits.refusal(listener, address)
+        if why is not None:
+            limits.refused += 1
+            if self.time() >= self._told_refusal_at + REFUSALS_TOLD_EVERY_S:
+                self._told_refusal_at = self.time()
+                say(f"closing new connections on {listener}: {why} ({limits.refused} were refused since the start)")
+            return False
+        limits.add(connection.identity, address)
+        connection.heard_at = self.time()
+        if limits.is_overfull:
+            accepted = (one for one in self._connections.values() if one.listener is not None)
+            silent = min(accepted, key=lambda one: one.heard_at, default=None)
+            if silent is not None:
+                self.disconnected(silent)
+                silent.abort()
+        return True
+
+    def holds(self, connection: _Connection, size: int) -> None:
+        """What is held for a connection has changed; asked again as long as there is anything."""
+        if size:
+            self._writing[connection] = None
+        else:
+            self._writing.pop(connection, None)
+        if connection.identity in self._connections:
+            self._input(self._node.host_holds, connection.identity, size)
+
     def disconnected(self, connection: _Connection) -> None:
+        self._limits.remove(connection.identity)
+        self._writing.pop(connection, None)
         if self._connections.pop(connection.identity, None) is not None:
             self._input(self._node.closed, connection.identity)
         if not self._connections:
@@ -288,6 +370,8 @@ class Shell:
         self._release(node.release_early())
         node.flush(now)
         self._drain()
+        for connection in list(self._writing):
+            connection.report()
         for line in node.notices:
             say(line)
         node.notices.clear()
@@ -334,6 +418,7 @@ class Shell:
                 connection = self._connections.get(effect.connection)
                 if connection is not None:
                     connection.send(effect.chunks)
+                    connection.report()
             else:
                 self._carry_out(effect)
 
@@ -354,6 +439,7 @@ class Shell:
             connecting.cancel()
         connection = self._connections.pop(identity, None)
         if connection is not None:
+            self._writing.pop(connection, None)
             connection.close()
 
     async def _connect(self, effect: Connect) -> None:

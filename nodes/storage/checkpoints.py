@@ -139,7 +139,8 @@ class OffsetCheckpoint:
 
     def forget(self, names: Collection[TopicPartition]) -> None:
         """Say nothing of some logs."""
-        self.replace({name: offset for name, offset in self._offsets.items() if name not in names})
+        going = frozenset(names)
+        self.replace({name: offset for name, offset in self._offsets.items() if name not in going})
 
 
 # -- properties and the clean-shutdown marker ----------------------------------------------------------------------

@@ -44,12 +44,12 @@ from typing import Protocol
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.record_times import first_not_older
 from squall.nodes.protocol.records import (
     BatchHeader,
     InvalidBatch,
     crc_ok,
     iterate_batches,
-    parse_records,
     patch,
     stamp_log_append_time,
     validate_client_batch,
@@ -103,16 +103,17 @@ class Appended:
 
 
 def _first_not_older(header: BatchHeader, batch: bytes, timestamp_ms: int) -> tuple[int, int]:
-    """(timestamp, offset) of the record looked for within its batch; of the batch itself if it cannot be opened."""
+    """(timestamp, offset) of the record looked for within its batch; of the batch itself if it cannot be opened, or
+    only at a cost that nobody may cause here (`protocol/record_times.py`)."""
     if header.is_log_append_time:
         return header.max_timestamp, header.base_offset
     if header.base_timestamp < timestamp_ms:
         try:
-            for record in parse_records(batch):
-                if record.timestamp >= timestamp_ms:
-                    return record.timestamp, record.offset
+            found = first_not_older(batch, timestamp_ms)
         except ProtocolError:
             return header.max_timestamp, header.base_offset
+        if found is not None:
+            return found
     return header.base_timestamp, header.base_offset
 
 
@@ -565,8 +566,7 @@ class Log:
         self._segments.close()
 
     def delete(self) -> None:
-        """Remove the log and its directory, durably."""
+        """Remove the log and its directory. Durable once the owner has synced the directory that it is in."""
         self._segments.close()
         with on_disk(self.directory, "remove the log"):
             self._disk.remove_tree(self.directory)
-            self._disk.sync_directory(self.directory.rpartition("/")[0])

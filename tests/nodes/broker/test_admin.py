@@ -157,11 +157,20 @@ def test_list_offsets_answers_earliest_latest_and_by_time(world: World) -> None:
     world.create("t", replicas=(1,))
     for _ in range(3):
         world.produce()
-    asked = [ListOffsetsPartition(0, -1, when) for when in (-2, -1, 1000, 2000)]
+    for when, expected in ((-2, 0), (-1, 3), (1000, 0), (2000, -1)):
+        topic = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, when)])
+        found = answer(world.ask(ListOffsetsRequest(replica_id=-1, topics=[topic])), ListOffsetsResponse)
+        assert [(one.error_code, one.offset) for one in found.topics[0].partitions] == [(0, expected)]
+
+
+def test_a_topic_partition_named_twice_in_list_offsets_is_refused(world: World) -> None:
+    """As in Kafka: a hundred thousand look-ups in one log would be one request."""
+    world.create("t", replicas=(1,))
+    asked = [ListOffsetsPartition(0, -1, 1000) for _ in range(3)]
     found = answer(
         world.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", asked)])), ListOffsetsResponse
     )
-    assert [(one.error_code, one.offset) for one in found.topics[0].partitions] == [(0, 0), (0, 3), (0, 0), (0, -1)]
+    assert {one.error_code for one in found.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_offset_for_leader_epoch_tells_where_an_epoch_ended(world: World) -> None:

@@ -156,7 +156,7 @@ def test_a_topic_created_anew_inherits_no_promise(disk: SimDisk) -> None:
     logs.settle()
     logs.tick(MINUTE)
     logs.checkpoint_high_watermarks({NAME: 9})
-    logs.delete(NAME)
+    logs.delete([NAME])
     log, high_watermark = logs.claim(AGAIN, 0, SMALL)
     assert (log.start_offset, log.end_offset, high_watermark) == (0, 0, 0)
     append(log, 2)

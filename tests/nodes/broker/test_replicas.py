@@ -242,8 +242,43 @@ def test_many_new_logs_are_made_over_several_turns_and_heartbeats_go_on_meanwhil
         request.complete(world.now, BrokerHeartbeatResponse(is_fenced=False))
     world.run()
     assert not world.broker.replicas.all(), "only when all are made the next batch is read, which removes the topic"
+    while world.broker.replicas.is_busy:
+        world.run()
     _, heartbeat = world.asked(BrokerHeartbeatRequest, after=2 * SECOND)
     assert heartbeat.current_metadata_offset == world.log.high_watermark - 1
+
+
+def test_the_logs_of_a_large_topic_are_removed_over_several_turns(world: World) -> None:
+    """BL-04: four thousand took ten seconds, longer than a session. Requests find the topic gone at once."""
+
+    def logs() -> int:
+        return len([one for one in world.disk.list("") if one.startswith("large-")])
+
+    partitions = 3 * LOGS_IN_A_TURN
+    world.log.commit(*records_of_a_topic("large", partitions))
+    while len(world.broker.replicas.all()) < partitions:
+        world.run()
+    world.log.commit(RemoveTopicRecord(topic_id=topic_id("large")))
+    for turn in (1, 2):
+        request, heartbeat = world.asked(BrokerHeartbeatRequest, after=2 * SECOND)
+        assert not world.broker.replicas.all()
+        assert logs() == partitions - turn * LOGS_IN_A_TURN
+        assert heartbeat.current_metadata_offset < world.log.high_watermark - 1
+        assert world.broker.deadline() == 0, "it asks for its next turn at once"
+        request.complete(world.now, BrokerHeartbeatResponse(is_fenced=False))
+    world.run()
+    assert logs() == 0
+
+
+def test_a_clean_stop_leaves_no_log_of_a_topic_that_is_being_removed(world: World) -> None:
+    world.log.commit(*records_of_a_topic("large", 3 * LOGS_IN_A_TURN))
+    while len(world.broker.replicas.all()) < 3 * LOGS_IN_A_TURN:
+        world.run()
+    world.log.commit(RemoveTopicRecord(topic_id=topic_id("large")))
+    world.run()
+    assert world.broker.replicas.is_busy
+    world.broker.close(world.now)
+    assert [one for one in world.disk.list("") if one.startswith("large-")] == []
 
 
 def test_who_comes_back_to_many_topic_partitions_is_fenced_until_it_has_taken_them_up() -> None:

@@ -18,6 +18,7 @@ from squall.nodes.node.channels import (
 )
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.node.effects import Close, Effect, Pause, Resume, Send
+from squall.nodes.node.memory_budget import PATIENCE, MemoryBudget
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.headers import correlation_id_of, encode_request
 from squall.nodes.protocol.messages import ApiKey
@@ -369,3 +370,83 @@ def test_a_request_renews_its_connection_and_one_that_waits_for_its_answer_keeps
     request.respond(MetadataResponse())
     fixture.connections.expire(fixture.connections.idle_due)
     assert fixture.outbox[-1] == Close(1)
+
+
+class TestMemory:
+    """One budget for all that a plane's connections make a node hold (KIP-72)."""
+
+    def made(self, limit: int) -> tuple[Connections, RequestChannel, list[Effect]]:
+        outbox: list[Effect] = []
+        channel = RequestChannel("data", 100, budget=MemoryBudget(limit))
+        connections = Connections({"PLAINTEXT": channel}, {"PLAINTEXT": BROKER_VERSIONS}, outbox)
+        for connection in (1, 2, 3):
+            connections.opened(0, connection, "PLAINTEXT")
+        return connections, channel, outbox
+
+    def test_whoever_adds_to_a_budget_used_up_is_read_from_no_more(self) -> None:
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 600)
+        connections.received(0, 2, PRODUCE + bytes(300))
+        assert outbox == []
+        connections.host_holds(1, 900)
+        assert outbox == [Pause(1)]
+        connections.received(0, 3, PRODUCE)
+        assert outbox == [Pause(1), Pause(3)]
+        connections.host_holds(1, 0)
+        connections.relieve(channel)
+        assert sorted(one.connection for one in outbox[2:] if isinstance(one, Resume)) == [1, 3]
+
+    def test_a_closed_connection_holds_nothing(self) -> None:
+        connections, channel, _ = self.made(1000)
+        connections.host_holds(1, 600)
+        connections.received(0, 1, PRODUCE + bytes(300))
+        connections.closed(1)
+        assert channel.budget.used == 0
+
+    def test_the_largest_holder_goes_when_there_has_been_no_room_for_long(self) -> None:
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 400)
+        connections.host_holds(2, 700)
+        for now in (0, PATIENCE - 1):
+            connections.make_room(now, channel)
+            assert Close(2) not in outbox
+        connections.make_room(PATIENCE, channel)
+        assert [one for one in outbox if isinstance(one, Close)] == [Close(2)]
+        assert channel.budget.used == 400
+        assert "queued.max.request.bytes" in connections.notices[0]
+        connections.make_room(PATIENCE * 3, channel)
+        assert [one for one in outbox if isinstance(one, Close)] == [Close(2)], "there is room again"
+
+    def test_who_waits_between_exhausted_and_room_does_not_wait_for_ever(self) -> None:
+        """A few bytes were freed: too few to go on, and nobody who could free more."""
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 900)
+        connections.host_holds(2, 100)
+        connections.make_room(0, channel)
+        connections.closed(2)
+        assert not channel.budget.is_exhausted
+        connections.make_room(PATIENCE, channel)
+        assert Close(1) in outbox
+
+    def test_no_fetch_is_served_without_memory_for_its_answer(self) -> None:
+        connections, channel, _ = self.made(1000)
+        connections.host_holds(1, 1000)
+        connections.received(0, 2, b"".join(encode_request(ApiKey.FETCH, 12, 1, "c", FetchRequest())))
+        assert channel.take() is None
+        connections.make_room(0, channel)
+        connections.host_holds(1, 0)
+        connections.make_room(1, channel)
+        assert channel.take() is not None
+
+    def test_what_a_request_takes_is_counted_until_its_answer_has_left(self) -> None:
+        connections, channel, outbox = self.made(100_000)
+        frame = b"".join(encode_request(ApiKey.METADATA, 12, 1, "c", MetadataRequest()))
+        connections.received(0, 1, frame)
+        assert channel.budget.used == len(frame)
+        inbound = channel.take()
+        assert inbound is not None
+        connections.decode(0, inbound).respond(MetadataResponse(cluster_id="x" * 500))
+        [sent] = [effect for effect in outbox if isinstance(effect, Send)]
+        assert channel.budget.used == sum(map(len, sent.chunks))
+        connections.drained()
+        assert channel.budget.used == 0

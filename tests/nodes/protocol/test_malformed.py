@@ -9,10 +9,11 @@ import tracemalloc
 import pytest
 
 from squall.nodes.protocol import headers
-from squall.nodes.protocol.compiler import decode, encode_bytes
+from squall.nodes.protocol.compiler import decode, decode_from, encode_bytes
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.messages import APIS, Api
 from squall.nodes.protocol.messages.metadata import MetadataRequest
+from squall.nodes.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.nodes.protocol.records import Record, build_batch, iterate_batches, parse_records, validate_client_batch
 
 QUICK = 20_000
@@ -118,3 +119,24 @@ def test_a_short_frame_cannot_ask_for_a_long_array(version: int) -> None:
 def test_bytes_after_the_message_are_refused() -> None:
     with pytest.raises(ProtocolError, match="3 bytes too many"):
         decode(MetadataRequest, 1, b"\xff\xff\xff\xff" + b"abc")
+
+
+def test_an_array_is_no_longer_than_the_least_its_items_take() -> None:
+    """Forty-five megabytes of empty topic-partitions took six gigabytes."""
+    item = 4 + 4  # index, and the length of its records
+    frame = encode_bytes(ProduceRequest(topic_data=[TopicProduceData("t", [])]), 3)
+    assert frame[-4:] == bytes(4)
+    claimed = frame[:-4] + (1000).to_bytes(4, "big") + bytes(1000 * item - 1)
+    with pytest.raises(ProtocolError, match="a length of 1000"):
+        decode(ProduceRequest, 3, claimed)
+    assert len(decode(ProduceRequest, 3, claimed + b"\x00").topic_data[0].partition_data) == 1000
+
+
+def test_a_request_has_only_so_many_items_in_all_its_arrays() -> None:
+    topics = [TopicProduceData("t", [PartitionProduceData(number) for number in range(10)]) for _ in range(5)]
+    content = memoryview(encode_bytes(ProduceRequest(topic_data=topics), 9))
+    left = [55]
+    decode_from(ProduceRequest, 9, content, 0, left)
+    assert left == [0]
+    with pytest.raises(ProtocolError, match="more items"):
+        decode_from(ProduceRequest, 9, content, 0, [54])

@@ -258,3 +258,23 @@ def test_a_missing_codec_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(CodecMissing, match="lz4 needs the package lz4, which is not installed"):
         parse_records(batch)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("count", [2**31 - 1, 1 << 20])
+def test_a_batch_that_claims_more_records_than_its_bytes_hold_is_refused(count: int, codec: Compression) -> None:
+    """Each would use up the offsets of a segment."""
+    batch = build_batch([Record(value=b"v")], compression=codec)
+    batch[57:61] = count.to_bytes(4, "big")
+    batch[23:27] = (count - 1).to_bytes(4, "big")
+    seal(batch)
+    with pytest.raises(InvalidBatch, match=f"{count} records") as caught:
+        validate_client_batch(batch, max_bytes=1 << 20)
+    assert caught.value.error is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name)
+@pytest.mark.parametrize("count", [1, 2, 100, 60_000])
+def test_as_many_of_the_shortest_records_as_there_can_be_are_taken(count: int, codec: Compression) -> None:
+    batch = build_batch([Record(key=None, value=None)] * count, compression=codec)
+    assert validate_client_batch(batch, max_bytes=1 << 20).count == count

@@ -44,7 +44,7 @@ def test_what_another_leader_put_in_the_place_of_unread_batches_is_read() -> Non
     written(log, 3, epoch=1)
     expected = written(other, 4, epoch=2)
     log.truncate_diverged(0, 0, 0)
-    log.append_fetched(other.read(0, 1 << 20))
+    log.append_fetched(other.read(0, 1 << 20), 2)
     assert log.end_offset == other.end_offset
     assert [one.values for one in all_of(log)] == expected
 

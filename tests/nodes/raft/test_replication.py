@@ -16,7 +16,6 @@ from squall.nodes.protocol.messages.describe_quorum import (
 )
 from squall.nodes.protocol.session import ServerRequest
 from squall.nodes.raft import messages
-from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.messages import Hint
 from squall.nodes.raft.metadata_log import MetadataLog
 from squall.nodes.raft.quorum_state import QuorumState
@@ -57,13 +56,15 @@ def test_a_diverged_fetch_does_not_count_as_progress() -> None:
     assert leader.replica.high_watermark == 0
 
 
-def test_cutting_committed_records_is_fatal() -> None:
-    """Rule 36."""
+def test_committed_records_are_never_cut() -> None:
+    """Rule 36: whoever asks for it is not believed, and the refusal is reported."""
     follower = Node(2, [1, 1, 1, 1]).follow(3, 4)
     follower.told(b"", high_watermark=3)
     assert follower.replica.high_watermark == 3
-    with pytest.raises(InvariantViolation, match="below its high watermark 3"):
-        follower.told_divergence(1, 2)
+    follower.told_divergence(1, 2)
+    assert follower.replica.end_offset == 4
+    [line] = follower.replica.snapshots.notices
+    assert "below its high watermark 3" in line
 
 
 # -- the high watermark ----------------------------------------------------------------------------------------

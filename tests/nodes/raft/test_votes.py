@@ -9,9 +9,6 @@ import pytest
 
 from squall.harness.simulation.disk import SimDisk
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages import ApiKey
-from squall.nodes.raft import messages
-from squall.nodes.raft.errors import InvariantViolation
 from squall.nodes.raft.quorum_state import CorruptQuorumState, QuorumState, QuorumStateStore, ReplicaKey
 from tests.nodes.raft.alone import Voting, config
 
@@ -68,13 +65,6 @@ def test_malformed_or_misdirected_requests_are_refused_and_change_nothing(
     voting = Voting([1])
     assert voting.ask(2, 5, 1, 1, **changes) == (expected, False)
     assert voting.replica.epoch == 1
-
-
-def test_two_leaders_in_one_epoch_stop_the_node() -> None:
-    """Rule 37."""
-    voting = Voting([1], FOLLOWING)
-    with pytest.raises(InvariantViolation, match="two leaders"):
-        voting.send(ApiKey.BEGIN_QUORUM_EPOCH, 1, messages.begin_quorum_epoch(config(2), 5, 1))
 
 
 def test_a_quorum_state_that_cannot_be_read_is_an_error_and_not_a_fresh_start() -> None:

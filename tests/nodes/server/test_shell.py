@@ -39,6 +39,8 @@ class PlayedNode:
     def closed(self, now: int, connection: int) -> None:
         self.told.append(("closed", connection))
 
+    def host_holds(self, now: int, connection: int, size: int) -> None: ...
+
     def stalled(self, now: int, connection: int, stalled: bool) -> None:
         self.told.append(("stalled", connection, stalled))
 

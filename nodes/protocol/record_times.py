@@ -1,0 +1,90 @@
+"""The first record of a batch that is not older than a time, found without taking the batch apart.
+
+A broker looks into a batch only for this (ListOffsets by time). Its producer may have made it to be costly: a hundred
+kilobytes of gzip can be a hundred megabytes, or ten million records. So the content is decompressed piece by piece, of
+each record only its length and timestamp are read, and after `BYTES_MAX` or `RECORDS_MAX` the search is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from squall.nodes.protocol.compression import Compression, decompress_pieces
+from squall.nodes.protocol.errors import ProtocolError
+from squall.nodes.protocol.records import HEADER_SIZE, BatchHeader, Buffer
+
+BYTES_MAX = 16 << 20
+"""Decompressed bytes that are looked through at most."""
+RECORDS_MAX = 1 << 16
+"""Records that are looked at at most, which takes about a tenth of a second."""
+
+
+class _Bytes:
+    """The content as one stream, of which few bytes are looked at."""
+
+    __slots__ = ("_at", "_piece", "_pieces")
+
+    def __init__(self, pieces: Iterator[Buffer]) -> None:
+        self._pieces = pieces
+        self._piece: Buffer = b""
+        self._at = 0
+
+    def byte(self) -> int:
+        while self._at >= len(self._piece):
+            self._next()
+        found = self._piece[self._at]
+        self._at += 1
+        return found
+
+    def varint(self) -> tuple[int, int]:
+        """A zigzag varint, and how many bytes it took."""
+        value = shift = taken = 0
+        while True:
+            byte = self.byte()
+            taken += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value >> 1 ^ -(value & 1), taken
+            shift += 7
+            if shift > 63:
+                raise ProtocolError("a varint is longer than ten bytes")
+
+    def skip(self, size: int) -> None:
+        self._at += size
+        while self._at > len(self._piece):
+            self._next()
+
+    def _next(self) -> None:
+        beyond = self._at - len(self._piece)
+        piece = next(self._pieces, None)
+        if piece is None:
+            raise ProtocolError("the records end before the last of them")
+        self._piece, self._at = piece, beyond
+
+
+def first_not_older(
+    batch: Buffer, timestamp_ms: int, *, bytes_max: int = BYTES_MAX, records_max: int = RECORDS_MAX
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record of one whole batch that is not older; None if all are.
+
+    Raises ProtocolError if the batch is malformed, or larger than may be looked through.
+    """
+    header = BatchHeader.read(batch)
+    if header.compression > Compression.ZSTD:
+        raise ProtocolError(f"compression {header.compression} is not known")
+    pieces = decompress_pieces(Compression(header.compression), memoryview(batch)[HEADER_SIZE:], bytes_max)
+    content = _Bytes(pieces)
+    for number in range(header.count):
+        if number >= records_max:
+            raise ProtocolError(f"a batch of {header.count} records; {records_max} are looked through")
+        length, _ = content.varint()
+        content.byte()
+        time_delta, time_size = content.varint()
+        offset_delta, offset_size = content.varint()
+        if header.base_timestamp + time_delta >= timestamp_ms:
+            return header.base_timestamp + time_delta, header.base_offset + offset_delta
+        rest = length - 1 - time_size - offset_size
+        if rest < 0:
+            raise ProtocolError(f"a record of {length} bytes is shorter than its fields")
+        content.skip(rest)
+    return None

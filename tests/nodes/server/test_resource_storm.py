@@ -1,0 +1,334 @@
+"""A resource storm against a real broker and a real controller: nobody dies, memory stays bounded, no session ends.
+
+Everything here comes from strangers without any credential. What a stranger may command as long as there is no
+authentication (to unregister a broker, to register under its id) is left out: that is obeyed, not survived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
+from squall.nodes.protocol.compression import Compression
+from squall.nodes.protocol.headers import decode_response, encode_request
+from squall.nodes.protocol.messages import ApiKey
+from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from squall.nodes.protocol.messages.delete_topics import DeleteTopicsRequest
+from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from squall.nodes.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.nodes.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from squall.nodes.protocol.records import Record, build_batch, seal
+from squall.nodes.protocol.schema import Message
+from tests.clusters import Cluster, NodeProcess
+from tests.nodes.forged import Forger
+from tests.nodes.protocol.test_record_times import bomb
+
+pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.timeout(1200)]
+
+RESIDENT_MAX = 600 << 20
+SESSION_MS = 6000
+COMMANDS = (
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+)
+"""What is obeyed if it names the right broker."""
+FRAMES_ON_A_CONNECTION = 40
+"""Some ask to be parked; then those after them wait, and nothing more is read."""
+TOPIC = "storm"
+
+
+def framed(message: Message, version: int, correlation: int = 1) -> bytes:
+    content = b"".join(encode_request(message.API_KEY, version, correlation, "storm", message))
+    return struct.pack(">i", len(content)) + content
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def received(connection: socket.socket) -> bytes:
+    def exactly(size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            chunk = connection.recv(size - len(parts))
+            if not chunk:
+                raise ConnectionError("closed")
+            parts += chunk
+        return bytes(parts)
+
+    return exactly(int.from_bytes(exactly(4), "big"))
+
+
+def asked(port: int, message: Message, version: int) -> Message:
+    with connected(port) as connection:
+        connection.sendall(framed(message, version))
+        return decode_response(message.API_KEY, version, received(connection))[1]
+
+
+@dataclass
+class Watch:
+    """Samples the nodes' resident memory, and how long a stranger waits for an answer, until stopped."""
+
+    nodes: list[NodeProcess]
+    resident: dict[int, int] = field(default_factory=dict)
+    during: dict[str, int] = field(default_factory=dict)
+    phase: str = ""
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._sample)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _sample(self) -> None:
+        while not self._over.wait(0.02):
+            for node in self.nodes:
+                with contextlib.suppress(OSError, StopIteration, TypeError), open(f"/proc/{node.pid}/status") as status:
+                    line = next(line for line in status if line.startswith("VmRSS:"))
+                    size = int(line.split()[1]) * 1024
+                    self.resident[node.node_id] = max(self.resident.get(node.node_id, 0), size)
+                    self.during[self.phase] = max(self.during.get(self.phase, 0), size)
+
+
+class Storm:
+    """The inputs, one after the other, each with connections of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        [self.broker] = cluster.ports.values()
+        [self.controller] = cluster.controller_ports.values()
+        self.both = (self.broker, self.controller)
+
+    def still_served(self) -> None:
+        """Others are answered, within a session's time, if not at once: who holds all memory goes first."""
+        deadline = time.monotonic() + SESSION_MS / 1000
+        while True:
+            try:
+                found = asked(self.broker, MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9)
+                assert isinstance(found, MetadataResponse) and found.topics[0].error_code == 0
+                return
+            except OSError:
+                assert time.monotonic() < deadline, self.cluster.logs()
+
+    def create(self, name: str, partitions: int) -> None:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name, partitions, 1)], timeout_ms=20_000)
+        answer = asked(self.broker, request, 5)
+        assert isinstance(answer, CreateTopicsResponse) and answer.topics[0].error_code == 0, answer
+        self.wait_for_leaders(name, partitions)
+
+    def wait_for_leaders(self, name: str, partitions: int) -> None:
+        def all_led() -> bool:
+            found = asked(self.broker, MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 9)
+            assert isinstance(found, MetadataResponse)
+            return len([one for one in found.topics[0].partitions if one.leader_id >= 0]) == partitions
+
+        self.cluster.wait_for(f"{name} is led", all_led, 60)
+
+    def produce(self, records: bytearray, partition: int = 0) -> int:
+        data = TopicProduceData(TOPIC, [PartitionProduceData(partition, records)])
+        answer = asked(self.broker, ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), 9)
+        assert isinstance(answer, ProduceResponse)
+        return answer.responses[0].partition_responses[0].error_code
+
+    # -- the inputs -----------------------------------------------------------------------------------------------
+
+    def lengths_without_frames(self) -> None:
+        """Four bytes claim a hundred megabytes, on sixty connections to each."""
+        with contextlib.ExitStack() as stack:
+            for port in self.both:
+                for _ in range(60):
+                    stack.enter_context(connected(port)).sendall(struct.pack(">i", 100 << 20) + bytes(2))
+            self.still_served()
+
+    def frames_that_never_end(self) -> None:
+        """Forty frames of a hundred megabytes each, of which as much is sent as the node takes."""
+        with contextlib.ExitStack() as stack:
+            ways = [stack.enter_context(connected(self.broker)) for _ in range(40)]
+            for way in ways:
+                way.sendall(struct.pack(">i", 100 << 20))
+                way.setblocking(False)
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                for way in ways:
+                    with contextlib.suppress(OSError):
+                        way.send(bytes(1 << 20))
+            self.still_served()
+
+    def empty_topic_partitions(self) -> None:
+        """45 MB of Produce, in which each topic-partition takes six bytes."""
+        head = b"".join(encode_request(ApiKey.PRODUCE, 9, 1, "storm", ProduceRequest(acks=1, topic_data=[])))[:-2]
+        count = (45 << 20) // 6
+        body = b"\x02" + b"\x02t" + varint(count + 1) + bytes(6) * count + b"\x00\x00"
+        for _ in range(3):
+            with connected(self.broker) as connection, contextlib.suppress(OSError):
+                connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+                connection.recv(1)
+        self.still_served()
+
+    def gzip_bombs(self) -> None:
+        """55 bytes of ListOffsets look for a time in a batch of a hundred kilobytes that holds a hundred megabytes."""
+        assert self.produce(bomb(100 << 20), partition=1) == 0
+        topics = [ListOffsetsTopic(TOPIC, [ListOffsetsPartition(1, -1, 8_000)])]
+        with connected(self.broker) as connection:
+            for number in range(10):
+                connection.sendall(framed(ListOffsetsRequest(replica_id=-1, topics=topics), 6, number))
+            began = time.monotonic()
+            for _ in range(10):
+                received(connection)
+            assert time.monotonic() - began < 20
+        self.still_served()
+
+    def claimed_records(self) -> None:
+        batch = build_batch([Record(value=b"v")], compression=Compression.GZIP)
+        batch[57:61], batch[23:27] = struct.pack(">i", 2**31 - 1), struct.pack(">i", 2**31 - 2)
+        seal(batch)
+        for _ in range(100):
+            assert self.produce(bytearray(batch)) == 87, "INVALID_RECORD"
+
+    def unread_fetches(self) -> None:
+        """Eighty connections ask ten times for 24 MB each, and read nothing."""
+        for _ in range(24):
+            assert self.produce(build_batch([Record(value=bytes(1_000_000))])) == 0
+        wanted = FetchPartition(fetch_offset=0, partition_max_bytes=2**31 - 1)
+        topics = [FetchTopic(topic=TOPIC, partitions=[wanted])]
+        fetch = framed(FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=2**31 - 1, topics=topics), 12)
+        with contextlib.ExitStack() as stack:
+            for _ in range(80):
+                way = stack.enter_context(connected(self.broker))
+                way.sendall(fetch * 10)
+            until = time.monotonic() + 4
+            while time.monotonic() < until:
+                time.sleep(0.1)
+            self.still_served()
+
+    def idle_connections(self, count: int) -> None:
+        with contextlib.ExitStack() as stack:
+            for _ in range(count // 2):
+                for port in self.both:
+                    with contextlib.suppress(OSError):
+                        stack.enter_context(connected(port))
+            self.still_served()
+
+    def many_topic_partitions(self, count: int) -> None:
+        self.create("wide", count)
+        answer = asked(self.broker, DeleteTopicsRequest(topic_names=["wide"], timeout_ms=20_000), 5)
+        assert answer.responses[0].error_code == 0  # type: ignore[attr-defined]
+        self.still_served()
+
+    def forged_frames(self, count: int, seed: int) -> None:
+        """Structure-aware frames to both planes, many on a connection, a new one when it was ended."""
+        rng = random.Random(seed)
+        forger = Forger(rng, names=["__cluster_metadata", "squall-cluster-00000-A", "forged", "wide"])
+        planes = [
+            (port, {key: served for key, served in versions.items() if key not in COMMANDS})
+            for port, versions in ((self.broker, BROKER_VERSIONS), (self.controller, CONTROLLER_VERSIONS))
+        ]
+        ways: dict[int, socket.socket] = {}
+        for number in range(count):
+            port, versions = planes[rng.random() < 0.5]
+            frame = forger.frame(versions, number & 0x7FFFFFFF)
+            for _ in range(3):
+                if port not in ways:
+                    ways[port] = connected(port)
+                    ways[port].settimeout(0.1)
+                try:
+                    ways[port].sendall(struct.pack(">i", len(frame)) + frame)
+                    break
+                except OSError:
+                    ways.pop(port).close()
+            if number % 20 == 0:
+                for port in list(ways):
+                    self._drain(ways, port)
+            if number % FRAMES_ON_A_CONNECTION == 0 and port in ways:
+                ways.pop(port).close()
+        for way in ways.values():
+            way.close()
+        self.still_served()
+
+    @staticmethod
+    def _drain(ways: dict[int, socket.socket], port: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                while ways[port].recv(1 << 16, socket.MSG_DONTWAIT):
+                    pass
+            except BlockingIOError:
+                return
+            except OSError:
+                pass
+        ways.pop(port).close()
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def weather(frames: int, idle: int, partitions: int) -> None:
+    properties = {
+        "broker.session.timeout.ms": str(SESSION_MS),
+        "broker.heartbeat.interval.ms": "1000",
+        "message.max.bytes": "2000000",
+    }
+    with Cluster(brokers=1, controllers=1, properties=properties) as cluster:
+        cluster.wait_until_ready()
+        storm = Storm(cluster)
+        storm.create(TOPIC, 2)
+        nodes = list(cluster.nodes.values())
+        pids = [node.pid for node in nodes]
+        watch = Watch(nodes)
+        inputs = {
+            "lengths": storm.lengths_without_frames,
+            "endless frames": storm.frames_that_never_end,
+            "empty topic-partitions": storm.empty_topic_partitions,
+            "gzip bombs": storm.gzip_bombs,
+            "claimed records": storm.claimed_records,
+            "unread fetches": storm.unread_fetches,
+            "idle connections": lambda: storm.idle_connections(idle),
+            "many topic-partitions": lambda: storm.many_topic_partitions(partitions),
+            "forged frames": lambda: storm.forged_frames(frames, seed=1),
+        }
+        with watch.running():
+            for name, blow in inputs.items():
+                watch.phase, began = name, time.monotonic()
+                blow()
+                took = time.monotonic() - began
+                print(f"{name:<24} {took:6.1f} s, {watch.during.get(name, 0) >> 20} MB resident at most", flush=True)
+        assert [node.pid for node in nodes] == pids and all(node.pid is not None for node in nodes), cluster.logs()
+        assert max(watch.resident.values()) <= RESIDENT_MAX, f"{watch.during}\n{cluster.logs()}"
+        logs = "".join(node.log for node in nodes)
+        assert "did not hear from it in time" not in logs, cluster.logs()
+
+
+def test_a_short_resource_storm_kills_nobody() -> None:
+    weather(frames=1_000, idle=1_200, partitions=200)
+
+
+@pytest.mark.full
+def test_a_resource_storm_of_a_million_frames_kills_nobody() -> None:
+    weather(frames=1_000_000, idle=4_000, partitions=4_000)
