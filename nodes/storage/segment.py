@@ -3,8 +3,8 @@
 Two indexes lead to a byte position. The *sparse* index has an entry for about every `index_interval_bytes`; it is
 kept in memory, written beside the segment (`%020d.index`, as Kafka does: pairs of four bytes, the last offset of a
 batch relative to the segment's first and the position where that batch begins) when the segment is sealed, and rebuilt
-from the batches when missing. The *dense* index knows every one of the last few thousand batches appended, so that followers
-and consumers at the tail, which is nearly all reading, find their place by bisection and cost one pread.
+from the batches when missing. The *dense* index knows every one of the last few thousand batches appended, so that
+followers and consumers at the tail, which is nearly all reading, find their place by bisection and cost one pread.
 
 A third leads from a timestamp to an offset (`time_index.py`, `%020d.timeindex`), with an entry for about every
 `index_interval_bytes`, too; look-ups by time and retention, which asks for the largest timestamp, rest on it.
