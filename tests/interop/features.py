@@ -21,6 +21,8 @@ GROUPS = TOOLS + "consumer.group.ConsumerGroupCommand"
 TRANSACTIONS = TOOLS + "TransactionsCommand"
 AT = ("--bootstrap-server", "{bootstrap}")
 AT_CONTROLLERS = ("--bootstrap-controller", "{controllers}")
+NO_TOPIC_ERROR = r"^(?![\s\S]*Error while executing topic command)"
+"""kafka-topics says nothing when it has altered or deleted a topic."""
 NO_JOIN = "The version of API is not supported"
 NO_TRANSACTIONS = "Transactions are not served by this cluster"
 
@@ -48,9 +50,9 @@ WORKING = (
         "kafka-topics --alter --partitions",
         TOPICS,
         (*AT, "--alter", "--topic", "{fresh}", "--partitions", "4"),
-        r"^\s*$",
+        NO_TOPIC_ERROR,
     ),
-    Feature("kafka-topics --delete", TOPICS, (*AT, "--delete", "--topic", "{fresh}"), r"^\s*$"),
+    Feature("kafka-topics --delete", TOPICS, (*AT, "--delete", "--topic", "{fresh}"), NO_TOPIC_ERROR),
     Feature(
         "kafka-configs, a topic's",
         CONFIGS,
