@@ -34,26 +34,39 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <dependencies>
     <dependency>
       <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
-    </dependency>
+    </dependency>{tools}
   </dependencies>
 </project>
 """
 
 
-def fetched_jars() -> Path:
+TOOLS = """
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
+    </dependency>"""
+"""Kafka's own command-line tools, and a logger, without which some of them fail in silence."""
+
+
+def fetched_jars(version: str = VERSION, *, tools: bool = False) -> Path:
     """The folder with Kafka's jars. Raises UsageError if they are not there and cannot be fetched."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "squall" / f"kafka-{VERSION}"
+    name = f"kafka-{version}-tools" if tools else f"kafka-{version}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "squall" / name
     if (cache / "complete").exists():
         return cache
     for program, package in (("mvn", "maven"), ("java", "default-jre-headless")):
         if shutil.which(program) is None:
             raise UsageError(f"there is no {program} here, which fetches and runs Apache Kafka; install {package}")
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "pom.xml").write_text(POM.format(version=VERSION))
+        (Path(folder) / "pom.xml").write_text(
+            POM.format(version=version, tools=TOOLS.format(version=version) if tools else "")
+        )
         command = ["mvn", "-q", "dependency:copy-dependencies", f"-DoutputDirectory={cache}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UsageError(f"Apache Kafka {VERSION} could not be fetched: {(done.stdout + done.stderr)[-1000:]}")
+        raise UsageError(f"Apache Kafka {version} could not be fetched: {(done.stdout + done.stderr)[-1000:]}")
     (cache / "complete").touch()
     return cache
 

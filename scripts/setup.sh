@@ -45,6 +45,7 @@ java_is_17 || packages+=(openjdk-17-jre-headless)
     'import sys; print("python%d.%d-venv" % sys.version_info[:2])')")")
 if [ "$purpose" = test ]; then
     on_path kcat || packages+=(kcat)
+    on_path mvn || packages+=(maven)
     on_path sudo || packages+=(sudo)
 fi
 

@@ -2,6 +2,8 @@
 
     produce.py, fetch.py, offsets.py     the data plane, on the replicas of `replicas.py`
     metadata_api.py, forwarding.py       what the image says, and what only the controller can do
+    coordinators.py                      what is refused of groups and transactions
+    log_dirs.py                          where replicas are kept
     producer_ids.py                      ids for idempotent producers
     observer.py                          the metadata log, committed records only (MD-03)
     lifecycle.py, isr_sender.py          this broker towards the controller
@@ -16,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.nodes.broker.config import BrokerConfig
+from squall.nodes.broker.coordinators import CoordinatorsApi
 from squall.nodes.broker.delete_records import DeleteRecordsHandler
 from squall.nodes.broker.fetch import FetchHandler
 from squall.nodes.broker.forwarding import Forwarding
 from squall.nodes.broker.hosted import Deadlines, Progress
 from squall.nodes.broker.isr_sender import IsrSender
 from squall.nodes.broker.lifecycle import Lifecycle
+from squall.nodes.broker.log_dirs import LogDirsApi
 from squall.nodes.broker.metadata_api import MetadataApi
 from squall.nodes.broker.observer import CommittedLog, MetadataObserver
 from squall.nodes.broker.offsets import OffsetsHandler
@@ -92,6 +96,8 @@ class Broker:
             mutants=mutants,
         )
         offsets = OffsetsHandler(self.replicas)
+        coordinators = CoordinatorsApi(config, self.image)
+        log_dirs = LogDirsApi(config, self.replicas)
         self._handlers: dict[int, Handle] = {
             int(ApiKey.PRODUCE): ProduceHandler(
                 self.replicas, self._progress, self._deadlines, self.traffic, mutants
@@ -100,11 +106,15 @@ class Broker:
             int(ApiKey.LIST_OFFSETS): offsets.list_offsets,
             int(ApiKey.OFFSET_FOR_LEADER_EPOCH): offsets.offset_for_leader_epoch,
             int(ApiKey.DELETE_RECORDS): DeleteRecordsHandler(self.replicas, self._progress, self._deadlines).handle,
+            int(ApiKey.DESCRIBE_LOG_DIRS): log_dirs.describe,
+            int(ApiKey.ALTER_REPLICA_LOG_DIRS): log_dirs.alter,
             int(ApiKey.METADATA): self._handle_metadata,
             int(ApiKey.DESCRIBE_CLUSTER): self._metadata.describe_cluster,
             int(ApiKey.DESCRIBE_CONFIGS): self._metadata.describe_configs,
             int(ApiKey.DESCRIBE_TOPIC_PARTITIONS): TopicPartitionsApi(self.image).describe,
-            int(ApiKey.FIND_COORDINATOR): self._metadata.find_coordinator,
+            int(ApiKey.FIND_COORDINATOR): coordinators.find_coordinator,
+            int(ApiKey.JOIN_GROUP): coordinators.join_group,
+            int(ApiKey.OFFSET_FETCH): coordinators.offset_fetch,
             int(ApiKey.INIT_PRODUCER_ID): self._producer_ids.handle,
             int(ApiKey.CREATE_TOPICS): self._forwarding.handle,
             int(ApiKey.DELETE_TOPICS): self._forwarding.handle,

@@ -42,6 +42,8 @@ class BrokerConfig:
     rack_aware_reads: bool = False
     """`replica.selector.class` is Kafka's RackAwareReplicaSelector."""
     directory_id: bytes = bytes(16)
+    log_dir: str = ""
+    """`log.dirs`, as clients are told of it; the node's own paths are relative to it."""
     heartbeat_interval: int = 2_000_000
     """`broker.heartbeat.interval.ms`."""
     session_timeout: int = 9_000_000

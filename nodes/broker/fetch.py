@@ -10,7 +10,8 @@ begins a session, or has none, is answered about everything it names; one that c
 it does not know yet. Records are views of what was read from the log and go out uncopied.
 
 A consumer that names its rack (KIP-392) may be told of a replica nearer to it, and is answered by followers as well;
-one that does not is sent to the leader by every other replica.
+one that does not is sent to the leader by every other replica. A consumer with the replica id -2 compares replicas, as
+`kafka-replica-verification` does: each answers it for itself, up to its own high watermark.
 
 `max_bytes`, and `fetch.max.bytes` above it, bound an answer; so that every fetch makes progress, the first
 topic-partition with records gives at least one batch whatever its size; unless the node has no memory left for it.
@@ -44,6 +45,7 @@ from squall.nodes.storage.errors import LogError
 READ_COMMITTED = 1
 WAIT_MAX_MS = 60_000
 """A fetch may ask to be parked for weeks, and its connection may be gone at once: it is answered after a minute."""
+DEBUGGING_CONSUMER = -2
 MOST_FAILED = 200
 """After so many failures a follower is not told of further topic-partitions that are not led here."""
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -68,8 +70,18 @@ class Fetch(Parked):
     """One fetch request, parked or not. `whole`: everything asked is answered, not only what is new."""
 
     __slots__ = (
-        "_body", "_context", "_deadlines", "_limit", "_rack", "_request", "_room", "_selector", "_traffic", "_whole",
-    )  # fmt: skip
+        "_body",
+        "_context",
+        "_deadlines",
+        "_from_any",
+        "_limit",
+        "_rack",
+        "_request",
+        "_room",
+        "_selector",
+        "_traffic",
+        "_whole",
+    )
 
     def __init__(
         self,
@@ -93,6 +105,7 @@ class Fetch(Parked):
         self._whole = body.session_epoch <= 0
         self._rack = "" if context.is_follower else body.rack_id
         self._selector = selector if self._rack else None
+        self._from_any = bool(self._rack) or context.replica_id == DEBUGGING_CONSUMER
         self._traffic = traffic
 
     def park(self, until: int) -> None:
@@ -276,7 +289,7 @@ class Fetch(Parked):
                 log_start_offset=wanted.log_start_offset,
             )
         return replica.consumer_fetch(
-            wanted.fetch_offset, wanted.current_leader_epoch, wanted.last_fetched_epoch, from_any=bool(self._rack)
+            wanted.fetch_offset, wanted.current_leader_epoch, wanted.last_fetched_epoch, from_any=self._from_any
         )
 
     def _refusal(self, number: int, bounds: FetchBounds) -> PartitionData:

@@ -1,33 +1,30 @@
-"""Metadata, DescribeCluster, DescribeConfigs, FindCoordinator: what the image says, in the clients' terms.
+"""Metadata, DescribeCluster, DescribeConfigs: what the image says, in the clients' terms.
 
 Fenced brokers are left out (BL-06), so that no client waits for one; a topic-partition led by one that the image
 still names is answered LEADER_NOT_AVAILABLE. The controller that clients are told is this broker itself: the real one
 listens where clients cannot reach it, and any broker forwards to it.
-
-There is no group coordinator yet. FindCoordinator is served all the same, with COORDINATOR_NOT_AVAILABLE, because
-librdkafka asks for it when a group id is set, even by a consumer that assigns its topic-partitions itself, and because
-it offers LZ4 only to brokers that know this API.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from squall.nodes.broker.config import BrokerConfig
 from squall.nodes.metadata.image import BrokerRegistration, Endpoint, MetadataImage, PartitionRegistration, Topic
 from squall.nodes.metadata.records import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from squall.nodes.metadata.topic_configs import CLUSTER_CONFIGS
 from squall.nodes.protocol.errors import ErrorCode
-from squall.nodes.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from squall.nodes.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-)
-from squall.nodes.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from squall.nodes.protocol.messages.metadata import (
     MetadataRequest,
@@ -41,7 +38,8 @@ from squall.nodes.protocol.topic_partition import ZERO_ID
 
 NO_LEADER = -1
 SOURCE_TOPIC, SOURCE_CLUSTER, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 3, 4, 5
-NO_GROUPS = "Groups are not served by this cluster; assign topic-partitions yourself."
+BROKERS, CONTROLLERS = 1, 2
+"""Endpoint types of DescribeCluster (KIP-919)."""
 
 
 class MetadataApi:
@@ -53,13 +51,14 @@ class MetadataApi:
 
     def unfenced(self, listener: str) -> list[tuple[BrokerRegistration, Endpoint]]:
         """Brokers a client of this listener may talk to."""
-        found = []
+        return [(broker, endpoint) for broker, endpoint in self._registered(listener) if not broker.fenced]
+
+    def _registered(self, listener: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
         for broker_id in sorted(self._image.brokers):
             broker = self._image.brokers[broker_id]
             endpoint = broker.endpoint(listener)
-            if not broker.fenced and endpoint is not None:
-                found.append((broker, endpoint))
-        return found
+            if endpoint is not None:
+                yield broker, endpoint
 
     # -- Metadata -------------------------------------------------------------------------------------------------
 
@@ -124,26 +123,25 @@ class MetadataApi:
     # -- the cluster ----------------------------------------------------------------------------------------------
 
     def describe_cluster(self, now: int, request: ServerRequest) -> None:
-        brokers = self.unfenced(request.listener)
+        body = request.body
+        assert isinstance(body, DescribeClusterRequest)
+        if body.endpoint_type != BROKERS:
+            request.respond(wrong_endpoint_type(body.endpoint_type, BROKERS))
+            return
+        unfenced = self.unfenced(request.listener)
+        brokers = [DescribeClusterBroker(one.id, at.host, at.port, one.rack) for one, at in unfenced]
+        if body.include_fenced_brokers:
+            brokers += [
+                DescribeClusterBroker(one.id, at.host, at.port, one.rack, is_fenced=True)
+                for one, at in self._registered(request.listener)
+                if one.fenced
+            ]
         request.respond(
             DescribeClusterResponse(
+                endpoint_type=BROKERS,
                 cluster_id=self._config.cluster_id,
-                controller_id=self._controller(brokers),
-                brokers=[DescribeClusterBroker(one.id, at.host, at.port, one.rack) for one, at in brokers],
-            )
-        )
-
-    def find_coordinator(self, now: int, request: ServerRequest) -> None:
-        body = request.body
-        assert isinstance(body, FindCoordinatorRequest)
-        error = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        request.respond(
-            FindCoordinatorResponse(
-                coordinators=[Coordinator(key, -1, "", -1, error, NO_GROUPS) for key in body.coordinator_keys],
-                error_code=error,
-                error_message=NO_GROUPS,
-                node_id=-1,
-                port=-1,
+                controller_id=self._controller(unfenced),
+                brokers=brokers,
             )
         )
 
@@ -193,6 +191,16 @@ class MetadataApi:
         """The cluster's own defaults, which no node's configuration says."""
         found = self._image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
         return {key: (value, SOURCE_CLUSTER) for key, value in found.items()}
+
+
+def wrong_endpoint_type(asked: int, served: int) -> DescribeClusterResponse:
+    """The refusal of DescribeCluster for the endpoints of the other plane (KIP-919)."""
+    known = asked in (BROKERS, CONTROLLERS)
+    return DescribeClusterResponse(
+        error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        error_message=f"This listener describes endpoints of type {served}, not {asked} (1: brokers, 2: controllers).",
+        endpoint_type=served,
+    )
 
 
 def is_topic_name(name: str) -> bool:

@@ -4,6 +4,9 @@ A new leader that cannot know its end yet (rule 11) says so in words that the as
 OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE makes those clients ask again.
 
 A topic-partition named twice in one ListOffsets is refused, as in Kafka: each look-up by time may read much of a log.
+
+Timestamps below zero have a meaning each, and a version since when they have it; asked earlier, or with another number,
+the answer is UNSUPPORTED_VERSION, as Kafka's is.
 """
 
 from __future__ import annotations
@@ -27,8 +30,24 @@ from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from squall.nodes.protocol.session import ServerRequest
+from squall.nodes.replication.serving import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
 
 OFFSET_NOT_AVAILABLE_SINCE = 5
+_SPECIAL_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
 
 
 class OffsetsHandler:
@@ -59,6 +78,8 @@ class OffsetsHandler:
         self, topic: str, asked: ListOffsetsPartition, body: ListOffsetsRequest, version: int
     ) -> ListOffsetsPartitionResponse:
         number = asked.partition_index
+        if asked.timestamp < 0 and version < _SPECIAL_SINCE.get(asked.timestamp, version + 1):
+            return ListOffsetsPartitionResponse(number, int(ErrorCode.UNSUPPORTED_VERSION))
         hosted = self._replicas.by_name(topic, number)
         if hosted is None:
             return ListOffsetsPartitionResponse(number, int(self._replicas.absence(topic, number)))

@@ -1,6 +1,7 @@
 """InitProducerId: ids that no producer has had before, handed out from blocks the controller allots (rule 8).
 
-Transactions are not served here; a transactional id is answered COORDINATOR_NOT_AVAILABLE. A producer that asks again
+Transactions are not served here; a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+which no client tries again (`coordinators.py`). A producer that asks again
 with an id it holds gets a fresh one: for an idempotent producer without transactions that is a new, unfenced life.
 """
 
@@ -41,7 +42,7 @@ class ProducerIds:
         body = request.body
         assert isinstance(body, InitProducerIdRequest)
         if body.transactional_id is not None:
-            request.respond(_refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            request.respond(_refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
             return
         self._waiting.append((now + PATIENCE, request))
         self._serve()

@@ -4,6 +4,9 @@ What a topic may be given at its creation it may be given later, by the same tab
 cluster's default, resource type broker with an empty name, exists for the settings that the controller itself decides
 by: min ISR and unclean election. Settings of single brokers are their configuration files' business.
 
+Replication throttles (KIP-73) are not served: to set one is refused, by its name. To take one away is granted, since
+there is none; `kafka-reassign-partitions --verify` and `--cancel` end by doing so on every broker and topic concerned.
+
 With the settings, in the same batch, goes what follows from them for topic-partitions (`changes.settings_changed`).
 That must not be split, so more records than fit one batch are refused.
 
@@ -33,6 +36,14 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
 from squall.nodes.protocol.schema import Message
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_THROTTLES = {
+    BROKER_RESOURCE: (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ),
+    TOPIC_RESOURCE: ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+}
 Resource = tuple[int, str]
 
 
@@ -87,12 +98,26 @@ def _check_resource(image: MetadataImage, resource: AlterConfigsResource) -> Non
     if kind == TOPIC_RESOURCE:
         if image.topic(name) is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    elif kind != BROKER_RESOURCE or name != CLUSTER_DEFAULT:
+        return
+    if kind == BROKER_RESOURCE and (name == CLUSTER_DEFAULT or _only_throttles(image, resource)):
+        return
+    if kind == BROKER_RESOURCE and name.isdigit() and int(name) in image.brokers:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
-            f"Resource type {kind} name {name!r} cannot be altered; topics (2) and the default of all brokers "
-            f"({BROKER_RESOURCE} with an empty name) can.",
+            f"Settings of a single broker are those of its configuration file; broker {name} cannot be given "
+            f"{', '.join(one.name for one in resource.configs)} while it runs.",
         )
+    raise Refused(
+        ErrorCode.INVALID_REQUEST,
+        f"Resource type {kind} name {name!r} cannot be altered; topics ({TOPIC_RESOURCE}) and the default of all "
+        f"brokers ({BROKER_RESOURCE} with an empty name) can.",
+    )
+
+
+def _only_throttles(image: MetadataImage, resource: AlterConfigsResource) -> bool:
+    """Whether a broker that there is, is only to be given or rid of throttles; `_altered` refuses the former."""
+    known = resource.resource_name.isdigit() and int(resource.resource_name) in image.brokers
+    return known and all(one.name in _THROTTLES[BROKER_RESOURCE] for one in resource.configs)
 
 
 def _altered(image: MetadataImage, resource: AlterConfigsResource) -> dict[str, str]:
@@ -102,6 +127,9 @@ def _altered(image: MetadataImage, resource: AlterConfigsResource) -> dict[str, 
     for operation in resource.configs:
         if names.count(operation.name) > 1:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{operation.name} is given more than once.")
+        if operation.name in _THROTTLES[resource.resource_type]:
+            _check_unthrottled(operation)
+            continue
         _check_known(resource.resource_type, operation.name)
         if operation.config_operation == DELETE:
             _check_deletable(image, resource.resource_type, operation.name)
@@ -109,6 +137,15 @@ def _altered(image: MetadataImage, resource: AlterConfigsResource) -> dict[str, 
         else:
             settings[operation.name] = _new_value(settings, operation)
     return settings
+
+
+def _check_unthrottled(operation: AlterableConfig) -> None:
+    if operation.config_operation != DELETE:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"{operation.name} cannot be set: replication is not throttled by this cluster. Reassign without a "
+            f"throttle, a few topic-partitions at a time.",
+        )
 
 
 def _check_known(kind: int, name: str) -> None:

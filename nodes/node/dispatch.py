@@ -16,10 +16,12 @@ from squall.nodes.protocol.session import Versions
 
 BROKER_VERSIONS: Versions = {
     int(ApiKey.PRODUCE): (0, 12),
-    int(ApiKey.FETCH): (4, 16),
-    int(ApiKey.LIST_OFFSETS): (1, 8),
+    int(ApiKey.FETCH): (4, 18),
+    int(ApiKey.LIST_OFFSETS): (1, 11),
     int(ApiKey.METADATA): (0, 12),
+    int(ApiKey.OFFSET_FETCH): (1, 9),
     int(ApiKey.FIND_COORDINATOR): (0, 6),
+    int(ApiKey.JOIN_GROUP): (0, 9),
     int(ApiKey.API_VERSIONS): (0, 4),
     int(ApiKey.CREATE_TOPICS): (2, 7),
     int(ApiKey.DELETE_TOPICS): (1, 6),
@@ -27,6 +29,8 @@ BROKER_VERSIONS: Versions = {
     int(ApiKey.INIT_PRODUCER_ID): (0, 4),
     int(ApiKey.OFFSET_FOR_LEADER_EPOCH): (2, 4),
     int(ApiKey.DESCRIBE_CONFIGS): (1, 4),
+    int(ApiKey.ALTER_REPLICA_LOG_DIRS): (1, 2),
+    int(ApiKey.DESCRIBE_LOG_DIRS): (1, 5),
     int(ApiKey.CREATE_PARTITIONS): (0, 3),
     int(ApiKey.ELECT_LEADERS): (0, 2),
     int(ApiKey.ALTER_PARTITION_REASSIGNMENTS): (0, 1),
@@ -34,7 +38,7 @@ BROKER_VERSIONS: Versions = {
     int(ApiKey.INCREMENTAL_ALTER_CONFIGS): (0, 1),
     int(ApiKey.UPDATE_FEATURES): (0, 1),
     int(ApiKey.DESCRIBE_QUORUM): (0, 2),
-    int(ApiKey.DESCRIBE_CLUSTER): (0, 1),
+    int(ApiKey.DESCRIBE_CLUSTER): (0, 2),
     int(ApiKey.UNREGISTER_BROKER): (0, 0),
     int(ApiKey.DESCRIBE_TOPIC_PARTITIONS): (0, 0),
 }
@@ -56,6 +60,7 @@ CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.END_QUORUM_EPOCH): (0, 1),
     int(ApiKey.DESCRIBE_QUORUM): (0, 2),
     int(ApiKey.FETCH_SNAPSHOT): (0, 1),
+    int(ApiKey.DESCRIBE_CLUSTER): (0, 2),
     int(ApiKey.ALTER_PARTITION): (3, 3),
     int(ApiKey.BROKER_REGISTRATION): (0, 4),
     int(ApiKey.BROKER_HEARTBEAT): (0, 1),
@@ -68,10 +73,15 @@ CONTROLLER_VERSIONS: Versions = {
 """What voters and brokers may ask of a controller."""
 
 
+_SPOKEN_TO_BROKERS = {int(ApiKey.FETCH): 16, int(ApiKey.LIST_OFFSETS): 8}
+"""Where newer versions say nothing that one broker asks of another."""
+
+
 def peer_version(message: Message, *, to_controller: bool) -> int:
-    """The version we speak to our own kind: the newest that the listener asked serves."""
-    table = CONTROLLER_VERSIONS if to_controller else BROKER_VERSIONS
-    return table[message.API_KEY][1]
+    """The version we speak to our own kind: the newest that says anything more and that the listener asked serves."""
+    if to_controller:
+        return CONTROLLER_VERSIONS[message.API_KEY][1]
+    return _SPOKEN_TO_BROKERS.get(message.API_KEY, BROKER_VERSIONS[message.API_KEY][1])
 
 
 _PURPOSES = {

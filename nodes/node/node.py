@@ -32,6 +32,7 @@ from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.node.announced_features import announce
 from squall.nodes.node.channels import Connections, Inbound, RequestChannel
 from squall.nodes.node.control_time import ControlTime
+from squall.nodes.node.controller_endpoints import ControllerEndpoints
 from squall.nodes.node.dispatch import BROKER_VERSIONS, CONTROLLER_VERSIONS
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.identity import NodeError, directory_identity
@@ -155,6 +156,7 @@ class Node:
             int(ApiKey.UPDATE_RAFT_VOTER): self.raft.handle_update_raft_voter,
             int(ApiKey.FETCH_SNAPSHOT): self.raft.handle_fetch_snapshot,
             int(ApiKey.DESCRIBE_QUORUM): self.raft.handle_describe_quorum,
+            int(ApiKey.DESCRIBE_CLUSTER): ControllerEndpoints(self.config.cluster_id, self.raft).describe,
         }
         if self.controller is not None:
             table |= {int(key): self.controller.handle for key in self.controller.api_keys}

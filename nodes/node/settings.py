@@ -97,6 +97,7 @@ def broker_config(config: NodeConfig, directory_id: bytes) -> BrokerConfig:
         rack=config.broker_rack,
         rack_aware_reads=config.replica_selector_class == RACK_AWARE_SELECTOR,
         directory_id=directory_id,
+        log_dir=str(config.log_dirs),
         heartbeat_interval=config.broker_heartbeat_interval_ms * MS,
         session_timeout=config.broker_session_timeout_ms * MS,
         registration_timeout=config.initial_broker_registration_timeout_ms * MS,

@@ -19,6 +19,10 @@ RECORDS_MAX = 1 << 16
 """Records that are looked at at most, which takes about a tenth of a second."""
 
 
+LONG_MAX = 2**63 - 1
+NO_TIMESTAMP = -1
+
+
 class _Bytes:
     """The content as one stream, of which few bytes are looked at."""
 
@@ -62,12 +66,12 @@ class _Bytes:
         self._piece, self._at = piece, beyond
 
 
-def first_not_older(
-    batch: Buffer, timestamp_ms: int, *, bytes_max: int = BYTES_MAX, records_max: int = RECORDS_MAX
-) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record of one whole batch that is not older; None if all are.
+def record_times(
+    batch: Buffer, *, bytes_max: int = BYTES_MAX, records_max: int = RECORDS_MAX
+) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) of each record of one whole batch, in order.
 
-    Raises ProtocolError if the batch is malformed, or larger than may be looked through.
+    Raises ProtocolError where the batch turns out to be malformed, or larger than may be looked through.
     """
     header = BatchHeader.read(batch)
     if header.compression > Compression.ZSTD:
@@ -81,10 +85,27 @@ def first_not_older(
         content.byte()
         time_delta, time_size = content.varint()
         offset_delta, offset_size = content.varint()
-        if header.base_timestamp + time_delta >= timestamp_ms:
-            return header.base_timestamp + time_delta, header.base_offset + offset_delta
+        yield header.base_timestamp + time_delta, header.base_offset + offset_delta
         rest = length - 1 - time_size - offset_size
         if rest < 0:
             raise ProtocolError(f"a record of {length} bytes is shorter than its fields")
         content.skip(rest)
-    return None
+
+
+def first_not_older(
+    batch: Buffer,
+    timestamp_ms: int,
+    *,
+    start: int = 0,
+    upper: int = LONG_MAX,
+    bytes_max: int = BYTES_MAX,
+    records_max: int = RECORDS_MAX,
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of the first record in [start, upper) that is not older; None if all are (`record_times`)."""
+    times = record_times(batch, bytes_max=bytes_max, records_max=records_max)
+    return next((one for one in times if one[0] >= timestamp_ms and start <= one[1] < upper), None)
+
+
+def largest_from(batch: Buffer, start: int) -> int:
+    """The largest timestamp of the records at or above `start`, -1 if there are none. See `record_times`."""
+    return max((timestamp for timestamp, offset in record_times(batch) if offset >= start), default=NO_TIMESTAMP)

@@ -17,6 +17,10 @@ from squall.nodes.replication.ports import EpochEndAnswer, FetchBounds, OffsetAn
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+"""KIP-405, KIP-1005, KIP-1023. Logs here are not tiered: all of a log is local, and nothing is or will be elsewhere."""
 
 
 class ServingReplica(FollowingReplica):
@@ -81,7 +85,7 @@ class ServingReplica(FollowingReplica):
     # -- offsets ------------------------------------------------------------------------------------------------
 
     def list_offset(self, timestamp: int, current_leader_epoch: int, replica_id: int = -1) -> OffsetAnswer:
-        """An offset by time, or the earliest, the latest, the one of the largest timestamp.
+        """An offset by time, or the earliest, the latest, the one of the largest timestamp; -1 where there is none.
 
         Followers (`replica_id` >= 0) see the whole log, consumers what is below the high watermark. A new leader's
         high watermark lags behind what its predecessor may have shown; until it has reached the start of this epoch
@@ -98,8 +102,10 @@ class ServingReplica(FollowingReplica):
             if lagging:
                 return OffsetAnswer(ErrorCode.OFFSET_NOT_AVAILABLE)
             return OffsetAnswer(ErrorCode.NONE, -1, upper, self.leader_epoch)
-        if timestamp == EARLIEST_TIMESTAMP:
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return self._offset_answer(-1, self.log.start_offset)
+        if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+            return OffsetAnswer(ErrorCode.NONE)
         wanted = self.log.max_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
         found = self.log.offset_for_timestamp(wanted, upper) if wanted >= 0 else None
         if found is None:

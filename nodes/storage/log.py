@@ -20,7 +20,8 @@ The log may begin later than its first segment (`advance_start`), as DeleteRecor
 below `start_offset` is gone for everyone; whole segments of it are removed by `drop_before_start`, once the owner has
 written the new start down. Never above the high watermark: that is for the caller to see to, who knows it.
 
-Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index`, `.timeindex` (segment.py),
+Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index` (segment.py),
+`.timeindex` (time_index.py),
 `.snapshot` (producers.py); and `leader-epoch-checkpoint` (epochs.py).
 
 Traced here: `log_opened`, `recovery_cut` and `epoch`. Appends, truncations and flushes are traced by the log's owner,
@@ -44,7 +45,7 @@ from typing import Protocol
 from squall.nodes.mutants import HEALTHY, Mutants
 from squall.nodes.ports import Disk, Trace
 from squall.nodes.protocol.errors import ProtocolError
-from squall.nodes.protocol.record_times import first_not_older
+from squall.nodes.protocol.record_times import first_not_older, largest_from
 from squall.nodes.protocol.records import (
     BatchHeader,
     InvalidBatch,
@@ -62,6 +63,7 @@ from squall.nodes.storage.recovery import Recovery
 from squall.nodes.storage.retention import retention_start
 from squall.nodes.storage.segment import HEADER_SIZE, Segment
 from squall.nodes.storage.segments import Segments
+from squall.nodes.storage.time_index import NO_TIMESTAMP
 
 __all__ = ["Appended", "Keeper", "Log", "LogConfig"]
 
@@ -102,19 +104,33 @@ class Appended:
     size: int
 
 
-def _first_not_older(header: BatchHeader, batch: bytes, timestamp_ms: int) -> tuple[int, int]:
-    """(timestamp, offset) of the record looked for within its batch; of the batch itself if it cannot be opened, or
-    only at a cost that nobody may cause here (`protocol/record_times.py`)."""
+def _first_not_older(
+    header: BatchHeader, batch: bytes, timestamp_ms: int, start: int, upper: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of the record looked for within its batch; None if the log does not reach over it.
+
+    Only a record in [start, upper) counts. Of a batch that cannot be opened, or only at a cost that a client must not
+    cause (`protocol/record_times.py`), the first offset of it that does.
+    """
+    first = max(header.base_offset, start)
     if header.is_log_append_time:
-        return header.max_timestamp, header.base_offset
-    if header.base_timestamp < timestamp_ms:
-        try:
-            found = first_not_older(batch, timestamp_ms)
-        except ProtocolError:
-            return header.max_timestamp, header.base_offset
-        if found is not None:
-            return found
-    return header.base_timestamp, header.base_offset
+        return (header.max_timestamp, first) if first < upper else None
+    if first == header.base_offset < upper and header.base_timestamp >= timestamp_ms:
+        return header.base_timestamp, first
+    try:
+        return first_not_older(batch, timestamp_ms, start=start, upper=upper)
+    except ProtocolError:
+        return (header.max_timestamp, first) if first < upper else None
+
+
+def _largest_from(header: BatchHeader, batch: bytes, start: int) -> int:
+    """The largest timestamp of the records at or above `start`; that of the batch if it cannot be opened."""
+    if header.is_log_append_time:
+        return header.max_timestamp
+    try:
+        return largest_from(batch, start)
+    except ProtocolError:
+        return header.max_timestamp
 
 
 class Log:
@@ -435,24 +451,43 @@ class Log:
             offset = place.last_offset + 1
 
     def offset_for_timestamp(self, timestamp_ms: int, upper: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record below `upper` that is not older than a time; None if all are."""
+        """(timestamp, offset) of the first record below `upper` that is not older than a time; None if all are.
+
+        A batch that the log's start lies in is opened: what DeleteRecords has taken of it is not there.
+        """
+        start = self.start_offset
         for segment in self._segments:
-            if segment.max_timestamp() < timestamp_ms:
+            if segment.next_offset <= start:
                 continue
-            for place in segment.places(0):
-                if place.last_offset >= upper:
+            for place in segment.not_older(timestamp_ms, start):
+                if place.base_offset >= upper:
                     return None
-                if place.last_offset < self.start_offset:
-                    continue
-                header = BatchHeader.read(segment.read(place.position, HEADER_SIZE))
-                if header.max_timestamp >= timestamp_ms:
-                    batch = segment.read(place.position, place.end - place.position)
-                    return _first_not_older(header, batch, timestamp_ms)
+                batch = segment.read(place.position, place.end - place.position)
+                found = _first_not_older(BatchHeader.read(batch), batch, timestamp_ms, start, upper)
+                if found is not None:
+                    return found
         return None
 
     def max_timestamp(self) -> int:
-        """The largest record timestamp in the log, -1 if it is empty."""
-        return max(segment.max_timestamp() for segment in self._segments)
+        """The largest record timestamp in the log, -1 if it is empty.
+
+        Where the log begins within a segment, its batches from there on are looked at: what is gone does not count.
+        """
+        return max(self._largest_time(segment) for segment in self._segments)
+
+    def _largest_time(self, segment: Segment) -> int:
+        if segment.next_offset <= self.start_offset:
+            return NO_TIMESTAMP
+        if segment.base_offset >= self.start_offset:
+            return segment.max_timestamp()
+        largest = NO_TIMESTAMP
+        for place in segment.places(segment.position_of(self.start_offset)):
+            time = place.max_timestamp
+            if place.base_offset < self.start_offset:
+                batch = segment.read(place.position, place.end - place.position)
+                time = _largest_from(BatchHeader.read(batch), batch, self.start_offset)
+            largest = max(largest, time)
+        return largest
 
     # -- shrinking at the end -------------------------------------------------------------------------------------
 

@@ -5,6 +5,10 @@ of the log's content alone, so followers and restarted replicas build the same f
 snapshot files only spare replaying the whole log. A snapshot named N holds the state before offset N, guarded by a sum;
 one that is damaged is passed over for an older one (rule 7).
 
+A snapshot is a file of Kafka's format, which has room for one batch of each producer. The batches before it stand after
+Kafka's entries, covered by the sum, where Kafka's readers do not look: a restart forgets nothing that would tell a
+retry from a new batch. A snapshot that Kafka wrote has none of them and is taken as it is.
+
 `check` judges a batch before a leader appends it, `update` follows what was appended.
 
 A producer is forgotten when it has been silent for `producer.id.expiration.ms`. What time it is must not be for one
@@ -16,11 +20,11 @@ timestamp that any producer wrote here is what a silence is measured against.
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from squall.nodes.ports import Disk
+from squall.nodes.protocol.crc import crc32c
 from squall.nodes.storage.checkpoints import join, read_whole, remove_if_there, write_atomically
 from squall.nodes.storage.errors import LogError
 
@@ -28,10 +32,17 @@ BATCHES_KEPT = 5
 SEQUENCES = 1 << 31
 """Sequence numbers wrap from 2^31-1 to 0."""
 
-_HEAD = struct.Struct(">HIQ")
-_PRODUCER = struct.Struct(">qhB")
+_HEAD = struct.Struct(">HI")
+"""Version, and the CRC-32C of all that follows."""
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+"""Producer id, epoch, last sequence, last offset, last offset - first offset, timestamp, coordinator epoch, first
+offset of the transaction under way."""
+_EARLIER = struct.Struct(">B")
+"""How many batches of a producer, in the order of the entries, stand before its last; those follow."""
 _BATCH = struct.Struct(">iiqqq")
 _VERSION = 1
+_NONE = -1
 
 
 def next_sequence(sequence: int) -> int:
@@ -159,7 +170,7 @@ class ProducerStates:
     def take_snapshot(self, offset: int) -> None:
         """Write the state before `offset`."""
         body = self._encode()
-        write_atomically(self._disk, self._path(offset), _HEAD.pack(_VERSION, zlib.crc32(body), len(body)), body)
+        write_atomically(self._disk, self._path(offset), _HEAD.pack(_VERSION, crc32c(body)), body)
 
     def prune(self, needed: Collection[int]) -> None:
         """Remove the snapshots that nobody would start from: all but those at `needed` offsets and the newest two."""
@@ -185,31 +196,57 @@ class ProducerStates:
         return None
 
     def _encode(self) -> bytes:
-        out = bytearray()
+        entries, earlier = bytearray(_COUNT.pack(len(self._states))), bytearray()
         for producer_id in sorted(self._states):
             state = self._states[producer_id]
-            out += _PRODUCER.pack(producer_id, state.epoch, len(state.batches))
-            for batch in state.batches:
-                out += _BATCH.pack(
+            last = state.batches[-1] if state.batches else None
+            if last is None:
+                entries += _ENTRY.pack(producer_id, state.epoch, _NONE, _NONE, 0, _NONE, _NONE, _NONE)
+            else:
+                spans = last.last_offset - last.first_offset
+                entries += _ENTRY.pack(
+                    producer_id, state.epoch, last.last_sequence, last.last_offset, spans, last.timestamp, _NONE, _NONE
+                )
+            earlier += _EARLIER.pack(max(len(state.batches) - 1, 0))
+            for batch in state.batches[:-1]:
+                earlier += _BATCH.pack(
                     batch.first_sequence, batch.last_sequence, batch.first_offset, batch.last_offset, batch.timestamp
                 )
-        return bytes(out)
+        return bytes(entries + earlier)
 
     def _decode(self, content: bytes) -> bool:
         """Replace the state by a snapshot's; False, and an empty state, if the snapshot is damaged."""
-        if len(content) < _HEAD.size:
+        if len(content) < _HEAD.size + _COUNT.size:
             return False
-        version, crc, length = _HEAD.unpack_from(content)
+        version, crc = _HEAD.unpack_from(content)
         body = memoryview(content)[_HEAD.size :]
-        if version != _VERSION or len(body) != length or zlib.crc32(body) != crc:
+        if version != _VERSION or crc32c(body) != crc:
             return False
-        at = 0
-        while at < length:
-            producer_id, epoch, count = _PRODUCER.unpack_from(body, at)
-            at += _PRODUCER.size
+        (count,) = _COUNT.unpack_from(body)
+        end = _COUNT.size + count * _ENTRY.size
+        if count < 0 or end > len(body):
+            return False
+        earlier = _read_earlier(body[end:])
+        for producer_id, epoch, *last in _ENTRY.iter_unpack(body[_COUNT.size : end]):
             state = self._states[producer_id] = ProducerState(epoch)
-            for _ in range(count):
-                state.batches.append(ProducedBatch(*_BATCH.unpack_from(body, at)))
-                at += _BATCH.size
+            state.batches += next(earlier, [])
+            if last[0] >= 0:
+                state.batches.append(_last_batch(*last[:4]))
             self._latest = max([self._latest, *(batch.timestamp for batch in state.batches)])
         return True
+
+
+def _read_earlier(content: memoryview) -> Iterator[list[ProducedBatch]]:
+    """The batches before the last of each producer; nothing if the snapshot is one that Kafka wrote."""
+    at = 0
+    while at < len(content):
+        (count,) = _EARLIER.unpack_from(content, at)
+        at += _EARLIER.size
+        end = at + count * _BATCH.size
+        yield [ProducedBatch(*fields) for fields in _BATCH.iter_unpack(content[at:end])]
+        at = end
+
+
+def _last_batch(last_sequence: int, last_offset: int, spans: int, timestamp: int) -> ProducedBatch:
+    first_sequence = advance_sequence(last_sequence, -spans)
+    return ProducedBatch(first_sequence, last_sequence, last_offset - spans, last_offset, timestamp)

@@ -1,16 +1,16 @@
 """One segment of a log: a file of whole record batches, and the ways to find an offset in it.
 
 Two indexes lead to a byte position. The *sparse* index has an entry for about every `index_interval_bytes`; it is
-kept in memory, written beside the segment (`%020d.index`, pairs of four bytes: offset relative to the segment's
-first, position of the batch that begins there) when the segment is sealed, and rebuilt from the batches when missing.
-The *dense* index knows every one of the last few thousand batches appended, so that followers and consumers at the
-tail, which is nearly all reading, find their place by bisection and cost one pread.
+kept in memory, written beside the segment (`%020d.index`, as Kafka does: pairs of four bytes, the last offset of a
+batch relative to the segment's first and the position where that batch begins) when the segment is sealed, and rebuilt
+from the batches when missing. The *dense* index knows every one of the last few thousand batches appended, so that
+followers and consumers at the tail, which is nearly all reading, find their place by bisection and cost one pread.
+
+A third leads from a timestamp to an offset (`time_index.py`, `%020d.timeindex`), with an entry for about every
+`index_interval_bytes`, too; look-ups by time and retention, which asks for the largest timestamp, rest on it.
 
 An index is only a hint about where batches begin: losing one costs time, never records. It is not synced, so one that
 is found after a power loss is believed only if it fits the segment.
-
-The largest timestamp, which retention asks for, is kept beside the sealed segment in the same way (`%020d.timeindex`,
-one entry of Kafka's format: timestamp, last offset relative to the first), so that it need not be measured again.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from dataclasses import dataclass
 from squall.nodes.ports import Disk, File
 from squall.nodes.storage.checkpoints import join, read_whole, remove_if_there
 from squall.nodes.storage.errors import DiskFailure, on_disk
+from squall.nodes.storage.time_index import NO_TIMESTAMP, TimeIndex
 
 HEADER_SIZE = 61
 """Bytes of a version 2 batch header; a batch is never shorter."""
 
 _LENGTH_FIELD_END = 12
-_PLACE = struct.Struct(">qi11xi")
-"""Base offset, length and last offset delta of a batch header."""
+_PLACE = struct.Struct(">qi11xi8xq")
+"""Base offset, length, last offset delta and largest timestamp of a batch header."""
 
 _MAX_TIMESTAMP = struct.Struct(">35xq")
-_TIME_ENTRY = struct.Struct(">qI")
 _WALK_BLOCK = 1 << 16
 _DENSE_MAX = 8192
-_NO_TIMESTAMP = -1
 _NEVER = 1 << 63
 
 
@@ -48,6 +47,7 @@ class Place:
     last_offset: int
     position: int
     end: int
+    max_timestamp: int
 
 
 def log_name(base_offset: int) -> str:
@@ -81,7 +81,10 @@ class Segment:
         self._indexed_to = 0
         self._dense_offsets = array("q")
         self._dense_positions = array("q")
-        self._max_timestamp: int | None = _NO_TIMESTAMP
+        self._times = TimeIndex()
+        self._max_timestamp: int | None = NO_TIMESTAMP
+        """None if it is still to be found out (`_measure_times`); then the time index is behind as well."""
+        self._offset_of_max = base_offset
         self.base_offset = base_offset
         if create:
             self._remove_indexes()
@@ -97,6 +100,8 @@ class Segment:
 
     def write(self, batches: bytes | bytearray | memoryview) -> None:
         """Write whole batches at the end; `note` each afterwards. Raises DiskFailure; then nothing has changed."""
+        if self._max_timestamp is None:
+            self._measure_times()
         try:
             self.file.append(batches)
         except OSError as error:
@@ -111,18 +116,20 @@ class Segment:
             del dense[: _DENSE_MAX // 2], self._dense_positions[: _DENSE_MAX // 2]
         dense.append(base_offset)
         self._dense_positions.append(position)
+        if self._max_timestamp is not None and max_timestamp > self._max_timestamp:
+            self._max_timestamp, self._offset_of_max = max_timestamp, last_offset
         if position >= self._indexed_to:
-            self._add_sparse(base_offset, position, size)
+            self._add_sparse(last_offset, position, size)
+            if self._max_timestamp is not None:
+                self._times.add(self._max_timestamp, self._offset_of_max)
         self.size = position + size
         self.next_offset = last_offset + 1
-        if self._max_timestamp is not None and max_timestamp > self._max_timestamp:
-            self._max_timestamp = max_timestamp
         if not position and max_timestamp >= 0:
             self.first_timestamp = max_timestamp
         self.dirty = True
 
-    def _add_sparse(self, base_offset: int, position: int, size: int) -> None:
-        self._sparse_offsets.append(base_offset)
+    def _add_sparse(self, last_offset: int, position: int, size: int) -> None:
+        self._sparse_offsets.append(last_offset)
         self._sparse_positions.append(position)
         self._indexed_to = position + max(size, self._index_interval)
 
@@ -138,7 +145,8 @@ class Segment:
         for values in (self._sparse_offsets, self._sparse_positions, self._dense_offsets, self._dense_positions):
             del values[:]
         self._indexed_to = 0
-        self._max_timestamp = _NO_TIMESTAMP
+        self._times.clear()
+        self._max_timestamp = NO_TIMESTAMP
         self.first_timestamp = _NEVER
         self.size = 0
         self.next_offset = self.base_offset
@@ -156,7 +164,8 @@ class Segment:
         self._cut_indexes(place.position)
         self.size = place.position
         self.next_offset = place.base_offset
-        self._max_timestamp = None if self.size else _NO_TIMESTAMP
+        self._times.cut(place.base_offset)
+        self._max_timestamp = None if self.size else NO_TIMESTAMP
         if not self.size:
             self.first_timestamp = _NEVER
         self.sync()
@@ -243,21 +252,42 @@ class Segment:
                 block, block_at = self.read(position, min(_WALK_BLOCK, end - position)), position
                 if len(block) < HEADER_SIZE:
                     return
-            base_offset, length, delta = _PLACE.unpack_from(block, position - block_at)
+            base_offset, length, delta, timestamp = _PLACE.unpack_from(block, position - block_at)
             following = position + _LENGTH_FIELD_END + length
             if following < position + HEADER_SIZE or following > end or delta < 0:
                 return
-            yield Place(base_offset, base_offset + delta, position, following)
+            yield Place(base_offset, base_offset + delta, position, following, timestamp)
             position = following
 
     def max_timestamp(self) -> int:
-        """The largest timestamp of any batch. Not kept on disk: after opening it is measured when first asked."""
+        """The largest timestamp of any batch, -1 if there is none. After opening it is found when first asked for."""
         if self._max_timestamp is None:
-            self._max_timestamp = max(
-                (_MAX_TIMESTAMP.unpack(self.read(place.position, 43))[0] for place in self.places(0)),
-                default=_NO_TIMESTAMP,
-            )
+            self._measure_times()
+        assert self._max_timestamp is not None
         return self._max_timestamp
+
+    def _measure_times(self) -> None:
+        """Bring the time index to the segment's end, from its last entry on, and know the largest timestamp."""
+        largest, offset = self._times.last or (NO_TIMESTAMP, self.base_offset)
+        begin = self.position_of(offset) if len(self._times) else 0
+        indexed_to = begin + self._index_interval if len(self._times) else 0
+        for place in self.places(begin):
+            if place.max_timestamp > largest:
+                largest, offset = place.max_timestamp, place.last_offset
+            if place.position >= indexed_to:
+                self._times.add(largest, offset)
+                indexed_to = place.position + self._index_interval
+        self._max_timestamp, self._offset_of_max = largest, offset
+
+    def not_older(self, timestamp: int, offset: int) -> Iterator[Place]:
+        """The batches with a record of this time or later, from the one that holds `offset` on."""
+        if self.max_timestamp() < timestamp:
+            return
+        floor = self._times.floor(timestamp)
+        begin = self.position_of(max(offset, self.base_offset if floor is None else floor))
+        for place in self.places(begin):
+            if place.max_timestamp >= timestamp:
+                yield place
 
     # -- files ----------------------------------------------------------------------------------------------------
 
@@ -265,9 +295,11 @@ class Segment:
         """Trust the file (it was closed cleanly, or is known to be on the disk): take its indexes, find its end."""
         for place in self.places(self._load_index()):
             if place.position >= self._indexed_to:
-                self._add_sparse(place.base_offset, place.position, place.end - place.position)
+                self._add_sparse(place.last_offset, place.position, place.end - place.position)
             self.next_offset = place.last_offset + 1
-        self._max_timestamp = self._load_max_timestamp() if self.size else _NO_TIMESTAMP
+        self._max_timestamp = None if self.size else NO_TIMESTAMP
+        if self.size:
+            self._load_time_index()
         if self.size:
             first = int(_MAX_TIMESTAMP.unpack(self.read(0, _MAX_TIMESTAMP.size))[0])
             self.first_timestamp = first if first >= 0 else _NEVER
@@ -284,29 +316,35 @@ class Segment:
         if not positions or positions[-1] >= self.size or any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairs):
             return 0
         last = next(self.places(positions[-1]), None)
-        if last is None or last.base_offset != self.base_offset + offsets[-1]:
+        if last is None or last.last_offset != self.base_offset + offsets[-1]:
             return 0
         self._sparse_offsets.extend(self.base_offset + offset for offset in offsets)
         self._sparse_positions.extend(positions)
         self._indexed_to = positions[-1] + self._index_interval
         return positions[-1]
 
-    def _load_max_timestamp(self) -> int | None:
-        """From the time index if it was written for this very content, else to be measured when asked for."""
+    def _load_time_index(self) -> None:
+        """Take the time index if it fits the segment; whatever it lacks is found when it is first asked for."""
         content = read_whole(self._disk, join(self._directory, time_index_name(self.base_offset)))
-        if content is None or len(content) != _TIME_ENTRY.size:
-            return None
-        timestamp, last_offset = _TIME_ENTRY.unpack(content)
-        return int(timestamp) if self.base_offset + last_offset == self.next_offset - 1 else None
+        if content is None or not self._times.decode(content, self.base_offset, self.next_offset):
+            return
+        last = self._times.last
+        if last is None:
+            return
+        place = self.find(last[1])
+        if place is None or (place.max_timestamp, place.last_offset) != last:
+            self._times.clear()
+        elif place.end == self.size:
+            self._max_timestamp, self._offset_of_max = last
 
     def write_index(self) -> None:
         """Write both indexes beside the segment. Not synced: they are only hints."""
         pairs = zip(self._sparse_offsets, self._sparse_positions, strict=True)
         numbers = [number for offset, position in pairs for number in (offset - self.base_offset, position)]
         self._write_beside(index_name(self.base_offset), struct.pack(f">{len(numbers)}I", *numbers))
-        if self._max_timestamp is not None and self.next_offset > self.base_offset:
-            entry = _TIME_ENTRY.pack(self._max_timestamp, self.next_offset - 1 - self.base_offset)
-            self._write_beside(time_index_name(self.base_offset), entry)
+        if self._max_timestamp is not None:
+            self._times.add(self._max_timestamp, self._offset_of_max)
+        self._write_beside(time_index_name(self.base_offset), self._times.encode(self.base_offset))
 
     def _write_beside(self, name: str, content: bytes) -> None:
         path = join(self._directory, name)

@@ -14,6 +14,7 @@ from squall.nodes.protocol.messages import (
     allocate_producer_ids,
     alter_partition,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     begin_quorum_epoch,
     broker_heartbeat,
@@ -24,6 +25,7 @@ from squall.nodes.protocol.messages import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
     describe_quorum,
     describe_topic_partitions,
     elect_leaders,
@@ -33,9 +35,11 @@ from squall.nodes.protocol.messages import (
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
     list_offsets,
     list_partition_reassignments,
     metadata,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
     remove_raft_voter,
@@ -54,7 +58,9 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -62,6 +68,8 @@ class ApiKey(IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -105,6 +113,8 @@ _TABLE = (
     _api(ApiKey.LIST_OFFSETS, list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
     _api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataResponse),
     _api(ApiKey.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest, find_coordinator.FindCoordinatorResponse),
+    _api(ApiKey.OFFSET_FETCH, offset_fetch.OffsetFetchRequest, offset_fetch.OffsetFetchResponse),
+    _api(ApiKey.JOIN_GROUP, join_group.JoinGroupRequest, join_group.JoinGroupResponse),
     _api(ApiKey.API_VERSIONS, api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
     _api(ApiKey.CREATE_TOPICS, create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse),
     _api(ApiKey.DELETE_TOPICS, delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse),
@@ -116,6 +126,12 @@ _TABLE = (
         offset_for_leader_epoch.OffsetForLeaderEpochResponse,
     ),
     _api(ApiKey.DESCRIBE_CONFIGS, describe_configs.DescribeConfigsRequest, describe_configs.DescribeConfigsResponse),
+    _api(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        alter_replica_log_dirs.AlterReplicaLogDirsRequest,
+        alter_replica_log_dirs.AlterReplicaLogDirsResponse,
+    ),
+    _api(ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.DescribeLogDirsRequest, describe_log_dirs.DescribeLogDirsResponse),
     _api(
         ApiKey.CREATE_PARTITIONS, create_partitions.CreatePartitionsRequest, create_partitions.CreatePartitionsResponse
     ),

@@ -1,10 +1,11 @@
-"""Fetch (API key 1), versions 4 to 17.
+"""Fetch (API key 1), versions 4 to 18.
 
 Records from an offset on: for consumers, for followers, and for voters and observers of the metadata log.
 
 Version 12 is the first with the epoch of the last record fetched, by which a leader finds divergence (KIP-595 style),
 and is flexible; 13 names topics by id instead of by name; 15 moves the replica's id into `replica_state`, with the
-broker epoch (KIP-903); 16 adds `node_endpoints`, 17 the replica's directory id. Responses keep record buffers as they
+broker epoch (KIP-903); 16 adds `node_endpoints`, 17 the replica's directory id, 18 the high watermark that a
+voter knows (KIP-1166). Responses keep record buffers as they
 are: a response is encoded to a list of chunks, decoded to views of the frame.
 """
 
@@ -41,6 +42,7 @@ class FetchPartition(Message):
     log_start_offset: int = int64(default=-1, versions="5+")
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid(versions="17+", tag=0)
+    high_watermark: int = int64(default=2**63 - 1, versions="18+", tag=1)
 
 
 @message()
@@ -57,7 +59,7 @@ class ForgottenTopic(Message):
     partitions: list[int] = array("int32", versions="7+")
 
 
-@message(api_key=1, kind="request", versions=(4, 17), flexible=12)
+@message(api_key=1, kind="request", versions=(4, 18), flexible=12)
 class FetchRequest(Message):
     cluster_id: str | None = string(default=None, versions="12+", nullable="12+", tag=0)
     replica_state: ReplicaState = struct(ReplicaState, versions="15+", tag=1)
@@ -127,7 +129,7 @@ class NodeEndpoint(Message):
     rack: str | None = string(default=None, versions="16+", nullable="16+")
 
 
-@message(api_key=1, kind="response", versions=(4, 17), flexible=12)
+@message(api_key=1, kind="response", versions=(4, 18), flexible=12)
 class FetchResponse(Message):
     throttle_time_ms: int = int32()
     error_code: int = int16(versions="7+")

@@ -1,8 +1,10 @@
-"""ListOffsets (API key 2), versions 1 to 8.
+"""ListOffsets (API key 2), versions 1 to 11.
 
-The offset of a timestamp, or of the beginning (-2), the end (-1), the largest timestamp (-3, from version 7).
+The offset of a timestamp, or of the beginning (-2), the end (-1), the largest timestamp (-3, from version 7); where
+logs are tiered, of the beginning of what is local (-4, from version 8), of the last record that is tiered (-5, from
+version 9), of the first that waits for that (-6, from version 11: KIP-1023).
 
-Version 4 adds leader epochs on both sides.
+Version 4 adds leader epochs on both sides, 10 the time that the asker will wait (KIP-1075).
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ class ListOffsetsTopic(Message):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@message(api_key=2, kind="request", versions=(1, 8), flexible=6)
+@message(api_key=2, kind="request", versions=(1, 11), flexible=6)
 class ListOffsetsRequest(Message):
     replica_id: int = int32()
     isolation_level: int = int8(versions="2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32(versions="10+")
 
 
 @message()
@@ -45,7 +48,7 @@ class ListOffsetsTopicResponse(Message):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@message(api_key=2, kind="response", versions=(1, 8), flexible=6)
+@message(api_key=2, kind="response", versions=(1, 11), flexible=6)
 class ListOffsetsResponse(Message):
     throttle_time_ms: int = int32(versions="2+")
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

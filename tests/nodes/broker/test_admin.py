@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import pytest
+
 from squall.nodes.metadata.records import ConfigRecord, FenceBrokerRecord
-from squall.nodes.protocol.errors import ErrorCode
+from squall.nodes.protocol.errors import RETRIABLE, ErrorCode
 from squall.nodes.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+)
+from squall.nodes.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
 )
 from squall.nodes.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from squall.nodes.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
 )
 from squall.nodes.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -27,6 +40,11 @@ from squall.nodes.protocol.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from squall.nodes.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from squall.nodes.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from squall.nodes.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from squall.nodes.protocol.messages.incremental_alter_configs import (
@@ -37,6 +55,7 @@ from squall.nodes.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from squall.nodes.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from squall.nodes.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -44,17 +63,26 @@ from squall.nodes.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from squall.nodes.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
 from squall.nodes.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from squall.nodes.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from squall.nodes.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from squall.nodes.protocol.records import Record, build_batch
 from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import ServerRequest
 from tests.nodes.broker.world import OTHER, OWN, SECOND, THIRD, World, topic_id
@@ -125,11 +153,83 @@ def test_describe_cluster_says_the_same(world: World) -> None:
     assert (found.cluster_id, found.controller_id) == ("cluster", OWN)
 
 
-def test_there_is_no_group_coordinator_yet(world: World) -> None:
-    found = answer(world.ask(FindCoordinatorRequest(coordinator_keys=["g"])), FindCoordinatorResponse)
-    assert [one.error_code for one in found.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+def test_fenced_brokers_are_described_to_those_who_ask_for_them(world: World) -> None:
+    world.commit(FenceBrokerRecord(THIRD, world.broker.image.brokers[THIRD].epoch))
+    plain = answer(world.ask(DescribeClusterRequest()), DescribeClusterResponse)
+    assert [one.broker_id for one in plain.brokers] == [1, 2]
+    whole = answer(world.ask(DescribeClusterRequest(include_fenced_brokers=True)), DescribeClusterResponse)
+    assert [(one.broker_id, one.is_fenced) for one in whole.brokers] == [(1, False), (2, False), (3, True)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+def test_a_broker_describes_brokers_only(world: World, asked: int, error: ErrorCode) -> None:
+    found = answer(world.ask(DescribeClusterRequest(endpoint_type=asked)), DescribeClusterResponse)
+    assert found.error_code == error and found.error_message is not None
+
+
+# -- groups and transactions: refused so that every client stops asking --------------------------------------------
+
+
+def test_a_group_finds_this_broker_and_is_refused_when_it_joins(world: World) -> None:
+    """The answers are never retriable: a client that is told to try again hangs."""
+    found = answer(world.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"])), FindCoordinatorResponse)
+    assert [(one.error_code, one.node_id) for one in found.coordinators] == [(0, OWN), (0, OWN)]
     older = answer(world.ask(FindCoordinatorRequest(key="g"), 2), FindCoordinatorResponse)
-    assert older.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (older.error_code, older.node_id) == (0, OWN)
+    joined = answer(world.ask(JoinGroupRequest(group_id="g")), JoinGroupResponse)
+    assert joined.error_code == ErrorCode.UNSUPPORTED_VERSION and joined.error_code not in RETRIABLE
+
+
+@pytest.mark.parametrize("version", [1, 7, 9])
+def test_no_group_has_committed_an_offset(world: World, version: int) -> None:
+    if version < 8:
+        old = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic("events", [0])])
+        [topic] = answer(world.ask(old, version), OffsetFetchResponse).topics
+        [partition] = topic.partitions
+        assert (partition.committed_offset, partition.error_code) == (-1, 0)
+        return
+    groups = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("events", [0])])]
+    [group] = answer(world.ask(OffsetFetchRequest(groups=groups), version), OffsetFetchResponse).groups
+    assert (group.error_code, group.topics[0].partitions[0].committed_offset) == (0, -1)
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_transaction_finds_no_coordinator_and_hears_why(world: World, version: int) -> None:
+    body = FindCoordinatorRequest(key="x", key_type=1, coordinator_keys=["x"] if version > 3 else [])
+    found = answer(world.ask(body, version), FindCoordinatorResponse)
+    one = found.coordinators[0] if version > 3 else found
+    assert one.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and one.error_code not in RETRIABLE
+    assert "Transactions are not served" in (one.error_message or "")
+
+
+# -- log directories -----------------------------------------------------------------------------------------------
+
+
+def test_the_log_directory_and_its_replicas_are_described(world: World) -> None:
+    world.create("events")
+    [directory] = answer(world.ask(DescribeLogDirsRequest(topics=None)), DescribeLogDirsResponse).results
+    assert directory.error_code == 0
+    assert "events" in {topic.name for topic in directory.topics}
+    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic("events", [0, 99])])
+    [directory] = answer(world.ask(asked), DescribeLogDirsResponse).results
+    assert [(topic.name, [one.partition_index for one in topic.partitions]) for topic in directory.topics] == [
+        ("events", [0])
+    ]
+
+
+def test_replicas_move_to_no_other_directory(world: World) -> None:
+    world.create("events")
+    here = answer(world.ask(DescribeLogDirsRequest()), DescribeLogDirsResponse).results[0].log_dir
+    dirs = [
+        AlterReplicaLogDir(here, [AlterReplicaLogDirTopic("events", [0]), AlterReplicaLogDirTopic("absent", [0])]),
+        AlterReplicaLogDir("/elsewhere", [AlterReplicaLogDirTopic("events", [0])]),
+    ]
+    results = answer(world.ask(AlterReplicaLogDirsRequest(dirs)), AlterReplicaLogDirsResponse).results
+    assert [one.partitions[0].error_code for one in results] == [
+        ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.LOG_DIR_NOT_FOUND
+    ]  # fmt: skip
 
 
 def test_configs_are_described_with_their_source(world: World) -> None:
@@ -216,7 +316,38 @@ def test_a_producer_waits_for_a_controller_only_so_long(world: World) -> None:
 
 def test_transactions_are_not_served(world: World) -> None:
     found = answer(world.ask(InitProducerIdRequest(transactional_id="x")), InitProducerIdResponse)
-    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and found.error_code not in RETRIABLE
+
+
+# -- offsets by special timestamps ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version", "error", "offset"),
+    [
+        (-2, 11, ErrorCode.NONE, 6),
+        (-4, 8, ErrorCode.NONE, 6),  # all of a log is local (KIP-405)
+        (-4, 7, ErrorCode.UNSUPPORTED_VERSION, -1),
+        (-5, 9, ErrorCode.NONE, -1),  # nothing is tiered (KIP-1005)
+        (-5, 8, ErrorCode.UNSUPPORTED_VERSION, -1),
+        (-6, 11, ErrorCode.NONE, -1),  # and nothing waits for it (KIP-1023)
+        (-6, 10, ErrorCode.UNSUPPORTED_VERSION, -1),
+        (-7, 11, ErrorCode.UNSUPPORTED_VERSION, -1),
+        (0, 11, ErrorCode.NONE, 6),  # by time, after DeleteRecords
+    ],
+)
+def test_each_special_timestamp_has_a_version_since_when_it_counts(
+    world: World, timestamp: int, version: int, error: ErrorCode, offset: int
+) -> None:
+    world.create("t", replicas=(OWN,))
+    batch = memoryview(build_batch([Record(value=b"v", timestamp=100 + at) for at in range(10)]))
+    data = TopicProduceData("t", [PartitionProduceData(0, batch)])
+    world.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]), 9)
+    deletion = DeleteRecordsPartition(0, 6)
+    world.ask(DeleteRecordsRequest([DeleteRecordsTopic("t", [deletion])], timeout_ms=1000))
+    asked = ListOffsetsRequest(-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, timestamp)])])
+    found = answer(world.ask(asked, version), ListOffsetsResponse).topics[0].partitions[0]
+    assert (found.error_code, found.offset) == (error, offset)
 
 
 # -- forwarding ----------------------------------------------------------------------------------------------------

@@ -6,9 +6,15 @@ import pytest
 
 from squall.nodes.protocol.errors import ErrorCode
 from squall.nodes.protocol.messages.alter_partition import AlterPartitionRequest
-from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from squall.nodes.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
 from squall.nodes.protocol.session import ServerRequest
-from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, fetched
+from tests.nodes.broker.world import OTHER, SECOND, THIRD, World, fetched, topic_id
 
 
 def commit_one(world: World) -> None:
@@ -207,3 +213,12 @@ def test_a_fetch_of_a_closed_connection_is_forgotten(world: World) -> None:
     world.run(after=SECOND)
     assert request.answer is None
     assert world.broker.replicas.all()[0].consumers == {}
+
+
+def test_a_follower_answers_whoever_compares_replicas(world: World) -> None:
+    """Replica id -2 is that of `kafka-replica-verification`; an ordinary consumer is sent to the leader."""
+    world.create("t", leader=OTHER)
+    topics = [FetchTopic(topic_id=topic_id("t"), partitions=[FetchPartition(0, 0, 0, partition_max_bytes=1000)])]
+    for replica, error in ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (-2, ErrorCode.NONE)):
+        asked = FetchRequest(replica_state=ReplicaState(replica), max_wait_ms=0, topics=topics)
+        assert fetched(world.ask(asked, 18)).error_code == error

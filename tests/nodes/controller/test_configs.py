@@ -87,6 +87,27 @@ def test_single_brokers_and_repetitions_are_refused_and_the_rest_is_done(control
     assert settings(controller, "other") == {}
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "key"),
+    [
+        (BROKER_RESOURCE, "1", "leader.replication.throttled.rate"),
+        (BROKER_RESOURCE, "1", "follower.replication.throttled.rate"),
+        (TOPIC_RESOURCE, "events", "leader.replication.throttled.replicas"),
+    ],
+)
+def test_throttles_are_refused_by_name_and_taking_them_away_is_granted(
+    controller: Any, kind: int, name: str, key: str
+) -> None:
+    """`kafka-reassign-partitions --verify` ends by taking them away; nothing is accepted that would do nothing."""
+    before = controller.raft.end_offset
+    for operation, expected in ((SET, ErrorCode.INVALID_CONFIG), (DELETE, ErrorCode.NONE)):
+        asked = AlterConfigsResource(kind, name, [AlterableConfig(key, operation, "1000")])
+        [answer] = controller.ask(IncrementalAlterConfigsRequest([asked])).responses
+        assert answer.error_code == expected
+        assert (answer.error_message or key).startswith(key)
+    assert controller.raft.end_offset == before
+
+
 # -- what follows --------------------------------------------------------------------------------------------------
 
 

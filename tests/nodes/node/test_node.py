@@ -18,6 +18,7 @@ from squall.nodes.protocol.headers import correlation_id_of, decode_response, en
 from squall.nodes.protocol.messages import ApiKey
 from squall.nodes.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from squall.nodes.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from squall.nodes.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from squall.nodes.protocol.messages.describe_quorum import DescribeQuorumRequest
 from squall.nodes.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from squall.nodes.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -215,6 +216,28 @@ def test_api_versions_are_those_of_the_listener(host: Host) -> None:
     offered = [row.api_key for row in response.api_keys]
     assert ApiKey.VOTE in offered
     assert ApiKey.PRODUCE not in offered
+
+
+@pytest.mark.parametrize(
+    ("listener", "asked", "error", "ids"),
+    [
+        (CONTROL, 2, ErrorCode.NONE, [1]),
+        (CONTROL, 1, ErrorCode.MISMATCHED_ENDPOINT_TYPE, []),
+        (CLIENT, 2, ErrorCode.MISMATCHED_ENDPOINT_TYPE, []),
+    ],
+)
+def test_a_controllers_listener_describes_controllers(
+    host: Host, listener: int, asked: int, error: ErrorCode, ids: list[int]
+) -> None:
+    """KIP-919: admin clients with `bootstrap.controllers` begin with this."""
+    host.open(1, listener)
+    host.send(1, DescribeClusterRequest(endpoint_type=asked), 2)
+    host.iterate()
+    _, response = decode_response(ApiKey.DESCRIBE_CLUSTER, 2, host.sent[0][1])
+    assert isinstance(response, DescribeClusterResponse)
+    assert (response.error_code, [one.broker_id for one in response.brokers]) == (error, ids)
+    if ids:
+        assert (response.controller_id, response.brokers[0].port, response.endpoint_type) == (1, CONTROL, 2)
 
 
 def test_api_versions_tell_the_levels_of_features(host: Host) -> None:

@@ -108,7 +108,8 @@ def test_error_codes_are_kafkas() -> None:
 WITH_KAFKAS_SCHEMA = {
     "Produce", "Fetch", "ListOffsets", "Metadata", "FindCoordinator", "ApiVersions", "CreateTopics", "DeleteTopics",
     "InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "CreatePartitions", "DescribeQuorum",
-    "DescribeCluster", "ElectLeaders", "IncrementalAlterConfigs", "UpdateFeatures",
+    "DescribeCluster", "ElectLeaders", "IncrementalAlterConfigs", "UpdateFeatures", "JoinGroup", "OffsetFetch",
+    "DescribeLogDirs", "AlterReplicaLogDirs",
 }  # fmt: skip
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 
 import pytest
 
 from squall.harness.simulation.disk import SimDisk
+from squall.nodes.protocol.crc import crc32c
 from squall.nodes.storage.errors import LogError
 from squall.nodes.storage.producers import ProducerStates
 
@@ -151,3 +153,33 @@ def test_snapshots_nobody_would_start_from_are_removed_but_the_newest_two_stay()
         made.take_snapshot(offset)
     made.prune([20])
     assert made.snapshots() == [20, 40, 50]
+
+
+# -- Kafka's format ------------------------------------------------------------------------------------------------
+
+
+def snapshot_of(disk: SimDisk, offset: int) -> bytes:
+    file = disk.open(f"t-0/{offset:020d}.snapshot")
+    return file.read(0, file.size())
+
+
+def test_a_snapshot_is_one_that_kafka_reads() -> None:
+    """Version, CRC-32C of the rest, entries with the last batch of each producer (Kafka's ProducerSnapshot)."""
+    disk = SimDisk(Random(0))
+    fed(SIX, disk).take_snapshot(60)
+    content = snapshot_of(disk, 60)
+    version, crc, count = struct.unpack_from(">HIi", content)
+    assert (version, count) == (1, 1)
+    assert crc == crc32c(content[6:])
+    assert struct.unpack_from(">qhiqiqiq", content, 10) == (PRODUCER, 3, 59, 59, 9, 0, -1, -1)
+
+
+def test_a_snapshot_that_kafka_wrote_is_taken_with_its_one_batch() -> None:
+    disk = SimDisk(Random(0))
+    entries = struct.pack(">iqhiqiqiq", 1, PRODUCER, 3, 2, 59, 4, 0, -1, -1)
+    file = disk.open("t-0/00000000000000000060.snapshot", create=True)
+    file.append(struct.pack(">HI", 1, crc32c(entries)), entries)
+    again = states(disk)
+    assert again.restore(60) == 60
+    assert verdict(again, 3, LAST - 1, 5) == 55, "its sequences wrap around"
+    assert verdict(again, 3, 3, 1) == "new"
