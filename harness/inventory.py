@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from squall.harness.errors import UsageError
 from squall.harness.lab_shape import MOST_LAB_HOSTS, LabShape
+from squall.harness.names import is_host_name
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 
 GROUPS = ("controllers", "brokers", "clients", "spark")
@@ -354,7 +355,7 @@ def expand_range(pattern: str) -> list[str]:
     """
     match = re.search(r"\[([^\]]*)\]", pattern)
     if match is None:
-        if not pattern or not re.fullmatch(r"[A-Za-z0-9._-]+", pattern):
+        if not is_host_name(pattern):
             raise ValueError(f"{shown(pattern)} is not a host name")
         return [pattern]
     before, after = pattern[: match.start()], pattern[match.end() :]
