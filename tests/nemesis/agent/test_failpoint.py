@@ -105,7 +105,7 @@ class Node:
 def node(agent: Any, tmp_path: Path) -> Iterator[Node]:
     yield Node(agent, tmp_path)
     agent.kill()  # and its keeper, so that nobody starts again what is ended here
-    kill_quietly(agent.keeper_pid())
+    agent.kill_keepers()
 
 
 @pytest.mark.parametrize(("call", "path", "before", "after"), DEEDS)

@@ -37,7 +37,7 @@ def process_state(agent: Any) -> str:
 
 
 def kill_keeper(agent: Any, wait_until: Any) -> None:
-    os.kill(agent.keeper_pid(), signal.SIGKILL)
+    agent.kill_keepers()
     wait_until(lambda: not agent.keeper_lives(), "the keeper is dead")
 
 
