@@ -9,6 +9,7 @@
 
 LOOKS_UNTIL_STALE=4
 LOOKS_FOR_START=10
+LOOKS_UNTIL_IDLE=4
 
 state=$1
 shift
@@ -64,9 +65,11 @@ start_keeper() {
     patience=$LOOKS_FOR_START
 }
 
-last_beat='' silent=0 starting='' patience=0
-while faults_open; do
-    if keeper_works; then
+last_beat='' silent=0 starting='' patience=0 idle=0
+while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
+    if ! faults_open; then
+        idle=$((idle + 1)) # at first, the fault for which we were started is still to be written down
+    elif idle=0 && keeper_works; then
         patience=0
     elif [ "$patience" -gt 0 ] && look "$starting"; then
         patience=$((patience - 1)) # it is on its way
