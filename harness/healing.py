@@ -88,7 +88,7 @@ async def heal_host(remote: Remote, bundles: Bundles) -> Healed:
 
 
 def place_of_agent(remote: Remote, bundles: Bundles) -> Place:
-    """Where an agent of ours lies on the host: this version's, or, if that cannot be brought there, the newest there is.
+    """Where an agent of ours lies on the host: this version's, or the newest there is if that cannot be brought there.
 
     Raises UsageError.
     """

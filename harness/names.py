@@ -23,7 +23,7 @@ def checked_lab_name(name: str) -> str:
     if _LAB.fullmatch(name) is None or len(name) > LONGEST:
         raise UsageError(
             f"--name: {name!r} is not the name of a lab",
-            remedy=f"use 1 to {LONGEST} of the characters a-z, 0-9 and -, the first of them no hyphen, as in --name mine",
+            remedy=f"use 1 to {LONGEST} of the characters a-z, 0-9 and -, the first no hyphen, as in --name mine",
         )
     return name
 

@@ -30,7 +30,6 @@ from squall.harness.hosts.system import (
     CONTROLLER_PORT,
     ClusterSettings,
     NodePlan,
-    SquallNodes,
     System,
     agent_command,
     collect_logs,

@@ -128,14 +128,15 @@ def _remove(entry: Path) -> None:
 
 def _permit_and_repeat(function: Callable[..., Any], path: str, _: object) -> None:
     """A directory that its own user may not write to is made writable; what has gone meanwhile is left alone."""
+    there = Path(path)
     with contextlib.suppress(FileNotFoundError):
-        for directory in (os.path.dirname(path), path):
-            if os.path.isdir(directory) and not os.path.islink(directory):
-                os.chmod(directory, 0o700)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
+        for directory in (there.parent, there):
+            if directory.is_dir() and not directory.is_symlink():
+                directory.chmod(0o700)
+        if there.is_dir() and not there.is_symlink():
+            shutil.rmtree(there)
         else:
-            os.unlink(path)
+            there.unlink()
 
 
 def _remove_again(entry: Path) -> None:

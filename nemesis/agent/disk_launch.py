@@ -31,8 +31,10 @@ def start_watched(
     hear, go = os.pipe()
     try:
         watch = subprocess.Popen(
-            [sys.executable, "-u", str(PROGRAM), "--state", str(state), "--name", name, "--tell", str(tell)]
-            + ["--go", str(hear)],
+            [
+                *(sys.executable, "-u", str(PROGRAM), "--state", str(state), "--name", name),
+                *("--tell", str(tell), "--go", str(hear)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -18,7 +18,6 @@ import contextlib
 import fcntl
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -118,7 +117,7 @@ class Journal:
 
     def entries(self) -> list[Entry]:
         """All open entries, oldest first."""
-        names = {name for directory in self._directories for name in os.listdir(directory)}
+        names = {path.name for directory in self._directories for path in directory.iterdir()}
         found = [self._read(name) for name in names if name.endswith(".json") and not name.startswith(".")]
         return sorted((entry for entry in found if entry), key=lambda entry: (entry.opened, entry.id))
 

@@ -2,8 +2,8 @@
 
 It has a session of its own, so it survives the agent and the SSH connection; it needs nobody to tell it anything:
 it reads the journal. One runs per host (an exclusive lock says so) for as long as an agent lives or a fault is
-open; then it goes. What will not heal is tried again each second and noted in `keeper.log`. No datagram, no entry of the
-journal, no full disk and no error in one fault's healing ends it: each turn of its loop stands by itself.
+open; then it goes. What will not heal is tried again each second and noted in `keeper.log`. No datagram, no entry of
+the journal, no full disk and no error in one fault's healing ends it: each turn of its loop stands by itself.
 
 It does not stand alone. Sentries (`sentries.py`) start it again when it is killed, stopped or hangs, and it starts them
 again; a live agent looks after both; where systemd runs, a timer does (`systemd_timer.py`); and what the kernel can end

@@ -5,8 +5,8 @@ twice, damaged, or behind a later one, and how what is missing is spread: in how
 Each direction stands by itself, and nobody answers anything, so nothing is sent again.
 
 The datagrams carry no UDP checksum, where IPv4 lets them, so that a damaged one is not thrown away by the kernel before
-it can be counted; the content is known, so damage shows. What names the datagram is sealed (`probe_auth.py`): one that is
-damaged there is nobody's, and is missing. What is remembered is bounded.
+it can be counted; the content is known, so damage shows. What names the datagram is sealed (`probe_auth.py`): one that
+is damaged there is nobody's, and is missing. What is remembered is bounded.
 """
 
 from __future__ import annotations

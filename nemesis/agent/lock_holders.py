@@ -1,8 +1,8 @@
 """Who holds a lock on a file of ours, by the kernel's own list; and the end of holders that are stopped.
 
 A lock (flock) goes with the process that holds it, however that ends; but a process that is stopped keeps it, and
-whoever heals would wait for it for ever. The list (/proc/locks) names pid and inode; that it is really this file is seen
-by the holder's open descriptors.
+whoever heals would wait for it for ever. The list (/proc/locks) names pid and inode; that it is really this file is
+seen by the holder's open descriptors.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def checked_process(name: object) -> str:
     if not isinstance(name, str) or _PROCESS.fullmatch(name) is None:
         raise Trouble(
             "bad_argument",
-            f"name: {name!r} is not a process name: 1 to 64 letters, digits and any of . _ -, the first a letter or digit",
+            f"name: {name!r} is not a process name: 1 to 64 letters, digits and . _ -, the first a letter or digit",
         )
     return name
 

@@ -33,7 +33,9 @@ Arguments = dict[str, Any]
 class NetworkVerbs:
     """One host's."""
 
-    def __init__(self, state: Path, journal: Journal, network: Network, processes: Processes, trains: TrainProbe) -> None:
+    def __init__(
+        self, state: Path, journal: Journal, network: Network, processes: Processes, trains: TrainProbe
+    ) -> None:
         self.queue_rules = QueueRules(network.control_port)
         shaping = ShapeLinks(self.queue_rules, Emulators(state))
         self._journal = journal

@@ -5,8 +5,8 @@ The keeper of every host listens on a UDP port. `send` throws a few datagrams wi
 direction by itself**, which an echo cannot. `reach` is the echo: both directions at once.
 
 Every datagram is sealed (`probe_auth.py`); one that is not, or whose content is not what it should be, is counted and
-ignored. Kinds: `HEARD` with [nonce, sender, number]; `ECHO`, answered by `REPLY` with the same body; `QUESTION`, what was
-heard or caught by a nonce, answered to the host's own key only. Trains of datagrams (`link_trains.py`) are counted here
+ignored. Kinds: `HEARD` with [nonce, sender, number]; `ECHO`, answered by `REPLY` with the same body; `QUESTION`, what
+was heard or caught by a nonce, answered to the host's own key only. Trains of datagrams (`link_trains.py`) are counted here
 too. What is remembered is bounded: so many nonces, so many senders of each.
 """
 
@@ -51,8 +51,8 @@ def is_local(address: str) -> bool:
 class Ear:
     """The keeper's sockets: remembers who was heard, answers echoes and questions.
 
-    One at the host's own address, where that is known and the host has it (behind a translating router it has not), else
-    at all; and one at loopback for questions, which must be answered also while the interface is down.
+    One at the host's own address, where that is known and the host has it (behind a translating router it has not),
+    else at all; and one at loopback for questions, which must be answered also while the interface is down.
     """
 
     def __init__(self, address: str, port: int, keys: ProbeKeys) -> None:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import IO, Protocol
 
 from trouble import Trouble
@@ -69,6 +70,8 @@ def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) 
 def refuse_missing(definition: Launch, environment: Mapping[str, str]) -> None:
     """Raise Trouble for a program that is not there, as its start would."""
     program = definition.argv[0] if definition.argv else ""
-    path = os.path.join(definition.cwd, program) if "/" in program else program
+    path = str(Path(definition.cwd, program)) if "/" in program else program
     if shutil.which(path, path=environment.get("PATH")) is None:
-        raise Trouble("failed", f"cannot start {definition.name}: No such file or directory, or no program: {program!r}")
+        raise Trouble(
+            "failed", f"cannot start {definition.name}: No such file or directory, or no program: {program!r}"
+        )

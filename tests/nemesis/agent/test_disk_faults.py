@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent import seccomp
-from tests.nemesis.agent.conftest import eventually, kill_quietly
+from tests.nemesis.agent.conftest import eventually
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

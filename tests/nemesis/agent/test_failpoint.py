@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent import seccomp
-from tests.nemesis.agent.conftest import Refused, eventually, kill_quietly
+from tests.nemesis.agent.conftest import Refused, eventually
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -152,7 +152,9 @@ def test_sentries_go_when_nothing_is_open(paused: RunningAgent, wait_until: Wait
 
 def test_who_is_stopped_with_the_journals_lock_in_hand_is_ended(paused: RunningAgent, wait_until: Wait) -> None:
     paused.kill()
-    hold = "import fcntl, os, signal, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); os.kill(os.getpid(), signal.SIGSTOP)"
+    hold = (
+        "import fcntl, os, signal, sys; f = open(sys.argv[1]); fcntl.flock(f, 2); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
     holder = subprocess.Popen([sys.executable, "-c", hold, str(paused.state / "journal.lock")])
     try:
         wait_until(lambda: letter(holder.pid) == "T", "it holds the lock and is stopped")

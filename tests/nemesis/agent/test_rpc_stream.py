@@ -7,7 +7,6 @@ stand-in that answers every request with 400 bytes.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
