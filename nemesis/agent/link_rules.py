@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from empty_tables import remove_empty_table
 from expiring_rules import expiring_set, while_in
 from link_shapes import Shape
 from network import EVERYONE, family_of, insist, run
@@ -145,14 +146,14 @@ class IptablesRules:
 
     def clear(self) -> None:
         """At one stroke, as a rule; piece by piece where some of it is missing already."""
-        if run([_found(f"{self._name}-restore"), "-w", "--noflush"], iptables_script_without()).returncode == 0:
-            return
-        for hook, chain in CHAINS.items():
-            if self._does("-S", chain):
-                while self._does("-D", hook, "-j", chain):
-                    pass
-                insist([*self._mangle(), "-F", chain])
-                insist([*self._mangle(), "-X", chain])
+        if run([_found(f"{self._name}-restore"), "-w", "--noflush"], iptables_script_without()).returncode != 0:
+            for hook, chain in CHAINS.items():
+                if self._does("-S", chain):
+                    while self._does("-D", hook, "-j", chain):
+                        pass
+                    insist([*self._mangle(), "-F", chain])
+                    insist([*self._mangle(), "-X", chain])
+        remove_empty_table(_found(self._name), self._name, "mangle")
 
     def _mangle(self) -> list[str]:
         return [_found(self._name), "-w", "-t", "mangle"]

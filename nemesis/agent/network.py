@@ -20,6 +20,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from empty_tables import remove_empty_table
 from expiring_rules import expiring_set, seconds_left, while_in
 from journal import Entry
 from trouble import Trouble
@@ -157,7 +158,12 @@ class IptablesFilter:
         self._family = family
 
     def usable(self) -> bool:
-        return run([self._program, "-w", "-t", "raw", "-S"]).returncode == 0
+        usable = run([self._program, "-w", "-t", "raw", "-S"]).returncode == 0
+        self._leave_no_table()
+        return usable
+
+    def _leave_no_table(self) -> None:
+        remove_empty_table(self._program, "ip6tables" if self._family == "ip6" else "iptables", "raw")
 
     def apply(self, faults: Sequence[Deafness], control_port: int) -> None:
         if not faults:
@@ -178,6 +184,7 @@ class IptablesFilter:
                     pass
                 insist([self._program, "-w", "-t", "raw", "-F", chain])
                 insist([self._program, "-w", "-t", "raw", "-X", chain])
+        self._leave_no_table()
 
 
 class Network:

@@ -6,8 +6,8 @@ direction by itself**, which an echo cannot. `reach` is the echo: both direction
 
 Every datagram is sealed (`probe_auth.py`); one that is not, or whose content is not what it should be, is counted and
 ignored. Kinds: `HEARD` with [nonce, sender, number]; `ECHO`, answered by `REPLY` with the same body; `QUESTION`, what
-was heard or caught by a nonce, answered to the host's own key only. Trains of datagrams (`link_trains.py`) are counted here
-too. What is remembered is bounded: so many nonces, so many senders of each.
+was heard or caught by a nonce, answered to the host's own key only. Trains of datagrams (`link_trains.py`) are counted
+here too. What is remembered is bounded: so many nonces, so many senders of each.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Ear:
             with contextlib.suppress(OSError):  # another agent's keeper has it: then we are asked at our address
                 self.sockets.append(bound(LOOPBACK[family], port))
 
-    @property
-    def socket(self) -> socket.socket:
-        """That at the host's address."""
-        return self.sockets[0]
+    def address(self) -> tuple[str, int]:
+        """Where other hosts are heard."""
+        name = self.sockets[0].getsockname()
+        return str(name[0]), int(name[1])
 
     def close(self) -> None:
         for one in self.sockets:

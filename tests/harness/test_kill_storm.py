@@ -2,9 +2,9 @@
 
 A control process has several faults open at a time when it is killed. So are, by lot, agents of hosts, their keepers
 and their sentries (which are what ends faults); or they are stopped; the disk of their state is filled, an entry of
-their journal is emptied, their ports are flooded, or their network goes away for a while; or several of it at once. Nobody
-heals. Five seconds after the last time to live is over no fault is open, and somebody who logs in to every host sees
-what was there before the first fault: the same rules, interfaces, queues, mounts, loop devices, control groups and
+their journal is emptied, their ports are flooded, or their network goes away for a while; or several of it at once.
+Nobody heals. Five seconds after the last time to live is over no fault is open, and somebody who logs in to every host
+sees what was there before the first fault: the same rules, interfaces, queues, mounts, loop devices, control groups and
 processes, none of them stopped, and no fault in the journal. Clocks are asked last, because asking takes an agent.
 """
 

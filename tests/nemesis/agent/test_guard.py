@@ -384,18 +384,18 @@ class TestEar:
     def test_nonsense_with_a_true_seal_is_counted_and_ignored(self, ear: Ear, keys: ProbeKeys, body: bytes) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             for kind in (HEARD, QUESTION, b"t", b"?"):
-                one.sendto(keys.own().seal(kind, body), ear.socket.getsockname())
+                one.sendto(keys.own().seal(kind, body), ear.address())
             ear.listen(0.2)
         assert ear.ignored.total() == 4
 
     def test_it_listens_at_the_hosts_own_address(self, keys: ProbeKeys) -> None:
         ear = Ear("127.9.9.9", 0, keys)
-        assert ear.socket.getsockname()[0] == "127.9.9.9"
+        assert ear.address()[0] == "127.9.9.9"
         ear.close()
 
     def test_where_the_host_does_not_have_that_address_it_listens_at_all(self, keys: ProbeKeys) -> None:
         ear = Ear("192.0.2.1", 0, keys)
-        assert ear.socket.getsockname()[0] == "0.0.0.0"
+        assert ear.address()[0] == "0.0.0.0"
         ear.close()
 
 
@@ -469,3 +469,33 @@ def test_a_keeper_is_limited_in_nothing_by_a_flood(agent: RunningAgent) -> None:
             flood.send(b'{"nonce": "%d", "from": "%s"}' % (number, b"x" * 1000))
     assert agent.call("probe.reach", targets={"self": agent.address}, timeout=5) == {"self": True}
     assert resident() - before < 1 << 20
+
+
+# --- what systemd's timer calls -------------------------------------------------------------------------------------
+
+
+def heal_due(agent: RunningAgent, program: Path) -> None:
+    options = ["--state", str(agent.state), "--listen", f"{agent.address}:{PROBE_PORT}", "--lab", "--heal-due"]
+    subprocess.run([sys.executable, "-u", str(program), *options], check=True, timeout=30)
+
+
+def test_heal_due_heals_what_is_due_when_all_others_are_dead(paused: RunningAgent, program: Path) -> None:
+    paused.kill()
+    paused.kill_keepers()
+    time.sleep(TTL)  # nobody is left to await
+    assert not runs(paused)
+    heal_due(paused, program)
+    assert runs(paused)
+    assert not copies(paused)
+
+
+def test_heal_due_leaves_what_is_not_due_to_a_new_keeper(agent: RunningAgent, program: Path, wait_until: Wait) -> None:
+    agent.define(["/bin/sleep", "1000"])
+    agent.call("proc.start", name="node")
+    agent.call("proc.pause", id="f1", name="node", ttl=600)
+    agent.kill()
+    agent.kill_keepers()
+    heal_due(agent, program)
+    assert agent.keeper_lives()
+    assert not runs(agent)
+    assert len([pid for pid in agent.sentry_pids() if letter(pid)]) == 2

@@ -67,8 +67,8 @@ def test_a_damaged_content_is_counted_and_a_damaged_name_is_nobodys() -> None:
 def test_a_host_that_is_busy_while_a_train_arrives_misses_nothing(tmp_path: Path) -> None:
     keys = ProbeKeys(tmp_path)
     ear, key = Ear("127.0.0.1", 0, keys), keys.own()
-    with ear.socket, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thrower:
-        thrower.connect(ear.socket.getsockname())
+    with ear.sockets[0], socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thrower:
+        thrower.connect(ear.address())
         for number in range(LONG):
             thrower.send(car(key, "n", "h1", number, LONG))
         ear.listen(timeout=0.5)
