@@ -189,6 +189,65 @@ def say(text: str) -> None:
             print(text, flush=True)
 
 
+class Listener:
+    """The ear, in a thread of its own: healing makes nobody deaf, and a flood of datagrams holds up no healing."""
+
+    def __init__(self, ear: Callable[[], Ear]) -> None:
+        self._open = ear
+        self._ear: Ear | None = None
+        self._ending = False
+        self._said = ""
+        self._ignored: Counter[str] = Counter()
+        self._tell_ignored_at = 0.0
+        self._thread = threading.Thread(target=self._listen, name="ear", daemon=True)
+
+    def start(self) -> None:
+        """When this returns, the port is open, if it can be."""
+        self._try_to_open()
+        self._thread.start()
+
+    def close(self) -> None:
+        """When this returns, the port is free."""
+        self._ending = True
+        self._thread.join()
+        if self._ear is not None:
+            self._ear.close()
+
+    def _listen(self) -> None:
+        while not self._ending:
+            if self._ear is None:
+                self._try_to_open()
+            try:
+                if self._ear is None:
+                    time.sleep(GLANCE)
+                else:
+                    self._ear.listen(GLANCE)
+                    self._tell_ignored(self._ear)
+            except Exception as trouble:  # whatever it was, it is nothing to go deaf of
+                self._tell(f"listening for probes: {type(trouble).__name__}: {trouble}")
+                time.sleep(GLANCE)
+
+    def _try_to_open(self) -> None:
+        """Without its port the keeper still keeps; probes then say that nobody listens."""
+        try:
+            self._ear = self._open()
+        except Exception as trouble:
+            self._tell(f"cannot listen for probes: {trouble}")
+
+    def _tell_ignored(self, ear: Ear) -> None:
+        """Once a minute, if there were more."""
+        if ear.ignored != self._ignored and time.monotonic() >= self._tell_ignored_at:
+            self._ignored = ear.ignored.copy()
+            self._tell_ignored_at = time.monotonic() + TELL_IGNORED_EVERY
+            told = ", ".join(f"{count} {why}" for why, count in sorted(ear.ignored.items()))
+            say(f"datagrams ignored so far: {told}")
+
+    def _tell(self, what: str) -> None:
+        if what != self._said:
+            say(what)
+        self._said = what
+
+
 class Keeper:
     """The keeper's life."""
 
@@ -203,13 +262,10 @@ class Keeper:
         self._journal = journal
         self._desk = desk
         self._guard = guard
-        self._open_ear = ear
+        self._listener = Listener(ear)
         self._revive = revive
-        self._ear: Ear | None = None
         self._said: str = ""
         self._reserve_due = 0.0
-        self._ignored: Counter[str] = Counter()
-        self._ignored_due = 0.0
 
     def keep(self, tell_ready: int) -> None:
         """Until there is nothing to keep, or another keeper is there."""
@@ -217,12 +273,12 @@ class Keeper:
             if duty is None:
                 return
             self._guard.heartbeat.start()
-            self._listen(0.0)
+            self._listener.start()
             with contextlib.suppress(OSError):  # whoever waited may have died
                 os.write(tell_ready, b"+")
                 os.close(tell_ready)
             while not self._turn(duty):
-                self._listen(GLANCE)
+                time.sleep(GLANCE)
 
     def _turn(self, duty: IO[str]) -> bool:
         """Whether it is off duty now."""
@@ -273,29 +329,6 @@ class Keeper:
                 return False
             self._guard.sentries.end()
             self._guard.timer.stop()
-            if self._ear:
-                self._ear.close()  # or the next keeper, on duty the moment we are not, finds the port taken
+            self._listener.close()  # or the next keeper, on duty the moment we are not, finds the port taken
             fcntl.flock(duty, fcntl.LOCK_UN)  # before the journal's lock goes: no agent may count on us
             return True
-
-    def _tell_ignored(self, ear: Ear) -> None:
-        """Once a minute, if there were more."""
-        if ear.ignored != self._ignored and time.monotonic() >= self._ignored_due:
-            self._ignored = ear.ignored.copy()
-            self._ignored_due = time.monotonic() + TELL_IGNORED_EVERY
-            told = ", ".join(f"{count} {why}" for why, count in sorted(ear.ignored.items()))
-            say(f"datagrams ignored so far: {told}")
-
-    def _listen(self, seconds: float) -> None:
-        """Without its port the keeper still keeps; probes then say that nobody listens."""
-        try:
-            if self._ear is None:
-                self._ear = self._open_ear()
-            self._ear.listen(seconds)
-            self._tell_ignored(self._ear)
-        except Exception as trouble:
-            said = f"cannot listen for probes: {trouble}"
-            if said != self._said:
-                say(said)
-            self._said = said
-            time.sleep(min(seconds, GLANCE))
