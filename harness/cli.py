@@ -12,6 +12,7 @@ This module turns arguments into calls and trouble into exit statuses, and holds
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -340,8 +341,9 @@ def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
     from squall.harness.hosts.host_locks import owners_of
 
     hosts, out = chosen_hosts(inventory, lab), console()
-    for owner in owners_of(hosts.inventory, hosts.network):
-        out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
+    with contextlib.suppress(Exception):  # who uses the hosts is told if it can be known; that they heal matters more
+        for owner in owners_of(hosts.inventory, hosts.network):
+            out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
     outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
     for one in outcome:
         out.print(f"{'heal':<11}{one.host:<6} {one.told()}", markup=False)
