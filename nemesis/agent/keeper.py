@@ -312,11 +312,10 @@ class Keeper:
             say(done)
 
     def _see_to_sentries(self) -> None:
-        """While a fault is open; and the reserve is filled up while there is room."""
-        if not self._guard.sentries.all_well() and self._journal.entries():
+        """And the reserve is filled up while there is room."""
+        if not self._guard.sentries.all_well():
             with self._journal.locked():
-                if self._journal.entries():
-                    self._guard.sentries.ensure()
+                self._guard.sentries.ensure()
         if time.monotonic() >= self._reserve_due:
             fill_reserve(self._guard.state)
             self._reserve_due = time.monotonic() + RESERVE_EVERY

@@ -5,7 +5,8 @@
 #
 # Two of them run beside the keeper (sentries.py). Once a second each looks whether the keeper is there, is not stopped
 # (SIGSTOP), and its heartbeat has moved within the last LOOKS_UNTIL_STALE looks. One that is stopped or has no pulse is
-# killed; a new one is started. With no fault open a sentry ends by itself. It writes no file: the disk may be full.
+# killed; if a fault is open, a new one is started. Without keeper and fault a sentry ends by itself. It writes no file: the
+# disk may be full.
 
 LOOKS_UNTIL_STALE=4
 LOOKS_FOR_START=10
@@ -67,10 +68,10 @@ start_keeper() {
 
 last_beat='' silent=0 starting='' patience=0 idle=0
 while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
-    if ! faults_open; then
+    if keeper_works; then
+        idle=0 patience=0
+    elif ! faults_open; then
         idle=$((idle + 1)) # at first, the fault for which we were started is still to be written down
-    elif idle=0 && keeper_works; then
-        patience=0
     elif [ "$patience" -gt 0 ] && look "$starting"; then
         patience=$((patience - 1)) # it is on its way
     else

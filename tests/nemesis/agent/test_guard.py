@@ -150,6 +150,16 @@ def test_sentries_go_when_nothing_is_open(paused: RunningAgent, wait_until: Wait
     wait_until(lambda: not any(letter(pid) for pid in sentries), "so have its sentries", timeout=3)
 
 
+def test_a_keeper_that_is_stopped_with_nothing_to_keep_does_not_stay(agent: RunningAgent, wait_until: Wait) -> None:
+    """Found by the kill storm."""
+    wait_until(lambda: len([pid for pid in agent.sentry_pids() if letter(pid)]) == 2, "two sentries are there")
+    keeper, sentries = agent.keeper_pid(), agent.sentry_pids()
+    os.kill(keeper, signal.SIGSTOP)
+    agent.kill()
+    wait_until(lambda: letter(keeper) in ("", "Z"), "it is ended")
+    wait_until(lambda: not any(letter(pid) for pid in sentries), "so are its sentries", timeout=12)
+
+
 def test_who_is_stopped_with_the_journals_lock_in_hand_is_ended(paused: RunningAgent, wait_until: Wait) -> None:
     paused.kill()
     hold = (
