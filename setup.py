@@ -21,7 +21,7 @@ setup(
         "squall.nodes": ["py.typed"],
         "squall.results": ["py.typed", "**/*.html", "**/*.css", "**/*.properties"],
         "squall.workloads": ["py.typed"],
-        "squall.nemesis": ["py.typed", "**/*.c", "agent/hook/*.py"],  # the hook is a path entry, no package
+        "squall.nemesis": ["py.typed", "**/*.c", "**/*.sh", "agent/hook/*.py"],  # the hook is a path entry, no package
         "squall.harness": ["py.typed"],
     },
 )

@@ -12,6 +12,7 @@ This module turns arguments into calls and trouble into exit statuses, and holds
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -338,19 +339,23 @@ def inventory_trust(
 
 @app.command(epilog="Example: squall heal --inventory inventory.yaml")
 def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
-    """End every fault on every host, whoever injected it."""
+    """End every fault on every host, whoever injected it; exit 1 if one is left, or a host cannot be asked."""
     import asyncio
 
+    from squall.harness.healing import heal_hosts, what_is_left
     from squall.harness.hosts.host_locks import owners_of
-    from squall.harness.testbed import heal_hosts
 
     hosts, out = chosen_hosts(inventory, lab), console()
-    for owner in owners_of(hosts.inventory, hosts.network):
-        out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
+    with contextlib.suppress(Exception):  # who uses the hosts is told if it can be known; that they heal matters more
+        for owner in owners_of(hosts.inventory, hosts.network):
+            out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
     outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
-    for name, said in outcome.items():
-        out.print(f"{'heal':<11}{name:<6} {said}", markup=False)
-    return 0
+    for one in outcome:
+        out.print(f"{'heal':<11}{one.host:<6} {one.told()}", markup=False)
+    left = what_is_left(outcome)
+    if left is not None:
+        typer.echo(left, err=True)
+    return 0 if left is None else 1
 
 
 def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from squall.harness.errors import UsageError
 from squall.harness.lab_shape import MOST_LAB_HOSTS, LabShape
+from squall.harness.names import is_host_name
 from squall.harness.yaml_source import KeyPath, YamlSource, dotted, load_yaml, shown, suggestion
 from squall.nodes.config import is_control
 
@@ -398,7 +399,7 @@ def expand_range(pattern: str) -> list[str]:
             raise ValueError(f"{shown(pattern)} stands for more than {MOST_HOSTS} hosts, the most of an inventory")
         names = [name + item for name in names for item in items]
     for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        if not is_host_name(name):
             raise ValueError(f"{shown(name)} is not a host name")
     return names
 

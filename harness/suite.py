@@ -86,8 +86,8 @@ def _known_mutant(name: str) -> str:
 
 
 def _topic_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name):
-        raise ValueError("is not a topic name (letters, digits, dot, underscore, hyphen)")
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
+        raise ValueError("is not a topic name (letters, digits, dot, underscore, hyphen; neither . nor ..)")
     return name
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from squall.harness.cluster import KafkaClusterView, NodeNames
-from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.agent_link import AgentHost, new_probe_key
 from squall.harness.hosts.capturing import Captures
 from squall.harness.hosts.deploy import Deployed
 from squall.harness.hosts.network import Network
@@ -30,7 +30,6 @@ from squall.harness.hosts.system import (
     CONTROLLER_PORT,
     ClusterSettings,
     NodePlan,
-    SquallNodes,
     System,
     agent_command,
     collect_logs,
@@ -63,6 +62,7 @@ class Testbed:
         self.deployed: dict[str, Deployed] = {}
         self.plans: dict[str, NodePlan] = {}
         self.agents: dict[str, AgentHost] = {}
+        self.probe_key = new_probe_key()
         self.topics = topics
         self._admin: NativeAdmin | None = None
         self._cluster: KafkaClusterView | None = None
@@ -140,7 +140,9 @@ class Testbed:
         for spec in self.inventory.hosts:
             if spec.name in self.plans:
                 command = agent_command(places[spec.name], spec, self.lock)
-                self.agents[spec.name] = AgentHost(self.remotes[spec.name], command, sudo=spec.sudo)
+                self.agents[spec.name] = AgentHost(
+                    self.remotes[spec.name], command, sudo=spec.sudo, probe_key=self.probe_key
+                )
         await asyncio.gather(*(agent.connect() for agent in self.agents.values()))
         self._admin = NativeAdmin(self.connector(), self.bootstrap(), self.controller_addresses(), settings.cluster_id)
         names = NodeNames({plan.node_id: name for name, plan in self.plans.items()})
@@ -235,26 +237,3 @@ class Testbed:
         await asyncio.gather(*(agent.close() for agent in self.agents.values()), return_exceptions=True)
         for remote in self.remotes.values():
             await asyncio.to_thread(remote.close)
-
-
-async def heal_hosts(inventory: Inventory, network: Network) -> dict[str, str]:
-    """End every fault on every host of an inventory; what each answered."""
-    remotes = {spec.name: Remote(spec, network) for spec in inventory.hosts}
-    deployed = await asyncio.to_thread(deploy_all, remotes.values(), SquallNodes())
-
-    async def one(name: str) -> str:
-        spec = remotes[name].spec
-        agent = AgentHost(remotes[name], agent_command(deployed[name].place, spec), sudo=spec.sudo)
-        try:
-            healed = (await agent.call("heal")).get("healed")
-            return f"healed: {healed}" if healed else "nothing to heal"
-        except (VerbFailed, HostUnreachable) as trouble:
-            return str(trouble)
-        finally:
-            await agent.close()
-
-    try:
-        return dict(zip(remotes, await asyncio.gather(*(one(name) for name in remotes)), strict=True))
-    finally:
-        for remote in remotes.values():
-            remote.close()

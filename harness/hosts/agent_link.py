@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import secrets
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -39,12 +40,20 @@ class AgentHost:
     """Fulfils `nemesis.ports.Host`. Used from one event loop."""
 
     def __init__(
-        self, remote: Remote, command: Sequence[str], *, sudo: bool = True, call_seconds: float = CALL_SECONDS
+        self,
+        remote: Remote,
+        command: Sequence[str],
+        *,
+        sudo: bool = True,
+        call_seconds: float = CALL_SECONDS,
+        probe_key: str | None = None,
     ) -> None:
+        """`probe_key` is what hosts that shall hear each other share (`new_probe_key`)."""
         self.remote = remote
         self._command = tuple(command)
         self._sudo = sudo
         self._call_seconds = call_seconds
+        self._probe_key = probe_key
         self._link: _Link | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(2, thread_name_prefix=f"link-{remote.name}")
@@ -93,7 +102,7 @@ class AgentHost:
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
-        opened = partial(_Link, self.remote, self._command, self._sudo, self._threads, loop)
+        opened = partial(_Link, self.remote, self._command, self._sudo, self._threads, loop, self._probe_key)
         try:
             self._link = await loop.run_in_executor(self._threads, opened)
         finally:
@@ -122,6 +131,11 @@ class AgentHost:
         raise VerbFailed(self.name, verb, str(answer.get("kind", "failed")), str(answer.get("error", "no reason")))
 
 
+def new_probe_key() -> str:
+    """What the datagrams between hosts are sealed with (nemesis/agent/probe_auth.py); one for all hosts of a run."""
+    return secrets.token_hex(32)
+
+
 def _seen(task: asyncio.Task[None]) -> None:
     """Whoever awaited the task knows its exception; that nobody did must not be reported as forgotten."""
     if not task.cancelled():
@@ -138,7 +152,13 @@ class _Link:
     """One channel to one agent process, and who waits for which answer on it."""
 
     def __init__(
-        self, remote: Remote, command: Sequence[str], sudo: bool, threads: Executor, loop: asyncio.AbstractEventLoop
+        self,
+        remote: Remote,
+        command: Sequence[str],
+        sudo: bool,
+        threads: Executor,
+        loop: asyncio.AbstractEventLoop,
+        probe_key: str | None,
     ) -> None:
         self.lost: ConnectionLost | None = None
         self._loop = loop
@@ -146,6 +166,8 @@ class _Link:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._channel: LineChannel = remote.open_channel(command, sudo=sudo)
         self._sending = threading.Lock()
+        if probe_key is not None:  # its answer is nobody's: without room for the key only probes fail, and say so
+            self._send(json.dumps({"op": 0, "verb": "probe.key", "args": {"key": probe_key}}).encode())
         threading.Thread(target=self._read, name=f"agent-{remote.name}", daemon=True).start()
 
     async def exchange(self, operation: int, request: dict[str, object]) -> dict[str, Any]:

@@ -21,9 +21,9 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -38,12 +38,27 @@ from squall.harness.errors import UsageError
 from squall.harness.hosts.lab_files import SSHD_CONFIG, LabPlan, host_address, prepare, sockets_of, write_json
 from squall.harness.hosts.machine import SYSTEM_PATH, check_machine
 from squall.harness.hosts.network import LabNetwork, LoopbackNetwork, process_started
+from squall.harness.hosts.owned import (
+    DirectoryNotOurs,
+    make_owned,
+    mark_of,
+    private_directory,
+    refuse_foreign,
+    remove_owned,
+)
 from squall.harness.hosts.reduced_lab import prepare_reduced, reduced_hosts, refuse_between_racks
 from squall.harness.hosts.sweep import end_all_at_home
 from squall.harness.inventory import HostSpec, Inventory
 from squall.harness.lab_shape import NO_RACKS, LabShape, Racks
+from squall.harness.names import checked_lab_name
 
 DEFAULT_NAME = "default"
+STATE = "lab"
+DATA = "data of lab"
+"""What the marks of a lab's two directories say that they are (owned.py)."""
+DATA_ROOT = Path("/var/tmp")
+HELD_BY = "holder.json"
+"""In the hosts' files: which processes hold the lab, should its state be lost."""
 FIRST_HOST = 11
 START_SECONDS = 90.0
 STOP_SECONDS = 15.0
@@ -100,7 +115,7 @@ def lab_up(
     racks: Racks = NO_RACKS,
     name: str = DEFAULT_NAME,
     owner: int | None = None,
-    data_root: Path = Path("/var/tmp"),
+    data_root: Path = DATA_ROOT,
     read_only: tuple[str, ...] = (),
     sshd_config: str = SSHD_CONFIG,
     reduced: bool = False,
@@ -112,13 +127,15 @@ def lab_up(
     Without root the lab is made in a user namespace (supervisor.py); where there is none, or with `reduced`, it is a
     reduced one, which those two have no bearing on. Raises UsageError where this machine cannot do it.
     """
+    directory = lab_directory(name)
     why = check_machine(reduced=reduced)
     if why:
         refuse_between_racks(racks, why)
-    directory = _claim(name)
+    data = Path(data_root).resolve() / f"squall-lab-{name}-{secrets.token_hex(4)}"
+    _claim(name, directory, data)
     started = time.monotonic()
-    data = Path(data_root) / f"squall-lab-{name}-{secrets.token_hex(4)}"
     try:
+        make_owned(data, DATA, name, mode=0o700 if why else 0o711, state=str(directory))
         shape = LabShape(controllers=controllers, brokers=brokers, clients=clients)
         hosts = lab_hosts(shape, directory, racks)
         hosts = reduced_hosts(hosts) if why else hosts
@@ -128,30 +145,35 @@ def lab_up(
             prepare(LabPlan(name, directory, data, hosts, racks, os.geteuid() != 0, read_only, sshd_config))
         _start_supervisor(directory, owner, REDUCED_SUPERVISOR if why else SUPERVISOR)
     except BaseException:
-        _remove(directory, data)
+        _remove(name, directory, data)
         raise
     _note(directory, up_seconds=time.monotonic() - started)
     return _load(directory)
 
 
-def _claim(name: str) -> Path:
-    """Make the directory of a new lab, which is nobody else's. Raises UsageError if there is a lab of that name.
+def _claim(name: str, directory: Path, data: Path) -> None:
+    """Make the directory of a new lab, which is nobody else's. Raises UsageError if there is a lab of that name."""
+    with _alone():
+        _remove_leftovers()
+        try:
+            make_owned(directory, STATE, name, data=str(data), maker=os.getpid(), started=process_started(os.getpid()))
+        except FileExistsError:
+            remedy = f"take it down first: {_down_command(name)}"
+            raise UsageError(f"lab {name} is already up", remedy=remedy) from None
 
-    Of several that bring up labs, one at a time looks for leftovers: what was made a moment ago must not be removed as
-    the leftover that was there before.
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Of several that make labs or remove what is left of them, one at a time.
+
+    What was made a moment ago must not be removed as the leftover that was there before.
     """
-    root = state_root()
-    descriptor = os.open(root, os.O_RDONLY)
+    descriptor = os.open(state_root(), os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        remove_leftovers()
-        (root / name).mkdir(mode=0o700)
-    except FileExistsError:
-        remedy = f"take it down first: {_down_command(name)}"
-        raise UsageError(f"lab {name} is already up", remedy=remedy) from None
+        yield
     finally:
         os.close(descriptor)
-    return root / name
 
 
 @contextlib.contextmanager
@@ -166,24 +188,28 @@ def private_lab(controllers: int = 3, brokers: int = 3, clients: int = 0, *, rac
 
 
 def lab_down(name: str = DEFAULT_NAME) -> bool:
-    """End a lab with all its processes and remove its files. False if there was none of that name."""
-    directory = state_root() / name
-    if not directory.exists():
+    """End a lab with all its processes and remove its files. False if there was none of that name.
+
+    Nothing is removed that Squall has not made (owned.py). What an earlier `lab_down` that was killed has left of this
+    lab or of others is removed, too. Raises UsageError.
+    """
+    directory = lab_directory(name)
+    remove_leftovers(but=name)
+    if not directory.exists() and not directory.is_symlink():
         return False
-    data, reduced = None, False
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        plan = json.loads((directory / "plan.json").read_text())
-        data, reduced = Path(plan["data"]), bool(plan.get("reduced"))
-    with contextlib.suppress(FileNotFoundError, ValueError):
+    refuse_foreign(directory, STATE, name)
+    data, reduced = _data_of(directory, name), _is_reduced(directory)
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
         holder = json.loads((directory / "holder.json").read_text())
         _end(holder["supervisor"], holder["supervisor_started"])
         _await_gone(holder["holder"], holder["holder_started"])
-    _remove(directory, data, reduced=reduced)
+    _remove(name, directory, data, reduced=reduced)
     return True
 
 
 def lab_status() -> list[LabStatus]:
-    """Every lab of this user that is up, with what its hosts answer."""
+    """Every lab of this user that is up, with what its hosts answer. Removes what labs that are gone have left."""
+    remove_leftovers()
     found = []
     for directory in sorted(state_root().glob("*/holder.json")):
         with contextlib.suppress(UsageError, FileNotFoundError):
@@ -194,8 +220,9 @@ def lab_status() -> list[LabStatus]:
 
 def find_lab(name: str = DEFAULT_NAME) -> Lab | None:
     """The lab of that name if it is up."""
+    directory = lab_directory(name)
     with contextlib.suppress(UsageError, FileNotFoundError):
-        return _load(state_root() / name)
+        return _load(directory)
     return None
 
 
@@ -213,19 +240,82 @@ def enter_lab_network(lab: Lab) -> None:
     lab.network.enter()
 
 
-def remove_leftovers() -> None:
-    """Remove the directories of labs whose processes are gone (a supervisor killed with -9 leaves them)."""
+def remove_leftovers(but: str | None = None) -> None:
+    """Remove the directories of labs whose processes are gone, except those of lab `but`.
+
+    A supervisor killed with SIGKILL leaves them, and so does a `lab up` or `lab down` that is killed half way. What
+    cannot be removed is left for the `lab down` of that name, which says why.
+    """
+    with _alone():
+        _remove_leftovers(but)
+
+
+def _remove_leftovers(but: str | None = None) -> None:
     for directory in state_root().iterdir():
-        plan, holder = directory / "plan.json", directory / "holder.json"
-        if not plan.exists() or not holder.exists():
-            continue  # somebody is bringing it up just now
-        facts, planned = json.loads(holder.read_text()), json.loads(plan.read_text())
-        if process_started(facts["holder"]) != facts["holder_started"]:
-            _remove(directory, Path(planned["data"]), reduced=bool(planned.get("reduced")))
+        if directory.name != but and _is_left_over(directory):
+            with contextlib.suppress(UsageError):
+                _remove(directory.name, directory, _data_of(directory, directory.name), reduced=_is_reduced(directory))
+    for data in DATA_ROOT.glob("squall-lab-*"):
+        told = mark_of(data, DATA)
+        if told is not None and not Path(str(told["state"])).exists() and not _held(data):
+            with contextlib.suppress(UsageError, TimeoutError):
+                end_all_at_home(data)
+                remove_owned(data, DATA, str(told["name"]), last=(HELD_BY,))
+
+
+def _is_left_over(directory: Path) -> bool:
+    """Whether a lab's state is there and its processes are not."""
+    told = mark_of(directory, STATE)
+    if told is None:
+        return False
+    try:
+        facts = json.loads((directory / "holder.json").read_text())
+        return process_started(facts["holder"]) != facts["holder_started"]
+    except FileNotFoundError:  # somebody is bringing it up just now, or has died over it
+        return process_started(int(told["maker"])) != told["started"]
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _held(data: Path) -> bool:
+    """Whether the lab of these files lives although its state is gone, as when a runtime directory was emptied."""
+    try:
+        facts = json.loads((data / HELD_BY).read_text())
+        return process_started(facts["holder"]) == facts["holder_started"]
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, KeyError):
+        return True
+
+
+def _data_of(directory: Path, name: str) -> Path | None:
+    """Where the hosts' files of a lab lie, if they are there. Raises DirectoryNotOurs for a place that is none."""
+    told = mark_of(directory, STATE)
+    if told is None:
+        return None
+    data = Path(str(told.get("data", "")))
+    if not data.is_absolute() or re.fullmatch(rf"squall-lab-{re.escape(name)}-[0-9a-f]{{8}}", data.name) is None:
+        raise DirectoryNotOurs(f"{directory}: its mark names {data}, which is no place of a lab's files")
+    refuse_foreign(data, DATA, name)
+    return data if data.exists() else None
+
+
+def _is_reduced(directory: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((directory / "plan.json").read_text()).get("reduced"))
+    return True  # unknown: then processes that live in its hosts' homes are looked for
+
+
+def lab_directory(name: str) -> Path:
+    """Where the state of a lab of that name lies, or would lie. Raises UsageError for what is no name."""
+    return state_root() / checked_lab_name(name)
 
 
 def state_root() -> Path:
-    """The user's runtime directory for labs, made if need be, readable by nobody else."""
+    """The user's runtime directory for labs, made if need be, readable by nobody else. Raises UsageError.
+
+    Without XDG_RUNTIME_DIR its name can be foreseen by others, so it is only used if it is ours alone.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.access(runtime, os.W_OK):
         root = Path(runtime) / "squall"
@@ -233,8 +323,7 @@ def state_root() -> Path:
         root = Path("/run/squall")
     else:
         root = Path(f"/tmp/squall-{os.geteuid()}")
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return root
+    return private_directory(root, remedy="set XDG_RUNTIME_DIR to a directory of your own, with mode 0700")
 
 
 def lab_hosts(shape: LabShape, directory: Path, racks: Racks | None = None) -> tuple[HostSpec, ...]:
@@ -340,8 +429,9 @@ def _network_of(plan: dict[str, Any], holder: dict[str, Any], directory: Path) -
 
 
 def _note(directory: Path, **facts: object) -> None:
-    holder = json.loads((directory / "holder.json").read_text())
-    write_json(directory / "holder.json", holder | facts)
+    holder = json.loads((directory / "holder.json").read_text()) | facts
+    write_json(Path(json.loads((directory / "plan.json").read_text())["data"]) / HELD_BY, holder)
+    write_json(directory / "holder.json", holder)
 
 
 def _answers(lab: Lab, host: HostSpec) -> bool:
@@ -379,12 +469,17 @@ def _await_gone(pid: int, started: int) -> None:
             os.close(handle)
 
 
-def _remove(directory: Path, data: Path | None, *, reduced: bool = False) -> None:
-    """A lab's files, its supervisor being gone; before them what may have got away from a reduced one."""
+def _remove(name: str, directory: Path, data: Path | None, *, reduced: bool = False) -> None:
+    """A lab's files, its supervisor being gone; before them what may have got away from a reduced one.
+
+    The state goes last, and in it the mark that names the hosts' files: whenever this is cut off, the next one finds
+    what is left.
+    """
     if reduced and data is not None:
         end_all_at_home(data)
-    for path in (directory, data) if data is not None else (directory,):
-        shutil.rmtree(path, ignore_errors=True)
+    if data is not None:
+        remove_owned(data, DATA, name, last=(HELD_BY,))
+    remove_owned(directory, STATE, name, last=("plan.json", "holder.json"))
 
 
 def up_command(name: str) -> str:

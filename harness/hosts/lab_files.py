@@ -89,10 +89,8 @@ class LabPlan:
 
 
 def prepare(plan: LabPlan) -> None:
-    """Write everything the supervisor needs, and every host's key into known_hosts."""
+    """Write everything the supervisor needs, and every host's key into known_hosts. Both directories are there."""
     directory, data = plan.directory, plan.data
-    directory.mkdir(mode=0o700, exist_ok=True)
-    data.mkdir(mode=0o711, parents=True)
     (directory / "root").mkdir()
     client_key = make_key(directory / "id_ed25519")
     template = data / ".etc"

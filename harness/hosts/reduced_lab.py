@@ -119,9 +119,7 @@ def _is_free(address: str) -> bool:
 def prepare_reduced(
     name: str, directory: Path, data: Path, hosts: Sequence[HostSpec], *, racks: Racks, why: str
 ) -> None:
-    """Write everything the supervisor needs, and every host's key into known_hosts."""
-    directory.mkdir(mode=0o700, exist_ok=True)
-    data.mkdir(mode=0o700, parents=True)
+    """Write everything the supervisor needs, and every host's key into known_hosts. Both directories are there."""
     (data / "authorized_keys").write_text(make_key(directory / "id_ed25519") + "\n")
     (data / "enter.sh").write_text(ENTER)
     known_hosts = "".join(f"[{host.address}]:{host.port} {_make_host(data, host)}\n" for host in hosts)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import ipaddress
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ from squall.nodes.config import ConfigError, NodeConfig, format_properties
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 METRICS_PORT = 9404
+PROBE_PORT = 7465
+"""UDP, between hosts: the datagrams that prove partitions (nemesis/agent/probes.py)."""
 PORT_OF_ROLE = {"broker": BROKER_PORT, "controller": CONTROLLER_PORT}
 FIRST_BROKER_ID = 1
 FIRST_CONTROLLER_ID = 101
@@ -301,13 +304,25 @@ def deploy_all(remotes: Iterable[Remote], system: System) -> dict[str, Deployed]
 
 
 def agent_command(place: Place, spec: HostSpec, lock: str | None = None) -> list[str]:
-    """How to start the host agent, for `AgentHost`; one that obeys only while the host's lock has the token `lock`."""
+    """How to start the host agent, for `AgentHost`; one that obeys only while the host's lock has the token `lock`.
+
+    Its probes listen at the host's address, where that is known.
+    """
     return [
         *(place.python, "-u", place.agent_program, "--state", place.agent_state),
         *("--name", spec.name, "--control-port", str(spec.port)),
+        *(("--listen", f"{spec.address}:{PROBE_PORT}") if _is_address(spec.address) and not spec.reduced else ()),
         *(("--reduced", spec.address) if spec.reduced else ()),
         *(("--lock", lock) if lock is not None else ()),
     ]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def write_files(remote: Remote, plan: NodePlan) -> None:

@@ -19,6 +19,7 @@ keeps them apart. Only the standard library, Python 3.11 or newer. docs/architec
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -41,19 +42,23 @@ from disk_faults import FailDisk, Revival, SlowDisk, calls_under_way, checked_ca
 from disk_launch import Watches
 from disk_rules import DiskState
 from disk_verbs import DiskVerbs
+from durable import fill_reserve
 from faults import TERM, Drop, FaultDesk, FaultVerb, Kill, Pause, Terminate, identity_in, number, required, text
 from host_lock import lock_here
 from journal import Journal, boot_id
-from keeper import KeeperLocks, keep, start_keeper
+from keeper import Guard, Keeper, KeeperLocks
 from link_latency import LatencyProbe
+from names import checked_process
 from network import Network
 from network_verbs import NetworkVerbs
 from power import Losses, NodeFiles, PowerLoss, WipeDisk
+from probe_auth import ProbeKeys
 from probes import Ear, Prober, knock
 from process_verbs import ProcessVerbs
 from processes import Definition, Processes, state_of
 from reduced import not_offered
 from rpc import checked_ports
+from train_probe import TrainProbe
 from trouble import Trouble
 
 PROBE_PORT = 7465
@@ -72,6 +77,7 @@ def parse_options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--reduced", metavar="ADDRESS", help="a reduced lab's host of this address (reduced.py)")
     parser.add_argument("--lock", metavar="TOKEN", help="change nothing unless the host's lock has this token")
     parser.add_argument("--keeper", type=int, metavar="DESCRIPTOR", help=argparse.SUPPRESS)
+    parser.add_argument("--heal-due", action="store_true", help="end what is due, start a keeper if need be, and go")
     return parser.parse_args(argv)
 
 
@@ -101,10 +107,12 @@ class Agent:
         self.journal = Journal(state)
         self.processes = Processes(state)
         self.network = Network(control_port(options))
-        self.network_verbs = NetworkVerbs(state, self.journal, self.network, self.processes, self.listen)
+        keys = ProbeKeys(state)
+        self.prober = Prober(address, int(port), keys)
+        trains = TrainProbe(self.prober, int(port))
+        self.network_verbs = NetworkVerbs(state, self.journal, self.network, self.processes, trains)
         self.clocks = ProcessClocks(state) if self.lab else MachineClock(state, RealClockDevice(), DriverProcess(state))
-        self.prober = Prober(address, int(port))
-        self.ear: Callable[[], Ear] = lambda: Ear(address, int(port))
+        self.ear: Callable[[], Ear] = lambda: Ear(address, int(port), keys)
         self.losses = Losses(state)
         self.disk = DiskState(state)
         self.revival = Revival(self.processes, Watches(state))
@@ -127,7 +135,8 @@ class Agent:
             **clock_verbs(self.processes, self.clocks),
         }
         self.refused = not_offered(faults) if self.reduced else {}
-        self.desk = FaultDesk(self.journal, faults, self.ensure_keeper)
+        self.guard = Guard.of(state, self.own_command(), self.locks)
+        self.desk = FaultDesk(self.journal, faults, self.guard.ensure_all)
         self.verbs: dict[str, Callable[[Arguments], Arguments]] = {
             "proc.define": self.define,
             "proc.start": self.start,
@@ -139,6 +148,7 @@ class Agent:
             "heal": self.heal,
             "journal": self.list_journal,
             "info": self.info,
+            "probe.key": lambda arguments: self.prober.use(arguments.get("key")),
             "probe.send": self.probe_send,
             "probe.heard": self.probe_heard,
             "probe.reach": self.probe_reach,
@@ -148,7 +158,7 @@ class Agent:
             **process_verbs.others,
             **disk_verbs.probes,
             **self.network_verbs.probes,
-            "probe.latency": LatencyProbe(int(port)).answer,
+            "probe.latency": LatencyProbe(self.prober, int(port)).answer,
         }
         for verb in faults:
             self.verbs[verb] = self._injecting(verb)
@@ -157,12 +167,38 @@ class Agent:
     def _injecting(self, verb: str) -> Callable[[Arguments], Arguments]:
         return lambda arguments: self.desk.inject(verb, arguments)
 
-    def ensure_keeper(self) -> None:
-        """The keeper gets what we were told, so that it heals with the same means."""
-        options = ["--name", self.name, "--listen", self.listen]
+    def own_command(self) -> list[str]:
+        """Starts a program like this one. The keeper gets what we were told, so that it heals with the same means."""
+        options = ["--state", str(self.state), "--name", self.name, "--listen", self.listen]
         options += ["--control-port", str(self.network.control_port), *(["--lab"] if self.lab else [])]
         options += ["--reduced", self.reduced] if self.reduced else []
-        start_keeper(Path(__file__).resolve(), self.state, options, self.locks)
+        return [sys.executable, "-u", str(Path(__file__).resolve()), *options]
+
+    def heal_due(self) -> None:
+        """For the timer of systemd, and at boot: as the keeper would, should it be dead. Raises Trouble."""
+        with self.journal.locked():
+            works = self.locks.keeper_works()
+        if works:
+            return
+        if self.journal.expired():
+            self.desk.heal_expired()
+        with self.journal.locked():
+            if self.journal.entries():
+                self.guard.ensure_keeper()
+                self.guard.sentries.ensure()
+            else:
+                self.guard.timer.stop()
+
+    def start_what_heals(self) -> None:
+        """A keeper, and whatever room there is to heal with. An agent that finds none still answers, and heals itself
+        when asked; only injecting is refused (`Guard.ensure_all`).
+        """
+        with contextlib.suppress(OSError):
+            self.guard.heartbeat.reserve()
+            self.guard.sentries.reserve()
+        fill_reserve(self.state)
+        with contextlib.suppress(Trouble, OSError):
+            self.guard.ensure_keeper()
 
     def call(self, verb: str, arguments: Arguments) -> Arguments:
         """Carries out a verb. Raises Trouble."""
@@ -183,7 +219,7 @@ class Agent:
             raise Trouble("lock_lost", f"{verb} is not carried out: this host is no longer locked by who orders it")
 
     def define(self, arguments: Arguments) -> Arguments:
-        name = text(arguments, "name")
+        name = checked_process(arguments.get("name"))
         argv = required(arguments, "argv", list, "a list of texts")
         env = {key: str(value) for key, value in (arguments.get("env") or {}).items()}
         definition = Definition(
@@ -268,7 +304,7 @@ class Agent:
 
     def info(self, arguments: Arguments) -> Arguments:
         with self.journal.locked():
-            keeper_lives = self.locks.keeper_lives()
+            keeper_lives = self.locks.keeper_works()
         return {
             "name": self.name,
             "hostname": socket.gethostname(),
@@ -394,11 +430,15 @@ def main(argv: list[str]) -> int:
     options = parse_options(argv)
     agent = Agent(options)
     if options.keeper is not None:
-        keep(agent.journal, agent.desk, agent.locks, agent.ear, options.keeper, agent.revive)
+        Keeper(agent.journal, agent.desk, agent.guard, agent.ear, agent.revive).keep(options.keeper)
+        return 0
+    if options.heal_due:
+        agent.heal_due()
         return 0
     with agent.locks.join_agents():
         with agent.journal.locked():
-            agent.ensure_keeper()
+            agent.start_what_heals()
+        agent.guard.watch_in_thread(agent.journal)
         Channel(agent).serve()
     return 0
 

@@ -68,6 +68,10 @@ class CpuGroups:
                 self._move(pid, home)
         directory.rmdir()
 
+    def made_by_us(self) -> list[str]:
+        """The names of groups that faults have made here."""
+        return [path.name for path in self._place.glob("squall-*") if not path.name.startswith("squall-trial-")]
+
     def _move(self, pid: str, home: str) -> None:
         target = self._place / home.lstrip("/") / "cgroup.procs"
         try:

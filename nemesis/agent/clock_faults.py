@@ -71,6 +71,13 @@ class SetClock:
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._apply(entry, remaining)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        if isinstance(self._clocks, MachineClock):
+            self._clocks.apply("", remaining)
+            return
+        for name in self._processes.names():
+            self._clocks.apply(name, [other for other in remaining if other.arguments["name"] == name])
+
     def _apply(self, entry: Entry, entries: Sequence[Entry]) -> None:
         """A machine has one clock, whatever the process; a lab host has one for each."""
         name = entry.arguments["name"]
@@ -111,8 +118,16 @@ class SetMonotonic:
         return {"offset_s": told["offset_s"], "rate": told["rate"]}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        page, now = self._page(entry.arguments["name"]), time.monotonic_ns()
-        ours = [other for other in remaining if other.arguments["name"] == entry.arguments["name"]]
+        self._go_on(entry.arguments["name"], remaining)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        for name in self._processes.names() if isinstance(self._clocks, ProcessClocks) else ():
+            self._go_on(name, remaining)
+
+    def _go_on(self, name: str, remaining: Sequence[Entry]) -> None:
+        """At the rate of the latest fault that is left, or true, from where the clock is."""
+        page, now = self._page(name), time.monotonic_ns()
+        ours = [other for other in remaining if other.arguments["name"] == name]
         rate = ours[-1].arguments["rate"] if ours else 1.0
         page.set_monotonic(Line(now, page.monotonic().at(now), rate))
 

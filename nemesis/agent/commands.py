@@ -12,17 +12,17 @@ file, so that programs it leaves in the background keep nobody waiting.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
-import tempfile
-import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from faults import number, text
 from journal import Entry, Journal, write_durably
+from names import file_name
 from processes import kept_environment
 from trouble import Trouble
 
@@ -49,7 +49,7 @@ class Shell:
     def run(self, command: str, id: str, timeout: float) -> tuple[int | None, str]:
         """Its exit status (None: it took too long and was killed) and the last of what it said."""
         environment = {**kept_environment(), "SQUALL_FAULT": id, "SQUALL_HOST": self._host}
-        with tempfile.TemporaryFile() as said:
+        with os.fdopen(os.memfd_create("said"), "r+b") as said:  # no file: the disk may be full
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command],
                 stdin=subprocess.DEVNULL,
@@ -90,12 +90,18 @@ class RunCommand:
         if not done.exists():
             self._run("inject", entry)
             done.parent.mkdir(exist_ok=True)
-            write_durably(done, "")
+            write_durably(done, json.dumps(entry.arguments))
         return {"command": entry.arguments["inject"]}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._run("heal", entry)
         self._done(entry.id).unlink(missing_ok=True)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """By what was kept beside the journal when the inject command had run."""
+        with contextlib.suppress(FileNotFoundError):
+            told = json.loads(self._done(id).read_text())
+            self.undo(Entry(id, "host.command", told, 0.0, 0.0, ""), remaining)
 
     def _run(self, which: str, entry: Entry) -> None:
         status, said = self._shell.run(entry.arguments[which], entry.id, entry.arguments["timeout"])
@@ -104,7 +110,7 @@ class RunCommand:
             raise Trouble("failed", f"the {which} command {how}{': ' + said if said else ''}")
 
     def _done(self, id: str) -> Path:
-        return self._directory / f"{urllib.parse.quote(id, safe='')}.injected"
+        return self._directory / f"{file_name(id)}.injected"
 
 
 class CheckCommand:

@@ -20,6 +20,7 @@ from typing import Any
 from disk_load import log_directory
 from faults import PAUSE, text
 from journal import Entry
+from names import file_name
 from power import NOT_DURABLE, Damage, Loss, Losses, NodeFiles
 from processes import Processes, send_signal, state_of, wait_for_state
 from trouble import Trouble
@@ -45,11 +46,11 @@ class Copies:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def of(self, id: str) -> Path:
-        return self._directory / id.replace("/", "_")
+        return self._directory / file_name(id)
 
     def make(self, id: str, data: Path) -> None:
         """Whole, or not at all."""
-        draft = self._directory / f"{id.replace('/', '_')}.draft"
+        draft = self._directory / f"{file_name(id)}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(data, draft, ignore=shutil.ignore_patterns(".lock"))
         draft.rename(self.of(id))
@@ -99,6 +100,9 @@ class CopyDisk:
         paused = any(other.arguments["name"] == entry.arguments["name"] for other in remaining if other.verb == PAUSE)
         if running and not paused and state_of(running) == "stopped":
             send_signal(running, signal.SIGCONT)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        self._copies.forget(id)  # a process that was left stopped is continued by `proc.pause`
 
 
 class RewindDisk(Damage):

@@ -143,6 +143,13 @@ class DisturbDisk:
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._write(entry.arguments["name"], remaining)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """The rules of every process that has some; and what ended because of them starts again."""
+        for name in self._processes.names():
+            if self._files.rules_file(name).exists():
+                self._write(name, remaining)
+                self._revival.revive(name, remaining)
+
     def _write(self, name: str, entries: Sequence[Entry]) -> None:
         ours = [entry for entry in entries if entry.arguments["name"] == name and entry.verb not in KILLS]
         self._files.write_rules(name, [rule_in(entry) for entry in ours])

@@ -26,6 +26,7 @@ from disk_load import beside, log_directory
 from disk_rules import DiskState
 from faults import DISK_FULL, KILLS, number, text
 from journal import Entry, Journal
+from names import file_name
 from processes import Processes
 from trouble import Trouble
 
@@ -125,9 +126,16 @@ class FillDisk(DisturbDisk):
         self._revival.see_it_end(name)
         self._revival.revive(name, remaining)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        for name in self._processes.names():
+            data = self._processes.definition(name).data
+            if data and Path(data).is_dir():
+                filler_for(Path(data), id).unlink(missing_ok=True)
+        super().undo_unknown(id, remaining)
+
 
 def filler_for(data: Path, id: str) -> Path:
-    return beside(data) / f".squall-filler-{id.replace('/', '_')}"
+    return beside(data) / f".squall-filler-{file_name(id)}"
 
 
 def fill(file: Path, leave: int) -> None:

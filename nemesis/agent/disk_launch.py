@@ -5,13 +5,14 @@ Only processes whose definition names disk calls have a watch; all others are st
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -22,32 +23,41 @@ PROGRAM = Path(__file__).resolve().parent / "disk_watch.py"
 START_TIMEOUT = 20.0
 
 
-def start_watched(state: Path, name: str, log: IO[bytes], environment: Mapping[str, str]) -> int:
-    """Starts the watch of a process, and with it the process; the pid of the latter. Raises Trouble."""
+def start_watched(
+    state: Path, name: str, log: IO[bytes], environment: Mapping[str, str], keep: Callable[[int], None]
+) -> None:
+    """Starts the watch of a process, and with it the process, once `keep` has kept its pid. Raises Trouble."""
     answer, tell = os.pipe()
+    hear, go = os.pipe()
     try:
         watch = subprocess.Popen(
-            [sys.executable, "-u", str(PROGRAM), "--state", str(state), "--name", name, "--tell", str(tell)],
+            [
+                *(sys.executable, "-u", str(PROGRAM), "--state", str(state), "--name", name),
+                *("--tell", str(tell), "--go", str(hear)),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env=dict(environment),
-            pass_fds=(tell,),
+            pass_fds=(tell, hear),
             start_new_session=True,
         )
-        os.close(tell)
-        tell = -1
+        for one in (tell, hear):
+            os.close(one)
+        tell = hear = -1
         # Started by us, it is ours to bury; when we end first, the host's init inherits it.
         threading.Thread(target=watch.wait, daemon=True).start()
         said = os.read(answer, 1000).decode() if select.select([answer], [], [], START_TIMEOUT)[0] else "nothing"
+        if not said.isdigit():
+            watch.kill()
+            raise Trouble("failed", f"cannot start {name} with a watch over its disk calls: {said or 'it died'}")
+        keep(int(said))
+        with contextlib.suppress(BrokenPipeError):  # the watch has died, and the process with it
+            os.write(go, b"+")
     finally:
-        os.close(answer)
-        if tell != -1:
-            os.close(tell)
-    if not said.isdigit():
-        watch.kill()
-        raise Trouble("failed", f"cannot start {name} with a watch over its disk calls: {said or 'it died'}")
-    return int(said)
+        for one in (answer, tell, hear, go):
+            if one != -1:
+                os.close(one)
 
 
 class Watches:

@@ -101,12 +101,22 @@ class LieDisk(DisturbDisk):
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         super().undo(entry, remaining)
-        ledger = Path(entry.arguments["ledger"])
-        if not ledger.exists():
-            return
-        end = ledger.stat().st_size
-        ended = [
-            Lie(lie.id, lie.kinds, lie.pattern, lie.start, end) if lie.id == entry.id and lie.end is None else lie
-            for lie in lies_about(ledger)
-        ]
-        _keep(ledger, ended)
+        _end_lie(Path(entry.arguments["ledger"]), entry.id)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        super().undo_unknown(id, remaining)
+        for name in self._processes.names():
+            ledger = self._processes.definition(name).ledger
+            if ledger and any(lie.id == id for lie in lies_about(Path(ledger))):
+                _end_lie(Path(ledger), id)
+
+
+def _end_lie(ledger: Path, id: str) -> None:
+    if not ledger.exists():
+        return
+    end = ledger.stat().st_size
+    ended = [
+        Lie(lie.id, lie.kinds, lie.pattern, lie.start, end) if lie.id == id and lie.end is None else lie
+        for lie in lies_about(ledger)
+    ]
+    _keep(ledger, ended)

@@ -72,6 +72,9 @@ class LoadDisk:
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._helpers.end(helper_of(entry.id))
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        self._helpers.end(helper_of(id))
+
     def broken(self, entry: Entry) -> bool:
         return self._helpers.alive(helper_of(entry.id)) is None
 

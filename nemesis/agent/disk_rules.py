@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import urllib.parse
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from journal import write_durably
+from names import file_name
 
 DIGITS = 20
 
@@ -62,7 +62,7 @@ class DiskState:
         return self._directory / f"{name}.rules"
 
     def count_file(self, id: str) -> Path:
-        return self._directory / f"{urllib.parse.quote(id, safe='')}.met"
+        return self._directory / f"{file_name(id)}.met"
 
     def watch_file(self, name: str) -> Path:
         """Locked while a watch over this process lives; what it left there is in `disk_watch.py`."""

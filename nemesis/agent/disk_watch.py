@@ -1,6 +1,6 @@
 """The watch: the parent of a node, which is asked before each of the node's disk calls and lets faults have their way.
 
-    python3 -u disk_watch.py --state DIR --name NAME --tell DESCRIPTOR
+    python3 -u disk_watch.py --state DIR --name NAME --tell DESCRIPTOR --go DESCRIPTOR
 
 It starts the process NAME by its definition, as the leader of a session of its own, under a filter that stops the calls
 which the definition names (`seccomp.py`); writes `PID` or `error: REASON` to the descriptor; and answers until the
@@ -230,8 +230,8 @@ def die_with_parent(parent: int) -> None:
         raise OSError("the watch died before its process began")
 
 
-def run(state: Path, name: str, tell: Callable[[str], None]) -> None:
-    """The watch's life."""
+def run(state: Path, name: str, tell: Callable[[str], None], is_known: Callable[[], bool]) -> None:
+    """The watch's life. If nobody has kept the pid of the process, because who asked for it has died, it ends again."""
     files, definition = DiskState(state), Processes(state).definition(name)
     with open(files.watch_file(name), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -246,6 +246,11 @@ def run(state: Path, name: str, tell: Callable[[str], None]) -> None:
         seccomp.quicken(listener)
         process = os.pidfd_open(pid)
         tell(str(pid))
+        if not is_known():
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            leave(file.fileno(), "")
+            return
         rules, counts = RuleReader(files, name), Counts(files)
         executioner = Executioner(listener, pid, process, calls, Deeds(state))
         rng = random.Random(f"{name} {pid}")
@@ -273,14 +278,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--tell", type=int, required=True, metavar="DESCRIPTOR")
+    parser.add_argument("--go", type=int, required=True, metavar="DESCRIPTOR", help="says + when the pid is kept")
     options = parser.parse_args(argv)
-    os.set_inheritable(options.tell, False)
+    for one in (options.tell, options.go):
+        os.set_inheritable(one, False)
 
     def tell(text: str) -> None:
-        os.write(options.tell, text.encode())
+        with contextlib.suppress(BrokenPipeError):  # who asked has died, which `is_known` finds out
+            os.write(options.tell, text.encode())
         os.close(options.tell)
 
-    run(options.state, options.name, tell)
+    def is_known() -> bool:
+        word = os.read(options.go, 1)
+        os.close(options.go)
+        return word == b"+"
+
+    run(options.state, options.name, tell, is_known)
     return 0
 
 

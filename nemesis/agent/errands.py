@@ -22,13 +22,13 @@ import signal
 import socket
 import sys
 import time
-import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from detached import start_detached
 from journal import Entry, Journal, boot_id, write_durably
+from names import file_name
 from processes import Identity, identity_of, send_signal, state_of, wait_until_absent
 from trouble import Trouble
 
@@ -38,7 +38,7 @@ GLANCE = 0.2
 
 
 def _file(state: Path, id: str, kind: str) -> Path:
-    return state / "errands" / f"{urllib.parse.quote(id, safe='')}.{kind}.json"
+    return state / "errands" / f"{file_name(id)}.{kind}.json"
 
 
 class Errands:
@@ -77,7 +77,7 @@ class Errands:
 
     def effect(self, id: str) -> dict[str, Any]:
         """What it has done so far, in its own words."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ValueError):
             effect: dict[str, Any] = json.loads(_file(self._state, id, "effect").read_text())
             return effect
         return {}
@@ -86,7 +86,7 @@ class Errands:
         write_durably(_file(self._state, id, "effect"), json.dumps({**self.effect(id), "cut_short": True}))
 
     def _identity(self, id: str) -> Identity | None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
             record = json.loads(_file(self._state, id, "running").read_text())
             return Identity(record["pid"], record["started"])
         return None
@@ -106,6 +106,9 @@ class CarriedOutByErrand:
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._errands.end(entry.id)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        self._errands.end(id)
 
     def broken(self, entry: Entry) -> bool:
         """Whether the errand has died."""

@@ -18,7 +18,6 @@ import os
 import signal
 import struct
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ import seccomp
 from disk_calls import Call, as_int, path_of
 from disk_rules import Counts, Rule
 from journal import write_durably
+from names import file_name
 from seccomp import Notice
 
 BEFORE, AFTER = "before", "after"
@@ -66,7 +66,7 @@ class Deeds:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def _file(self, id: str) -> Path:
-        return self._directory / f"{urllib.parse.quote(id, safe='')}.deed"
+        return self._directory / f"{file_name(id)}.deed"
 
     def keep(self, id: str, deed: Deed) -> None:
         write_durably(self._file(id), json.dumps(asdict(deed)))

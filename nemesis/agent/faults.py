@@ -19,7 +19,8 @@ recomputes the rest, so overlapping faults heal one by one in any order, and hea
 * `clock.set`, `clock.monotonic` (`clock_faults.py`): the latest open fault of the process rules, or true time.
 
 The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
-before it is known to be alive. Repeating a fault verb with the same id renews its time to live.
+before it and its sentries are known to work, and before there is room on the disk to heal it with. Repeating a fault
+verb with the same id renews its time to live. An entry that cannot be read is healed at once, as anything it could be.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from journal import Entry, Journal
+from names import checked_id
 from network import Network, checked_sources
 from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
 from trouble import Trouble
@@ -108,6 +110,17 @@ class CarriedOut(Protocol):
         ...
 
 
+@runtime_checkable
+class HealsUnknown(Protocol):
+    """A kind of fault that can be reverted without its entry."""
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """Revert whatever a fault of this id may have done, of which nothing else is known. Harmless if it is none of
+        this kind. `remaining` are the open ones of this kind.
+        """
+        ...
+
+
 class Drop:
     """`net.drop`"""
 
@@ -123,6 +136,10 @@ class Drop:
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._network.apply(remaining)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        if self._network.method():
+            self._network.apply(remaining)
 
 
 def identity_in(entry: Entry) -> Identity:
@@ -160,6 +177,13 @@ class Kill(Hit):
         if not still_down and self._processes.wanted(name):
             self._processes.start(name)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """Whatever is wanted and not there may have been killed by it."""
+        down = {other.arguments["name"] for other in remaining}
+        for name in self._processes.names():
+            if name not in down and self._processes.wanted(name):
+                self._processes.start(name)
+
 
 class Terminate(Kill):
     """`proc.term`: asked to stop as an operator would ask. Whoever injects it waits, without the journal's lock."""
@@ -192,6 +216,13 @@ class Pause(Hit):
             send_signal(identity, signal.SIGCONT)
             wait_for_state(identity, ("running", "absent"), timeout=5)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """Whatever is stopped may have been paused by it."""
+        paused = {identity_in(other) for other in remaining}
+        for identity in filter(None, map(self._processes.alive, self._processes.names())):
+            if identity not in paused:
+                send_signal(identity, signal.SIGCONT)
+
 
 class FaultDesk:
     """Injects and heals under the journal's lock."""
@@ -200,17 +231,17 @@ class FaultDesk:
         self,
         journal: Journal,
         verbs: dict[str, FaultVerb],
-        ensure_keeper: Callable[[], None],
+        ensure_guard: Callable[[], None],
         longest_ttl: float = 24 * 3600,
     ) -> None:
         self._journal = journal
         self._verbs = verbs
-        self._ensure_keeper = ensure_keeper
+        self._ensure_guard = ensure_guard
         self._longest_ttl = longest_ttl
 
     def inject(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Journals and injects; a fault that cannot be injected leaves no entry."""
-        id, ttl = text(arguments, "id"), number(arguments, "ttl")
+        id, ttl = checked_id(arguments), number(arguments, "ttl")
         if not 0 < ttl <= self._longest_ttl:
             raise Trouble("bad_argument", f"ttl: {ttl} must be more than 0 and at most {self._longest_ttl:g} s")
         fault = self._verbs[verb]
@@ -219,7 +250,7 @@ class FaultDesk:
             if entry and entry.verb != verb:
                 raise Trouble("bad_argument", f"id: {id!r} is already an open {entry.verb}")
             prepared = entry.arguments if entry else fault.prepare(arguments)
-            self._ensure_keeper()
+            self._ensure_guard()
             if entry:
                 entry = self._journal.renew(entry, ttl)
             else:
@@ -253,7 +284,8 @@ class FaultDesk:
             for entry in broken:
                 verb = self._verbs[entry.verb]
                 assert isinstance(verb, CarriedOut)
-                verb.note_broken(entry)
+                with contextlib.suppress(OSError):  # as on a full disk; that it is healed matters more
+                    verb.note_broken(entry)
             return self._heal(broken)
 
     def _is_broken(self, entry: Entry) -> bool:
@@ -263,7 +295,7 @@ class FaultDesk:
     def forget(self, name: str) -> None:
         """Heals the kills and pauses of a process that is stopped or started on purpose. Lock held by caller."""
         for entry in self._journal.entries():
-            if entry.verb in (*KILLS, "proc.pause") and entry.arguments["name"] == name:
+            if entry.verb in (*KILLS, "proc.pause") and entry.arguments.get("name") == name:
                 self._undo(entry)
 
     def _heal(self, entries: Sequence[Entry]) -> list[str]:
@@ -281,12 +313,30 @@ class FaultDesk:
 
     def _undo(self, entry: Entry) -> None:
         """Undone first, forgotten after: a crash between the two undoes once more, which is harmless."""
-        remaining = [other for other in self._open(entry.verb) if other.id != entry.id]
-        self._verbs[entry.verb].undo(entry, remaining)
+        if entry.verb in self._verbs:
+            self._verbs[entry.verb].undo(entry, self._open(entry.verb, but=entry.id))
+        else:
+            self._undo_unknown(entry.id)
         self._journal.close(entry.id)
 
-    def _open(self, verb: str) -> list[Entry]:
-        return [entry for entry in self._journal.entries() if entry.verb in alike(verb)]
+    def _undo_unknown(self, id: str) -> None:
+        """Of a damaged entry only the id is known: all that it could stand for is reverted, kind by kind.
+
+        Kills come last, after what has to be put right before a process is started again. Raises Trouble, after the
+        rest, if a kind fails.
+        """
+        failures = []
+        for name, verb in sorted(self._verbs.items(), key=lambda item: item[0] in ("proc.kill", TERM)):
+            if isinstance(verb, HealsUnknown):
+                try:
+                    verb.undo_unknown(id, self._open(name, but=id))
+                except Exception as trouble:
+                    failures.append(f"{name}: {trouble}")
+        if failures:
+            raise Trouble("failed", f"its entry is damaged, and not all it could be is reverted: {'; '.join(failures)}")
+
+    def _open(self, verb: str, but: str | None = None) -> list[Entry]:
+        return [entry for entry in self._journal.entries() if entry.verb in alike(verb) and entry.id != but]
 
 
 def alike(verb: str) -> tuple[str, ...]:

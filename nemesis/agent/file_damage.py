@@ -12,6 +12,7 @@ keeps it down.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import json
@@ -27,6 +28,7 @@ from typing import Any
 from disk_load import log_directory
 from faults import KILLS, number, required, text
 from journal import Entry, Journal, sync_directory, write_durably
+from names import file_name
 from processes import Processes
 from trouble import Trouble
 
@@ -102,10 +104,18 @@ class Kept:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def _file(self, id: str) -> Path:
-        return self._directory / f"{id.replace('/', '_')}.json"
+        return self._directory / f"{file_name(id)}.json"
 
-    def keep(self, id: str, original: bytes, now: bytes) -> None:
-        write_durably(self._file(id), json.dumps({"original": original.hex(), "now": now.hex()}))
+    def keep(self, entry: Entry, original: bytes, now: bytes) -> None:
+        told = {"original": original.hex(), "now": now.hex(), "arguments": entry.arguments}
+        write_durably(self._file(entry.id), json.dumps(told))
+
+    def arguments_of(self, id: str) -> dict[str, Any] | None:
+        """Of the fault, should its entry be lost."""
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+            arguments: dict[str, Any] = json.loads(self._file(id).read_text())["arguments"]
+            return arguments
+        return None
 
     def of(self, id: str) -> tuple[bytes, bytes] | None:
         try:
@@ -139,7 +149,7 @@ class DamageFile:
         self._kept.forget(text(arguments, "id"))
         moved = path.with_name(f"{path.name}{SUFFIX}")
         if how == "delete":
-            moved = data.parent / f".squall-lost-{text(arguments, 'id').replace('/', '_')}"
+            moved = data.parent / f".squall-lost-{file_name(text(arguments, 'id'))}"
         return {
             "name": name,
             "how": how,
@@ -156,7 +166,7 @@ class DamageFile:
         if self._kept.of(entry.id) is None:
             told, path = entry.arguments, Path(entry.arguments["path"])
             if told["how"] in NAMES:
-                self._kept.keep(entry.id, b"", b"")
+                self._kept.keep(entry, b"", b"")
                 move(path, Path(told["moved"]))
             else:
                 self._strike(entry, path)
@@ -166,14 +176,14 @@ class DamageFile:
         told = entry.arguments
         original = read_at(path, told["offset"], told["length"])
         if told["how"] == "truncate":
-            self._kept.keep(entry.id, original, b"")
+            self._kept.keep(entry, original, b"")
             os.truncate(path, told["offset"])
             return
         copied = read_at(path, told["source"], told["length"]) if told["how"] == "copy" else b""
         now = damaged(told["how"], original, copied, entry.id)
         if now == original:
             raise Trouble("failed", f"{path.name}: the bytes from {told['offset']} on are already what they would be")
-        self._kept.keep(entry.id, original, now)
+        self._kept.keep(entry, original, now)
         write_at(path, told["offset"], now)
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
@@ -189,6 +199,11 @@ class DamageFile:
         down = any(other.verb in KILLS and other.arguments["name"] == name for other in remaining)
         if not down and self._processes.wanted(name) and self._processes.alive(name) is None:
             self._processes.start(name)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        arguments = self._kept.arguments_of(id)
+        if arguments is not None:
+            self.undo(Entry(id, "disk.damage", arguments, 0.0, 0.0, ""), remaining)
 
 
 def put_back(path: Path, offset: int, original: bytes, left: bytes) -> None:

@@ -10,11 +10,11 @@ import json
 import os
 import signal
 import sys
-import urllib.parse
 from pathlib import Path
 
 from detached import start_detached
 from journal import write_durably
+from names import file_name
 from processes import Identity, identity_of, state_of, wait_until_absent
 from trouble import Trouble
 
@@ -46,9 +46,9 @@ class Helpers:
     def alive(self, name: str) -> Identity | None:
         try:
             record = json.loads(record_file(self._state, name).read_text())
-        except FileNotFoundError:
+            identity = Identity(record["pid"], record["started"])
+        except (FileNotFoundError, ValueError, KeyError):
             return None
-        identity = Identity(record["pid"], record["started"])
         return identity if state_of(identity) != "absent" else None
 
     def end(self, name: str) -> None:
@@ -62,7 +62,7 @@ class Helpers:
 
 
 def record_file(state: Path, name: str) -> Path:
-    return state / "helpers" / f"{urllib.parse.quote(name, safe='')}.json"
+    return state / "helpers" / f"{file_name(name)}.json"
 
 
 def announce(state: Path, name: str, ready: int) -> None:

@@ -57,6 +57,19 @@ class InterfaceDown(CarriedOutByErrand):
         if not any(other.arguments["interface"] == entry.arguments["interface"] for other in remaining):
             bring_up(entry.arguments)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """The errand brings the interface up when it ends; if it has died, every one that is down is brought up."""
+        had_errand = self._errands.lives(id)
+        super().undo_unknown(id, remaining)
+        wanted_down = {other.arguments["interface"] for other in remaining}
+        for interface in () if had_errand or not find_program("ip") else interfaces():
+            if interface not in wanted_down and interface != "lo" and not is_up(interface):
+                insist([_ip(), "link", "set", interface, "up"])
+
+
+def interfaces() -> list[str]:
+    return [line.partition(":")[0].strip() for line in DEVICES.read_text().splitlines()[2:]]
+
 
 def interface_of(address: str) -> str:
     """The interface that bears an address of this host."""

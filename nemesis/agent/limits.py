@@ -77,6 +77,15 @@ class Limit(Hit):
         if not still and self._processes.wanted(name) and not self._is_kept_down(name):
             self._processes.start(name)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """What the limits were is lost with the entry: as much as the process may have."""
+        limited = {identity_in(one) for one in remaining}
+        for identity in filter(None, map(self._processes.alive, self._processes.names())):
+            for what in RESOURCES.values() if identity not in limited else ():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    hard = resource.prlimit(identity.pid, what)[1]
+                    resource.prlimit(identity.pid, what, (hard, hard))
+
     def _is_kept_down(self, name: str) -> bool:
         return any(one.verb in KILLS and one.arguments["name"] == name for one in self._journal.entries())
 

@@ -25,10 +25,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from faults import number, required
-from probes import LARGEST, family_of
+from probe_auth import ECHO, HEADER, LARGEST, Key
+from probes import Prober, family_of, reply_in
 from trouble import Trouble
 
 DATAGRAM = 1200
+OVERHEAD = HEADER + 12
+"""Of a datagram, beside its padding."""
 AT_ONCE = 32
 BETWEEN_ROUNDS = 0.005
 FIRST_TIMEOUT = 0.2
@@ -49,6 +52,7 @@ class _Trips:
     """All round trips with one target."""
 
     socket: socket.socket
+    key: Key
     parts: int
     padding: int
     unsent: list[tuple[float, Name]]
@@ -83,7 +87,7 @@ class _Trips:
 
     def _send(self, name: Name, now: float, timeout: float) -> None:
         with contextlib.suppress(OSError):  # refused or full: it will be sent again
-            self.socket.send(json.dumps({"echo": [*name, "x" * self.padding]}).encode())
+            self.socket.send(self.key.seal(ECHO, json.dumps([*name, "x" * self.padding]).encode()))
         heapq.heappush(self.timeouts, (now + timeout, timeout, name))
 
     def told(self, now: float, statistic: str) -> float | None:
@@ -97,8 +101,10 @@ class _Trips:
         """All echoes that are there."""
         with contextlib.suppress(OSError):
             while True:
-                data = self.socket.recv(LARGEST)
-                trip, part, _ = json.loads(data)["echo"]
+                body = reply_in(self.key, self.socket.recv(LARGEST))
+                if body is None:
+                    continue
+                trip, part, _ = json.loads(body)
                 self.answered = True
                 if part in self.missing.get(trip, ()):
                     self.waiting -= 1
@@ -111,7 +117,8 @@ class _Trips:
 class LatencyProbe:
     """The verb."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, prober: Prober, port: int) -> None:
+        self._prober = prober
         self._port = port
 
     def answer(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +133,7 @@ class LatencyProbe:
             round_trips(
                 targets,
                 self._port,
+                self._prober.key(),
                 size=told["size"],
                 rounds=told["rounds"],
                 statistic=told["statistic"],
@@ -135,17 +143,17 @@ class LatencyProbe:
 
 
 def round_trips(
-    targets: Mapping[str, str], port: int, *, size: int, rounds: int, statistic: str, timeout: float
+    targets: Mapping[str, str], port: int, key: Key, *, size: int, rounds: int, statistic: str, timeout: float
 ) -> dict[str, float | None]:
     """Seconds by name. Of many bytes, `rounds` or not, there is only one round trip: several would share the way."""
     rounds = rounds if size <= DATAGRAM else 1
     with contextlib.ExitStack() as stack:
-        trips = {name: _begin(stack, address, port, size, rounds) for name, address in targets.items()}
+        trips = {name: _begin(stack, address, port, key, size, rounds) for name, address in targets.items()}
         _exchange(list(trips.values()), time.monotonic() + timeout)
         return {name: one.told(time.monotonic(), statistic) for name, one in trips.items()}
 
 
-def _begin(stack: contextlib.ExitStack, address: str, port: int, size: int, rounds: int) -> _Trips:
+def _begin(stack: contextlib.ExitStack, address: str, port: int, key: Key, size: int, rounds: int) -> _Trips:
     one = stack.enter_context(socket.socket(family_of(address), socket.SOCK_DGRAM))
     one.setblocking(False)
     with contextlib.suppress(OSError):  # no route: nothing will come back, which is what we shall tell
@@ -154,7 +162,7 @@ def _begin(stack: contextlib.ExitStack, address: str, port: int, size: int, roun
     now = time.monotonic()
     names = itertools.product(range(rounds), range(parts))
     unsent = [(now + trip * BETWEEN_ROUNDS, (trip, part)) for trip, part in names]
-    return _Trips(one, parts, max(1, min(size, DATAGRAM) - 24), unsent)
+    return _Trips(one, key, parts, max(1, min(size, DATAGRAM) - OVERHEAD), unsent)
 
 
 def _exchange(trips: Sequence[_Trips], deadline: float) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from empty_tables import remove_empty_table
+from expiring_rules import expiring_set, while_in
 from link_shapes import Shape
 from network import EVERYONE, family_of, insist, run
 from nfqueue import find_driver, program, why_iptables_cannot
@@ -38,13 +40,14 @@ def peers_towards(shapes: Sequence[Shape], direction: str, family: str) -> list[
     return sorted(peer for peer in peers if family_of(peer) == family)
 
 
-def nft_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int) -> str:
-    """The transaction that makes the table say exactly this."""
+def nft_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int, seconds: float) -> str:
+    """The transaction that makes the table say exactly this, for so many seconds by the kernel's own clock."""
     neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, nd-router-solicit } accept"
     return "\n".join(
         [
             *nft_without().splitlines(),
             f"table {NFT_TABLE} {{",
+            *expiring_set("open", seconds),
             "  chain in {",
             "    type filter hook prerouting priority -150; policy accept;",
             '    iifname "lo" accept',
@@ -76,10 +79,10 @@ def _nft_queueing(shapes: Sequence[Shape], direction: str, field: str, number: i
     for family in ("ip", "ip6"):
         peers = peers_towards(shapes, direction, family)
         if peers == [EVERYONE]:
-            yield f"    queue num {number} bypass"
+            yield f"    {while_in('open')}queue num {number} bypass"
             return
         for peer in peers:
-            yield f"    {family} {field} {peer} queue num {number} bypass"
+            yield f"    {while_in('open')}{family} {field} {peer} queue num {number} bypass"
 
 
 def iptables_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int, family: str) -> str:
@@ -113,8 +116,11 @@ def iptables_script_without() -> str:
 class NftRules:
     """Our nft table."""
 
-    def write(self, shapes: Sequence[Shape], numbers: Numbers, control_port: int) -> None:
-        insist([_found("nft"), "-f", "-"], nft_script(shapes, numbers, control_port))
+    def write(self, shapes: Sequence[Shape], numbers: Numbers, control_port: int, seconds: float) -> None:
+        insist([_found("nft"), "-f", "-"], nft_script(shapes, numbers, control_port, seconds))
+
+    def written(self) -> bool:
+        return run([_found("nft"), "list", "table", *NFT_TABLE.split()]).returncode == 0
 
     def clear(self) -> None:
         insist([_found("nft"), "-f", "-"], nft_without())
@@ -127,7 +133,11 @@ class IptablesRules:
         self._name = name
         self._family = family
 
-    def write(self, shapes: Sequence[Shape], numbers: Numbers, control_port: int) -> None:
+    def written(self) -> bool:
+        return any(self._does("-S", chain) for chain in CHAINS.values())
+
+    def write(self, shapes: Sequence[Shape], numbers: Numbers, control_port: int, seconds: float) -> None:
+        """These rules know no time; keeper and emulator end them."""
         script = iptables_script(shapes, numbers, control_port, self._family)
         insist([_found(f"{self._name}-restore"), "-w", "--noflush"], script)
         for hook, chain in CHAINS.items():
@@ -136,14 +146,14 @@ class IptablesRules:
 
     def clear(self) -> None:
         """At one stroke, as a rule; piece by piece where some of it is missing already."""
-        if run([_found(f"{self._name}-restore"), "-w", "--noflush"], iptables_script_without()).returncode == 0:
-            return
-        for hook, chain in CHAINS.items():
-            if self._does("-S", chain):
-                while self._does("-D", hook, "-j", chain):
-                    pass
-                insist([*self._mangle(), "-F", chain])
-                insist([*self._mangle(), "-X", chain])
+        if run([_found(f"{self._name}-restore"), "-w", "--noflush"], iptables_script_without()).returncode != 0:
+            for hook, chain in CHAINS.items():
+                if self._does("-S", chain):
+                    while self._does("-D", hook, "-j", chain):
+                        pass
+                    insist([*self._mangle(), "-F", chain])
+                    insist([*self._mangle(), "-X", chain])
+        remove_empty_table(_found(self._name), self._name, "mangle")
 
     def _mangle(self) -> list[str]:
         return [_found(self._name), "-w", "-t", "mangle"]
@@ -194,9 +204,17 @@ class QueueRules:
             raise Trouble("unsupported", f"peers: {six[0]}: packets of IPv6 cannot be queued here: {without_six}")
         return ["iptables"] if without_six else ["iptables", "ip6tables"]
 
-    def write(self, tables: Iterable[str], shapes: Sequence[Shape], numbers: Numbers) -> None:
+    def names(self) -> list[str]:
+        """Where rules of ours could be on this host."""
+        driver = self.driver()[0]
+        return ["nft"] if driver == "nft" else ["iptables"] if driver else []
+
+    def any_written(self) -> bool:
+        return any(TABLES[name]().written() for name in self.names())
+
+    def write(self, tables: Iterable[str], shapes: Sequence[Shape], numbers: Numbers, seconds: float) -> None:
         for name in tables:
-            TABLES[name]().write(shapes, numbers, self._control_port)
+            TABLES[name]().write(shapes, numbers, self._control_port, seconds)
 
     def clear(self, tables: Iterable[str]) -> None:
         for name in tables:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from detached import start_detached
+from expiring_rules import seconds_left
 from faults import text
 from journal import Entry
 from link_rules import Numbers, QueueRules
@@ -54,7 +55,7 @@ class Emulators:
         """Those that live; what a killed one left behind is tidied away."""
         found = []
         for path in self._directory.glob("*.json"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
                 record = json.loads(path.read_text())
                 identity = Identity(record["pid"], record["started"])
                 if state_of(identity) == "absent":
@@ -116,6 +117,13 @@ class ShapeLinks:
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._apply(entry, remaining)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        if remaining:
+            self._apply(remaining[-1], remaining)
+        elif self._emulators.running() or self._rules.any_written():
+            self._rules.clear(self._rules.names())
+            self._emulators.end_all()
+
     def _apply(self, entry: Entry, entries: Sequence[Entry]) -> None:
         if not entries:
             self._rules.clear(entry.arguments["tables"])
@@ -124,5 +132,5 @@ class ShapeLinks:
         shapes = [shape_from(one.arguments["shape"]) for one in entries]
         emulator = self._emulators.emulating(shapes)
         tables = sorted({table for one in entries for table in one.arguments["tables"]})
-        self._rules.write(tables, shapes, emulator.numbers)
+        self._rules.write(tables, shapes, emulator.numbers, max(map(seconds_left, entries)))
         self._emulators.end_all(but=emulator)

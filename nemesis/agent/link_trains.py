@@ -5,27 +5,28 @@ twice, damaged, or behind a later one, and how what is missing is spread: in how
 Each direction stands by itself, and nobody answers anything, so nothing is sent again.
 
 The datagrams carry no UDP checksum, where IPv4 lets them, so that a damaged one is not thrown away by the kernel before
-it can be counted; the content is known, so damage shows. What names the datagram has a checksum of ours: one that is
-damaged there is nobody's, and is missing.
+it can be counted; the content is known, so damage shows. What names the datagram is sealed (`probe_auth.py`): one that
+is damaged there is nobody's, and is missing. What is remembered is bounded.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import zlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-BEGINNING = b"train "
+from probe_auth import TRAIN, Key
+
 FILLING = bytes(range(256)) * 3
-KEPT_TRAINS = 512
+KEPT_NONCES = 512
+KEPT_TRAINS = 2048
+MOST_CARS = 20_000
+LONGEST_NAME = 200
 
 
-def car(nonce: str, source: str, index: int, length: int) -> bytes:
+def car(key: Key, nonce: str, source: str, index: int, length: int) -> bytes:
     """One datagram of a train of that length."""
-    name = json.dumps([nonce, source, index, length]).encode()
-    return BEGINNING + b"%08x " % zlib.crc32(name) + name + b"\n" + FILLING
+    return key.seal(TRAIN, json.dumps([nonce, source, index, length]).encode(), FILLING)
 
 
 @dataclass
@@ -80,20 +81,17 @@ class Trains:
     def __init__(self) -> None:
         self._trains: OrderedDict[str, dict[str, Train]] = OrderedDict()
 
-    def take(self, data: bytes) -> bool:
-        """Whether it was a car of a train."""
-        if not data.startswith(BEGINNING):
-            return False
-        head, _, rest = data[len(BEGINNING) :].partition(b"\n")
-        checksum, _, name = head.partition(b" ")
-        with contextlib.suppress(ValueError):  # damaged where nobody can say what it was
-            if int(checksum, 16) == zlib.crc32(name):
-                nonce, source, index, length = json.loads(name)
-                trains = self._trains.setdefault(nonce, {})
-                trains.setdefault(source, Train(length)).take(index, rest == FILLING)
-        while len(self._trains) > KEPT_TRAINS:
+    def take(self, name: bytes, content: bytes) -> None:
+        """A car whose name is true. Raises ValueError for what no train can have."""
+        nonce, source, index, length = json.loads(name)
+        texts = all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in (nonce, source))
+        numbers = all(isinstance(one, int) for one in (index, length))
+        if not texts or not numbers or not 0 <= index < length <= MOST_CARS:
+            raise ValueError("no car of a train")
+        trains = self._trains.setdefault(nonce, {})
+        trains.setdefault(source, Train(length)).take(index, content == FILLING)
+        while len(self._trains) > KEPT_NONCES or sum(map(len, self._trains.values())) > KEPT_TRAINS:
             self._trains.popitem(last=False)
-        return True
 
     def told(self, nonce: str) -> dict[str, dict[str, int]]:
         return {source: train.told() for source, train in self._trains.get(nonce, {}).items()}

@@ -7,7 +7,8 @@ with none open there is no table. Healing is therefore idempotent and order-inde
 
 `*` as a source means everyone, in both directions: clients have no agent that could drop on their side.
 
-nft where it works, iptables (legacy or nft-backed) where not.
+nft where it works, iptables (legacy or nft-backed) where not. With nft each rule holds only as long as its fault's time
+to live, by the kernel's own clock (`expiring_rules.py`), though every process of ours be dead.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from empty_tables import remove_empty_table
+from expiring_rules import expiring_set, seconds_left, while_in
 from journal import Entry
 from trouble import Trouble
 
@@ -50,31 +54,42 @@ def checked_sources(sources: object) -> list[str]:
     return [*checked, *map(str, four), *map(str, six)]
 
 
-def sources_of(entries: Sequence[Entry]) -> list[tuple[str, list[str]]]:
-    return [(entry.id, entry.arguments["sources"]) for entry in entries]
+@dataclass(frozen=True)
+class Deafness:
+    """One open `net.drop`: to whom, and for how much longer."""
+
+    sources: list[str]
+    seconds: float
+
+
+def deafness_of(entries: Sequence[Entry]) -> list[Deafness]:
+    return [Deafness(entry.arguments["sources"], seconds_left(entry)) for entry in entries]
 
 
 def family_of(source: str) -> str:
     return "ip6" if ":" in source else "ip"
 
 
-def nft_script(faults: Sequence[tuple[str, list[str]]], control_port: int) -> str:
-    """The transaction that makes the table say exactly this."""
+def nft_script(faults: Sequence[Deafness], control_port: int) -> str:
+    """The transaction that makes the table say exactly this. Each fault's rules end by the kernel's own clock."""
     lines = [f"table {NFT_TABLE}", f"delete table {NFT_TABLE}"]
     if not faults:
         return "\n".join(lines) + "\n"
     neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert } accept"
-    inward, outward = [], []
-    for _, sources in faults:
+    inward, outward, sets = [], [], []
+    for number, fault in enumerate(faults):
+        sources, still = fault.sources, while_in(f"open{number}")
+        sets += expiring_set(f"open{number}", fault.seconds)
         for family in ("ip", "ip6"):
             addresses = [source for source in sources if source != EVERYONE and family_of(source) == family]
             if addresses:
-                inward.append(f"{family} saddr {{ {', '.join(sorted(addresses))} }} counter drop")
+                inward.append(f"{still}{family} saddr {{ {', '.join(sorted(addresses))} }} counter drop")
         if EVERYONE in sources:
-            inward.append("counter drop")
-            outward.append("counter drop")
+            inward.append(f"{still}counter drop")
+            outward.append(f"{still}counter drop")
     lines += [
         f"table {NFT_TABLE} {{",
+        *sets,
         "  chain in {",
         "    type filter hook prerouting priority -310; policy accept;",
         '    iifname "lo" accept',
@@ -94,7 +109,7 @@ def nft_script(faults: Sequence[tuple[str, list[str]]], control_port: int) -> st
     return "\n".join(lines) + "\n"
 
 
-def iptables_script(faults: Sequence[tuple[str, list[str]]], control_port: int, family: str) -> str:
+def iptables_script(faults: Sequence[Deafness], control_port: int, family: str) -> str:
     """Input of `iptables-restore --noflush`: both our chains of the raw table, written anew."""
     lines = ["*raw", *(f":{chain} - [0:0]" for chain in IPTABLES_CHAINS.values())]
     lines += [
@@ -103,8 +118,8 @@ def iptables_script(faults: Sequence[tuple[str, list[str]]], control_port: int, 
         "-A SQUALL_OUT -o lo -j RETURN",
         f"-A SQUALL_OUT -p tcp --sport {control_port} -j RETURN",
     ]
-    for _, sources in faults:
-        for source in sorted(sources):
+    for fault in faults:
+        for source in sorted(fault.sources):
             if source == EVERYONE:
                 lines += ["-A SQUALL_IN -j DROP", "-A SQUALL_OUT -j DROP"]
             elif family_of(source) == family:
@@ -131,7 +146,7 @@ class NftFilter:
     def usable(self) -> bool:
         return run([self._program, "list", "tables"]).returncode == 0
 
-    def apply(self, faults: Sequence[tuple[str, list[str]]], control_port: int) -> None:
+    def apply(self, faults: Sequence[Deafness], control_port: int) -> None:
         insist([self._program, "-f", "-"], nft_script(faults, control_port))
 
 
@@ -143,9 +158,14 @@ class IptablesFilter:
         self._family = family
 
     def usable(self) -> bool:
-        return run([self._program, "-w", "-t", "raw", "-S"]).returncode == 0
+        usable = run([self._program, "-w", "-t", "raw", "-S"]).returncode == 0
+        self._leave_no_table()
+        return usable
 
-    def apply(self, faults: Sequence[tuple[str, list[str]]], control_port: int) -> None:
+    def _leave_no_table(self) -> None:
+        remove_empty_table(self._program, "ip6tables" if self._family == "ip6" else "iptables", "raw")
+
+    def apply(self, faults: Sequence[Deafness], control_port: int) -> None:
         if not faults:
             self._clear()
             return
@@ -164,6 +184,7 @@ class IptablesFilter:
                     pass
                 insist([self._program, "-w", "-t", "raw", "-F", chain])
                 insist([self._program, "-w", "-t", "raw", "-X", chain])
+        self._leave_no_table()
 
 
 class Network:
@@ -185,7 +206,7 @@ class Network:
         if not filters:
             raise Trouble("unsupported", "neither nft nor iptables works here; install nftables and run as root")
         for one in filters:
-            one.apply(sources_of(entries), self.control_port)
+            one.apply(deafness_of(entries), self.control_port)
 
     def _find_filters(self) -> list[NftFilter | IptablesFilter]:
         if self._filters is None:

@@ -33,8 +33,9 @@ Arguments = dict[str, Any]
 class NetworkVerbs:
     """One host's."""
 
-    def __init__(self, state: Path, journal: Journal, network: Network, processes: Processes, listen: str) -> None:
-        address, _, port = listen.rpartition(":")
+    def __init__(
+        self, state: Path, journal: Journal, network: Network, processes: Processes, trains: TrainProbe
+    ) -> None:
         self.queue_rules = QueueRules(network.control_port)
         shaping = ShapeLinks(self.queue_rules, Emulators(state))
         self._journal = journal
@@ -43,7 +44,6 @@ class NetworkVerbs:
         self._port_cuts = DropPort(network)
         self._interface = InterfaceDown(errands)
         self._resets = ResetConnections(errands, network.control_port)
-        trains = TrainProbe(address, int(port))
         self.faults: dict[str, FaultVerb] = {
             "net.shape": shaping,
             "net.spoil": shaping,

@@ -23,6 +23,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from empty_tables import remove_empty_table
+
 FIRST_NUMBER = 7465
 NUMBERS_TRIED = 64
 LONGEST_QUEUE = 100_000
@@ -248,6 +250,7 @@ def why_iptables_cannot(name: str) -> str | None:
     cannot = _tried([restore, "-w", "--noflush"], f"*mangle\n:SQUALL_TRY - [0:0]\n{rule}\nCOMMIT\n")
     _tried([restore, "-w", "--noflush"], "*mangle\n:SQUALL_TRY - [0:0]\nCOMMIT\n")
     _tried([iptables, "-w", "-t", "mangle", "-X", "SQUALL_TRY"], "")
+    remove_empty_table(iptables, name, "mangle")
     return cannot
 
 

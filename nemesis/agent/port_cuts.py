@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from expiring_rules import expiring_set, seconds_left, while_in
 from faults import required
 from journal import Entry
 from network import EVERYONE, Network, checked_sources, family_of, find_program, insist
@@ -24,8 +25,9 @@ DIRECTIONS = ("both", "in", "out")
 HIGHEST_PORT = 65_535
 
 
-def nft_script(cuts: Sequence[dict[str, Any]], control_port: int) -> str:
-    """The transaction that makes the table say exactly this."""
+def nft_script(entries: Sequence[Entry], control_port: int) -> str:
+    """The transaction that makes the table say exactly this. Each fault's rules end by the kernel's own clock."""
+    cuts = [(while_in(f"open{number}"), entry.arguments) for number, entry in enumerate(entries)]
     lines = [f"table {NFT_TABLE}", f"delete table {NFT_TABLE}"]
     if not cuts:
         return "\n".join(lines) + "\n"
@@ -33,17 +35,18 @@ def nft_script(cuts: Sequence[dict[str, Any]], control_port: int) -> str:
         [
             *lines,
             f"table {NFT_TABLE} {{",
+            *(line for number, one in enumerate(entries) for line in expiring_set(f"open{number}", seconds_left(one))),
             "  chain in {",
             "    type filter hook prerouting priority -310; policy accept;",
             '    iifname "lo" accept',
             f"    tcp dport {control_port} accept",
-            *(f"    {rule}" for cut in cuts for rule in _rules(cut, "in", "saddr")),
+            *(f"    {still}{rule}" for still, cut in cuts for rule in _rules(cut, "in", "saddr")),
             "  }",
             "  chain out {",
             "    type filter hook output priority -310; policy accept;",
             '    oifname "lo" accept',
             f"    tcp sport {control_port} accept",
-            *(f"    {rule}" for cut in cuts for rule in _rules(cut, "out", "daddr")),
+            *(f"    {still}{rule}" for still, cut in cuts for rule in _rules(cut, "out", "daddr")),
             "  }",
             "}",
             "",
@@ -106,11 +109,15 @@ class DropPort:
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._apply(remaining)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        if find_program("nft") and self.trouble_with_host() is None:
+            self._apply(remaining)
+
     def _apply(self, entries: Sequence[Entry]) -> None:
         nft = find_program("nft")
         if nft is None:
             raise Trouble("failed", "nft is not installed any more")
-        insist([nft, "-f", "-"], nft_script([entry.arguments for entry in entries], self._network.control_port))
+        insist([nft, "-f", "-"], nft_script(entries, self._network.control_port))
 
 
 def _addresses(name: str, told: object) -> list[str]:

@@ -29,6 +29,7 @@ from batches import Offsets, joined, log_of, offsets_beyond
 from disk_lies import believable, go_on_lying
 from faults import Kill, text
 from journal import Entry, write_durably
+from names import file_name
 from processes import Processes
 from trouble import Trouble
 
@@ -175,7 +176,7 @@ class Losses:
         self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
-        return self._directory / f"{id.replace('/', '_')}.json"
+        return self._directory / f"{file_name(id)}.json"
 
 
 class Damage(Kill, ABC):
@@ -215,6 +216,15 @@ class Damage(Kill, ABC):
         if self._processes.alive(entry.arguments["name"]) is None:
             _files_in(entry).begin_ledger_anew()
         super().undo(entry, remaining)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        down = {other.arguments["name"] for other in remaining}
+        for name in self._processes.names():
+            told = self._processes.definition(name)
+            lost = self._losses.of(id) is not None and told.data and told.ledger and Path(told.data).is_dir()
+            if lost and name not in down and self._processes.alive(name) is None:
+                NodeFiles(Path(told.data), Path(told.ledger)).begin_ledger_anew()
+        super().undo_unknown(id, remaining)
 
 
 def _files_in(entry: Entry) -> NodeFiles:

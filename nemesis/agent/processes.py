@@ -12,8 +12,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +19,8 @@ from typing import Any
 
 from disk_launch import start_watched
 from journal import write_durably
+from names import checked_process
+from process_launch import start_held
 from trouble import Trouble
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -154,7 +154,9 @@ class Processes:
     def start(self, name: str) -> Identity:
         """Starts it unless it is alive. The caller holds the journal's lock."""
         definition = self.definition(name)
-        identity = self.alive(name) or self._launch(definition)
+        identity = self.alive(name)
+        if identity is None:
+            return self._launch(definition)
         self._keep(name, identity, wanted=True)
         return identity
 
@@ -190,28 +192,24 @@ class Processes:
         return False
 
     def _launch(self, definition: Definition) -> Identity:
+        """Start it and keep who it is. It begins only when that is kept: were we killed in between, nobody would know
+        of it, and whoever heals would start it a second time.
+        """
+        began: list[Identity] = []
+
+        def keep(pid: int) -> None:
+            began.append(identity_of(pid))
+            self._keep(definition.name, began[0], wanted=True)
+
         with open(definition.log, "ab") as log:
             if definition.disk_calls:
-                pid = start_watched(self._state, definition.name, log, kept_environment())
-                return identity_of(pid)
-            try:
-                process = subprocess.Popen(
-                    definition.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=definition.cwd,
-                    env=definition.environment(),
-                    start_new_session=True,
-                )
-            except OSError as trouble:
-                raise Trouble("failed", f"cannot start {definition.name}: {trouble}") from None
-        # Started by us, it is ours to bury; when we end first, the host's init inherits it.
-        threading.Thread(target=process.wait, daemon=True).start()
-        return identity_of(process.pid)
+                start_watched(self._state, definition.name, log, kept_environment(), keep)
+            else:
+                start_held(definition, log, keep)
+        return began[0]
 
     def _record(self, name: str) -> dict[str, Any] | None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ValueError):
             record: dict[str, Any] = json.loads(self._file(name, "running").read_text())
             return record
         return None
@@ -221,6 +219,4 @@ class Processes:
         write_durably(self._file(name, "running"), json.dumps(record))
 
     def _file(self, name: str, kind: str) -> Path:
-        if not name or "/" in name or name.startswith("."):
-            raise Trouble("bad_argument", f"name: {name!r} is not a process name")
-        return self._directory / f"{name}.{kind}"
+        return self._directory / f"{checked_process(name)}.{kind}"

@@ -29,6 +29,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from expiring_rules import expiring_set, seconds_left, while_in
 from faults import required, text
 from journal import Entry
 from network import EVERYONE, checked_sources, family_of, find_program, insist, run
@@ -58,6 +59,7 @@ def nft_script(entries: Sequence[Entry], gates: Gates, control_port: int) -> str
     if rules:
         lines += [
             f"table {NFT_TABLE} {{",
+            *expiring_set("open", max(map(seconds_left, entries), default=0.0)),
             "  chain in {",
             f"    type filter hook prerouting priority {AFTER_MANGLE}; policy accept;",
             '    iifname "lo" accept',
@@ -80,9 +82,9 @@ def _rules_of(entries: Sequence[Entry], port: int, gate: Mapping[str, int]) -> l
         whose = ", ".join(one for one in sources if one != EVERYONE and family_of(one) == family)
         to_gate = f"tcp dport {port} tproxy {family} to :{gate_port}"
         if EVERYONE in sources:
-            rules.append(f"meta nfproto {'ipv6' if family == 'ip6' else 'ipv4'} {to_gate}")
+            rules.append(f"{while_in('open')}meta nfproto {'ipv6' if family == 'ip6' else 'ipv4'} {to_gate}")
         elif whose:
-            rules.append(f"{family} saddr {{ {whose} }} {to_gate}")
+            rules.append(f"{while_in('open')}{family} saddr {{ {whose} }} {to_gate}")
     return rules
 
 
@@ -231,6 +233,10 @@ class Hold:
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
         self._faults.leave_in_force(remaining)
+
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        if self._faults.proxy.lives() or os.geteuid() == 0:
+            self._faults.leave_in_force(remaining)
 
     def broken(self, entry: Entry) -> bool:
         """Whether the proxy that carries it out has died."""

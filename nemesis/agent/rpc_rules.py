@@ -15,11 +15,12 @@ import ipaddress
 import json
 import os
 import time
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from names import file_name
 
 EVERYONE = "*"
 
@@ -85,7 +86,7 @@ class Effects:
         self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
-        return self._directory / f"{urllib.parse.quote(id, safe='')}.json"
+        return self._directory / f"{file_name(id)}.json"
 
 
 @dataclass(eq=False)

@@ -92,6 +92,14 @@ class Throttle(Hit):
             send_signal(identity, signal.SIGCONT)
             wait_for_state(identity, ("running", "absent"), timeout=5)
 
+    def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
+        """A helper ends by itself, as its fault is not in the journal; a control group of nobody's fault goes."""
+        kept = {other.arguments.get("group") for other in remaining}
+        for groups in () if self._lab else cgroups.candidates():
+            for group in groups.made_by_us():
+                if group not in kept:
+                    groups.release(group, "/")
+
     def broken(self, entry: Entry) -> bool:
         """Whether the helper has died, which may have left the process stopped."""
         if entry.arguments["driver"] != DUTY or state_of(identity_in(entry)) == "absent":

@@ -6,19 +6,17 @@ What a train is, and what is counted of it: `link_trains.py`.
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from faults import number, required, text
-from link_trains import car
-from probes import LARGEST, family_of
+from link_trains import MOST_CARS, car
+from probes import Prober, family_of
 from trouble import Trouble
 
 SO_NO_CHECK = 11
-MOST_CARS = 20_000
 LONGEST_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 """The keeper reads what came before the question first."""
@@ -27,8 +25,8 @@ ANSWER_SECONDS = 5.0
 class TrainProbe:
     """The verbs `probe.throw` and `probe.caught`."""
 
-    def __init__(self, address: str, port: int) -> None:
-        self._address = address
+    def __init__(self, prober: Prober, port: int) -> None:
+        self._prober = prober
         self._port = port
 
     def throw(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,12 +40,12 @@ class TrainProbe:
                 f"count: {count}: a train has up to {MOST_CARS} datagrams and takes up to {LONGEST_SECONDS:g} s",
             )
         nonce, source = text(told, "nonce"), text(told, "source")
-        began, refused = time.monotonic(), 0
+        began, refused, key = time.monotonic(), 0, self._prober.key()
         with contextlib.ExitStack() as stack:
             tracks = [self._track(stack, address) for address in targets.values()]
             for index in range(count):
                 time.sleep(max(0.0, began + index * gap - time.monotonic()))
-                datagram = car(nonce, source, index, count)
+                datagram = car(key, nonce, source, index, count)
                 for track in tracks:
                     try:
                         track.send(datagram)
@@ -79,15 +77,4 @@ class TrainProbe:
         return {"caught": caught}
 
     def _ask_keeper(self, nonce: str) -> dict[str, Any]:
-        anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-        with socket.socket(family_of(self._address), socket.SOCK_DGRAM) as asker:
-            asker.settimeout(ANSWER_SECONDS)
-            asker.connect((anywhere.get(self._address, self._address), self._port))
-            try:
-                asker.send(json.dumps({"caught": nonce}).encode())
-                caught: dict[str, Any] = json.loads(asker.recv(LARGEST * 32))["caught"]
-            except OSError as trouble:
-                raise Trouble(
-                    "failed", f"nobody listens for probes on UDP port {self._port} of this host: {trouble}"
-                ) from None
-            return caught
+        return self._prober.ask_keeper("caught", nonce, ANSWER_SECONDS)

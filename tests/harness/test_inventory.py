@@ -141,6 +141,10 @@ BROKERS = "all:\n  children:\n    controllers: {hosts: {c1: }}\n    brokers:\n  
             BROKERS + "        b1: {ansible_host: 10.0.0.1}\n        b2: {ansible_host: 10.0.0.1}\n",
             "inventory.yaml:7: hosts.b2: has the same address as b1: 10.0.0.1 port 22",
         ),
+        *(
+            (BROKERS + f"        {name}:\n", f'inventory.yaml:6: hosts.{name}: "{name}" is not a host name')
+            for name in ("..", ".hidden", "-o")  # each would be a directory of the run, or an option of ssh
+        ),
         (
             BROKERS + "        b[3:1]:\n",
             "inventory.yaml:6: hosts.b[3:1]: [3:1] is not a range from a smaller to a larger number or letter",

@@ -24,6 +24,7 @@ from squall.harness.hosts.capturing import refuse_capture
 from squall.harness.hosts.deploy import Place
 from squall.harness.hosts.lab import Lab, lab_hosts
 from squall.harness.hosts.network import LoopbackNetwork, process_started
+from squall.harness.hosts.owned import make_owned
 from squall.harness.hosts.preflight import check_host, refuse_unable
 from squall.harness.hosts.reduced_lab import (
     MOST_HOSTS,
@@ -358,6 +359,8 @@ def test_hosts_have_addresses_of_loopback_and_the_user_is_nobody_else() -> None:
 
 def test_the_files_of_a_host_are_its_own_and_the_users_alone(tmp_path: Path) -> None:
     hosts = reduced_hosts(lab_hosts(LabShape(controllers=1, brokers=1), tmp_path / "state"))
+    for directory in ("state", "data"):
+        make_owned(tmp_path / directory, directory, "x")
     prepare_reduced("x", tmp_path / "state", tmp_path / "data", hosts, racks=NO_RACKS, why="because")
     config = (tmp_path / "data/b1/sshd_config").read_text()
     assert f"ListenAddress {hosts[1].address}\n" in config and f"HOME={tmp_path}/data/b1/home " in config

@@ -23,6 +23,7 @@ import pytest
 
 AGENT_DIRECTORY = Path(__file__).resolve().parents[3] / "nemesis" / "agent"
 PROBE_PORT = 17465
+SESSION_KEY = "5e" * 32
 ADDRESSES = {"h1": "10.99.7.1", "h2": "10.99.7.2"}
 """Of the two hosts in network namespaces of their own, joined by a virtual cable (`inside`)."""
 
@@ -65,6 +66,7 @@ class RunningAgent:
         )
         self._ops = itertools.count(1)
         self.call("journal")  # answered once the keeper is on duty
+        self.call("probe.key", key=SESSION_KEY)
 
     def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         answer = self.exchange(json.dumps({"op": next(self._ops), "verb": verb, "args": arguments}))
@@ -89,18 +91,32 @@ class RunningAgent:
         self.process.wait()
 
     def keeper_pid(self) -> int:
-        return int((self.state / "keeper.lock").read_text())
+        return int((self.state / "keeper.lock").read_text().split()[0])
+
+    def sentry_pids(self) -> list[int]:
+        """Of those that keep the keeper alive."""
+        with contextlib.suppress(FileNotFoundError):
+            return [int(word) for word in (self.state / "sentries").read_text().split()[::2]]
+        return []
+
+    def kill_keepers(self) -> None:
+        """The keeper and its sentries, so that nothing but what the test is about is left to end a fault."""
+        for pid in (*self.sentry_pids(), self.keeper_pid(), *self.sentry_pids()):
+            kill_quietly(pid)
+        eventually(lambda: not self.keeper_lives(), "the keeper is dead")
 
     def keeper_lives(self) -> bool:
         with open(self.state / "keeper.lock", "a") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
         return False
 
     def clean_up(self) -> None:
         self.kill()
+        for pid in self.sentry_pids():
+            kill_quietly(pid)
         for path in (self.state / "processes").glob("*.running"):
             kill_quietly(json.loads(path.read_text())["pid"])
         if self.keeper_lives():

@@ -37,8 +37,16 @@ def test_an_unknown_verb_is_told_the_known_ones(agent: Any, refused: Any) -> Non
     [
         ("proc.kill", {"id": "x", "name": "node"}, "ttl: None must be a number"),
         ("proc.kill", {"id": "x", "name": "node", "ttl": 0}, "ttl: 0.0 must be more than 0"),
-        ("proc.kill", {"name": "node", "ttl": 1}, "id: None must be a text"),
+        ("proc.kill", {"name": "node", "ttl": 1}, "id: None must be 1 to 100 letters"),
         ("proc.kill", {"id": "x", "name": "nod", "ttl": 1}, "no process 'nod' is defined; known are none"),
+        *(
+            ("net.drop", {"id": id, "sources": ["10.9.9.9"], "ttl": 1}, "the first a letter or digit")
+            for id in ("", ".", "..", ".hidden", "../x", "/etc", "a\nb", "x" * 101, 7)
+        ),
+        *(
+            ("proc.define", {"name": name, "argv": ["true"]}, "is not a process name")
+            for name in ("", ".", "..", ".hidden", "a/b", "a\n", "x" * 65, 7)
+        ),
         ("net.drop", {"id": "x", "sources": [], "ttl": 1}, "must be a list of addresses"),
         ("net.drop", {"id": "x", "sources": ["b2"], "ttl": 1}, "'b2' is not an IP address"),
         ("proc.define", {"name": "../x", "argv": ["true"]}, "is not a process name"),

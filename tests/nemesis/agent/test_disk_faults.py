@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent import seccomp
-from tests.nemesis.agent.conftest import eventually, kill_quietly
+from tests.nemesis.agent.conftest import eventually
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -132,7 +132,7 @@ def start(agent: Any, tmp_path: Path) -> Iterator[Callable[..., Node]]:
 
     yield one
     agent.kill()  # and its keeper, so that nobody starts again what is ended here
-    kill_quietly(agent.keeper_pid())
+    agent.kill_keepers()
 
 
 def failed(went: Round) -> dict[str, int]:
@@ -337,7 +337,7 @@ def test_a_killed_watch_takes_its_node_along_at_once_and_the_keeper_starts_both_
 def test_a_fault_ends_in_its_time_though_agent_and_keeper_were_killed(start: Callable[..., Node]) -> None:
     node = start()
     node.fails(calls=["fsync"], ttl=1.5)
-    kill_quietly(node.agent.keeper_pid())
+    node.agent.kill_keepers()
     node.agent.kill()
     assert failed(node.rounds_from_now()[0]) == {"fsync": errno.EIO}
     eventually(lambda: failed(node.rounds_from_now()[0]) == {}, "it is over", timeout=5)
@@ -346,7 +346,7 @@ def test_a_fault_ends_in_its_time_though_agent_and_keeper_were_killed(start: Cal
 def test_when_all_were_killed_the_next_agent_puts_it_right(start: Callable[..., Node], start_agent: Any) -> None:
     node = start()
     node.fails(calls=["fsync"], ttl=0.5)
-    kill_quietly(node.agent.keeper_pid())
+    node.agent.kill_keepers()
     node.agent.kill()
     os.kill(node.watch(), signal.SIGKILL)
     eventually(lambda: not Path(f"/proc/{node.pid}/fd/0").exists(), "the node is dead")

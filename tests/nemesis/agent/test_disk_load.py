@@ -63,7 +63,7 @@ def test_loads_add_up_and_end_in_any_order(loaded: Any) -> None:
 
 def test_it_ends_in_its_time_though_agent_and_keeper_were_killed(loaded: Any) -> None:
     pid = load(loaded, ttl=1.0)
-    os.kill(loaded.keeper_pid(), 9)
+    loaded.kill_keepers()
     loaded.kill()
     eventually(lambda: is_gone(pid), "it has ended", timeout=5)
 

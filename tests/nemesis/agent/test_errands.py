@@ -185,7 +185,7 @@ def test_two_storms_heal_one_by_one(cable: Cable, wait_until: Callable[..., floa
 def test_an_errand_ends_by_its_time_to_live_with_nobody_there(cable: Cable, wait_until: Callable[..., float]) -> None:
     cable.storm(ttl=1.0)
     pid = errand_pid(cable.h2)
-    os.kill(cable.h2.keeper_pid(), signal.SIGKILL)
+    cable.h2.kill_keepers()
     cable.h2.kill()
     wait_until(lambda: is_gone(pid), "the errand is gone")
     wait_until(lambda: cable.connections() == 0, "and so are its connections")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from squall.nemesis.agent import seccomp
-from tests.nemesis.agent.conftest import Refused, eventually, kill_quietly
+from tests.nemesis.agent.conftest import Refused, eventually
 
 REASON = seccomp.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -105,7 +105,7 @@ class Node:
 def node(agent: Any, tmp_path: Path) -> Iterator[Node]:
     yield Node(agent, tmp_path)
     agent.kill()  # and its keeper, so that nobody starts again what is ended here
-    kill_quietly(agent.keeper_pid())
+    agent.kill_keepers()
 
 
 @pytest.mark.parametrize(("call", "path", "before", "after"), DEEDS)

@@ -69,7 +69,7 @@ def test_it_goes_down_a_moment_later_and_comes_up_with_its_routes(
 
 def test_it_comes_up_by_its_time_to_live_with_nobody_there(cable: Cable, wait_until: Callable[..., float]) -> None:
     cable.take_down(ttl=1.5)
-    os.kill(cable.h1.keeper_pid(), signal.SIGKILL)
+    cable.h1.kill_keepers()
     cable.h1.kill()
     wait_until(lambda: not cable.is_up(), "the interface is down")
     wait_until(cable.is_up, "the errand has brought it up")

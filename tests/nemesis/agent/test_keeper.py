@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import socket
 import time
 from pathlib import Path
@@ -37,7 +35,7 @@ def process_state(agent: Any) -> str:
 
 
 def kill_keeper(agent: Any, wait_until: Any) -> None:
-    os.kill(agent.keeper_pid(), signal.SIGKILL)
+    agent.kill_keepers()
     wait_until(lambda: not agent.keeper_lives(), "the keeper is dead")
 
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import PROBE_PORT
+from tests.nemesis.agent.conftest import AGENT_DIRECTORY, PROBE_PORT, SESSION_KEY
 
+sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
+
+from probe_auth import REPLY, Key, parsed
+
+KEY = Key(bytes.fromhex(SESSION_KEY))
 NOBODY = "127.0.7.254"
 
 
@@ -35,7 +41,9 @@ def slow() -> Iterator[str]:
                 if data == b"end":
                     break
                 if seen % 4:
-                    timers.append(threading.Timer(0.05, echo.sendto, (data, sender)))
+                    asked = parsed(data)
+                    assert asked is not None and KEY.opens(asked)
+                    timers.append(threading.Timer(0.05, echo.sendto, (KEY.seal(REPLY, asked.body), sender)))
                     timers[-1].start()
             for timer in timers:
                 timer.join()

@@ -28,7 +28,7 @@ def iptables(shapes: list[Shape]) -> str:
 
 
 def nft(shapes: list[Shape]) -> str:
-    return nft_script(shapes, NUMBERS, 2222)
+    return nft_script(shapes, NUMBERS, 2222, 3.5)
 
 
 def queueing(text: str) -> list[str]:
@@ -67,3 +67,12 @@ def test_the_rules_of_one_family_leave_the_other_alone() -> None:
     six = iptables_script(both, NUMBERS, 2222, "ip6")
     assert "10.0.0.2" not in six and "-s fd00::2/128" in six and "neighbour-solicitation -j RETURN" in six
     assert "ip6 saddr fd00::2/128" in nft(both) and "ip saddr 10.0.0.2/32" in nft(both)
+
+
+def test_what_is_queued_ends_by_the_kernels_clock_where_it_has_one() -> None:
+    text = nft(shapes(peers=["10.0.0.2"]))
+    assert (
+        "set open { typeof meta nfproto; flags timeout; elements = { ipv4 timeout 3500ms, ipv6 timeout 3500ms }; }"
+        in text
+    )
+    assert all(line.strip().startswith("meta nfproto @open ") for line in queueing(text))

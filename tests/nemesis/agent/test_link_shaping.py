@@ -274,7 +274,7 @@ def test_it_ends_by_itself_though_agent_and_keeper_were_killed(
 ) -> None:
     cable.shape(delay_s=0.1, ttl=1)
     cable.h1.kill()
-    kill_quietly(cable.h1.keeper_pid())
+    cable.h1.kill_keepers()
     wait_until(lambda: not cable.emulators(), "the emulator has read in the journal that its time is up", timeout=6)
     assert "queue" in cable.rules().lower(), "there was nobody left to take them away"
     start_agent(name="h1", state=cable.h1.state, address="0.0.0.0", prefix=cable.inside["h1"])
@@ -286,7 +286,7 @@ def test_one_of_two_ends_in_time_though_agent_and_keeper_were_killed(cable: Cabl
     cable.shape(id="f1", delay_s=0.05, ttl=1)
     cable.shape(id="f2", loss=0.5, ttl=60)
     cable.h1.kill()
-    kill_quietly(cable.h1.keeper_pid())
+    cable.h1.kill_keepers()
     began, target = time.monotonic(), f"{ADDRESSES['h1']}:{NODE_PORT}"
 
     def is_refused_at_once() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.nemesis.agent.conftest import ADDRESSES, AGENT_DIRECTORY
 
 sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
 
+from journal import Entry
 from port_cuts import nft_script
 
 LISTEN = """
@@ -124,7 +126,9 @@ def test_two_cuts_heal_one_by_one_and_what_is_left_over_ends_by_its_time_to_live
 
 def test_one_direction_is_one_chain() -> None:
     cut = {"port": 9092, "peers": ["10.0.0.2", "fd00::2"], "but": [], "direction": "in"}
-    inward, _, outward = nft_script([cut], 22).partition("chain out")
+    inward, _, outward = nft_script([Entry("f1", "net.drop_port", cut, time.monotonic() + 9, 0.0, "")], 22).partition(
+        "chain out"
+    )
     assert "ip saddr { 10.0.0.2 } tcp dport 9092 counter drop" in inward
     assert "ip6 saddr { fd00::2 } tcp sport 9092 counter drop" in inward
     assert "9092" not in outward

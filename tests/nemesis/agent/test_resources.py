@@ -86,7 +86,7 @@ class TestThrottle:
     def test_it_ends_in_time_though_agent_and_keeper_are_dead(self, agent: RunningAgent) -> None:
         pid = start(agent, BUSY)
         agent.call("cpu.throttle", id="f1", name="node", share=0.2, ttl=1)
-        os.kill(agent.keeper_pid(), 9)
+        agent.kill_keepers()
         agent.kill()
         time.sleep(1.2)  # its time to live: nobody is there to tell us of its end
         states = set()
@@ -126,7 +126,7 @@ class TestStress:
     ) -> None:
         start(agent, IDLE)
         pid = agent.call("host.stress", id="f1", processes=1, ttl=1)["pid"]
-        os.kill(agent.keeper_pid(), 9)
+        agent.kill_keepers()
         agent.kill()
         eventually(lambda: not Path(f"/proc/{pid}").exists(), "it ends by itself")
 

@@ -277,7 +277,7 @@ def test_it_ends_by_its_time_to_live_though_keeper_and_agent_were_killed(
     host.hold(FETCH, ttl=1)
     one = host.connect()
     one.ask(FETCH)
-    os.kill(host.agent.keeper_pid(), signal.SIGKILL)
+    host.agent.kill_keepers()
     host.agent.kill()
     assert one.answered(within=3)
     wait_until(lambda: not host.proxy_runs(), "the proxy goes by itself", timeout=3)

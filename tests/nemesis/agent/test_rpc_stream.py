@@ -7,7 +7,6 @@ stand-in that answers every request with 400 bytes.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -137,7 +136,7 @@ def test_two_of_them_heal_one_by_one(host: Host) -> None:
 def test_it_ends_by_its_time_to_live_with_nobody_there(host: Host, wait_until: Callable[..., float]) -> None:
     host.treat("black-hole", delay_s=0.2, ttl=1.0)
     assert host.exchange()["answered"] == 0
-    os.kill(host.agent.keeper_pid(), signal.SIGKILL)
+    host.agent.kill_keepers()
     host.agent.kill()
     wait_until(lambda: host.exchange()["answered"] == 1, "the node answers again")
 

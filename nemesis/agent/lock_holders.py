@@ -1,0 +1,59 @@
+"""Who holds a lock on a file of ours, by the kernel's own list; and the end of holders that are stopped.
+
+A lock (flock) goes with the process that holds it, however that ends; but a process that is stopped keeps it, and
+whoever heals would wait for it for ever. The list (/proc/locks) names pid and inode; that it is really this file is
+seen by the holder's open descriptors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+LOCKS = Path("/proc/locks")
+STOPPED = "Tt"
+
+
+def holders(path: Path) -> list[int]:
+    """The pids of processes that hold a lock on a file, ourselves left out."""
+    found = []
+    with contextlib.suppress(OSError):
+        inode = path.stat().st_ino
+        for line in LOCKS.read_text().splitlines():
+            fields = line.split()
+            if "->" in fields or len(fields) < 6 or fields[1] != "FLOCK":
+                continue  # `->` is one that waits
+            pid, place = int(fields[4]), fields[5].rpartition(":")[2]
+            if place == str(inode) and pid > 0 and pid != os.getpid() and _has_open(pid, path):
+                found.append(pid)
+    return found
+
+
+def is_stopped(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in STOPPED
+    return False
+
+
+def end_stopped_holders(path: Path) -> list[int]:
+    """Kill those that are stopped; which."""
+    ended = []
+    for pid in holders(path):
+        if is_stopped(pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                ended.append(pid)
+    return ended
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        there = path.stat()
+        for one in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found = one.stat()
+                if (found.st_dev, found.st_ino) == (there.st_dev, there.st_ino):
+                    return True
+    return False
