@@ -27,11 +27,10 @@ from squall.nemesis.options import NemesisEntry
 from squall.nemesis.runner import NemesisEvent, NemesisRunner, Patience
 from squall.nemesis.schedule import Schedule, build_schedule
 from squall.workloads.clients.client import Topic
+from tests.harness.storm_deadlines import LONGEST_S, TTL_MARGIN_S, OpenFault, monotonic_of
 
 RUN = "storm"
 TOPICS = {"events": 1}
-LONGEST_S = 3.0
-TTL_MARGIN_S = 1.0
 SQUALL_S = 6.0
 FAULTS_AT_ONCE = 6
 ENTRY: TypeAdapter[NemesisEntry] = TypeAdapter(NemesisEntry)
@@ -135,7 +134,10 @@ tc qdisc | sed 's/^/queue /'
 cut -d' ' -f4- /proc/self/mountinfo | sed 's/ [a-z]*:[0-9]*//g; s/^/mount /'
 losetup -a 2>/dev/null | sed 's/^/loop /'
 find /sys/fs/cgroup -maxdepth 3 -type d 2>/dev/null | sed 's/^/cgroup /'
-ls "$HOME/.squall/agent/journal" 2>/dev/null | sed 's/^/open fault /'
+echo "now $(cut -d' ' -f1 /proc/uptime)"
+for entry in "$HOME"/.squall/agent/journal/*.json "$HOME"/.squall/agent/journal.copy/*.json; do
+  content=$(cat "$entry" 2>/dev/null) && echo "entry ${entry##*/} $content"
+done
 for p in /proc/[0-9]*; do
   state=$(sed -n 's/^State:[[:space:]]*//p' $p/status 2>/dev/null) || continue
   line=$(tr '\\0\\n' '  ' <$p/cmdline 2>/dev/null) && [ -n "$line" ] && echo "process $state $line"
@@ -146,14 +148,34 @@ true
 
 @dataclass(frozen=True)
 class Sight:
-    """What somebody sees who logs in and knows nothing of agents; each line once, without what differs every time."""
+    """What a look at a host shows to somebody who knows nothing of agents. Each line once, without what differs every
+    time; the journal's entries apart, each with its deadline.
+    """
 
     lines: frozenset[str]
+    faults: tuple[OpenFault, ...]
+    at: float
+    """When the journal was read, in seconds of CLOCK_MONOTONIC."""
 
     @classmethod
     def of(cls, host: Remote) -> Sight:
-        found = host.run(["sh"], stdin=LOOK.encode(), timeout=10, check=True).stdout.splitlines()
-        return cls(frozenset(_plain(line) for line in found if not _own(line)))
+        return cls.seen(host.run(["sh"], stdin=LOOK.encode(), timeout=10, check=True).stdout)
+
+    @classmethod
+    def seen(cls, text: str) -> Sight:
+        """By what LOOK printed."""
+        lines, copies, at = [], dict[str, list[str]](), 0.0
+        for line in text.splitlines():
+            kind, _, rest = line.partition(" ")
+            if kind == "now":
+                at = monotonic_of(float(rest))
+            elif kind == "entry":
+                name, _, content = rest.partition(" ")
+                copies.setdefault(name, []).append(content)
+                lines.append(f"open fault {name}")
+            elif not _own(line):
+                lines.append(_plain(line))
+        return cls(frozenset(lines), tuple(OpenFault.of(name, found) for name, found in copies.items()), at)
 
     def beyond(self, before: Sight) -> list[str]:
         """What is there now and was not before, or the other way round."""
