@@ -217,7 +217,7 @@ def _links(remote: Remote) -> Finding:
     """By what links can be made slow or narrow, found out by trying. A host may lack it: few runs need it."""
     if remote.spec.reduced:
         return Finding("links", True, "as they are: reduced")
-    trial = (Path(agent.__file__).parent / "nfqueue.py").read_bytes()
+    trial = _program("nfqueue", "empty_tables")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if not answer.ok:
         last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -226,9 +226,22 @@ def _links(remote: Remote) -> Finding:
     return Finding("links", True, f"NFQUEUE by {driver}" if driver else f"as they are: {cannot}")
 
 
+def _program(main: str, *imported: str) -> bytes:
+    """A module of the agent as one program for a host that has no agent yet, with the modules that it imports."""
+    directory = Path(agent.__file__).parent
+    lines = ["import sys, types"]
+    for name in imported:
+        source = (directory / f"{name}.py").read_text(encoding="utf-8")
+        lines.append(f"sys.modules[{name!r}] = types.ModuleType({name!r})")
+        lines.append(f"exec({source!r}, vars(sys.modules[{name!r}]))")
+    program = (directory / f"{main}.py").read_text(encoding="utf-8")
+    lines.append(f"exec(compile({program!r}, {main!r}, 'exec'), {{'__name__': '__main__'}})")
+    return "\n".join(lines).encode()
+
+
 def disk_calls_finding(remote: Remote) -> Finding:
     """Whether a node's disk calls can be watched, so that they can be made to fail; found out by trying."""
-    trial = (Path(agent.__file__).parent / "seccomp.py").read_bytes()
+    trial = _program("seccomp")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if answer.ok:
         return Finding("disk calls", True, "can be watched")

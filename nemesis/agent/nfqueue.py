@@ -7,8 +7,9 @@ that dies does not cut the host off. Packets that were waiting for its verdict a
 `find_driver` says by which firewall this host can queue, found out by trying: a chain that nothing leads to gets such a
 rule for a moment, and a number is bound. Whether the kernel has the queue's module is nobody's guess that way.
 
-This file imports no other of the agent's: the control side runs it by itself on a host that has no agent yet, and it
-then prints what `find_driver` says as JSON. Numbers are those of linux/netfilter/nfnetlink_queue.h.
+This file imports no other of the agent's but `empty_tables`: the control side runs the two on a host that has no agent
+yet (`harness/hosts/preflight.py`), and it then prints what `find_driver` says as JSON. Numbers are those of
+linux/netfilter/nfnetlink_queue.h.
 """
 
 from __future__ import annotations

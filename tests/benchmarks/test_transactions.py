@@ -13,6 +13,6 @@ def test_every_run_is_told_in_both_kinds_of_time() -> None:
 
 
 def test_only_the_time_that_passed_has_a_bar() -> None:
-    found = run(1_000)
+    found = list(run(1_000))
     assert len(found) == 2 * len(OPEN_AT_ONCE)
     assert [one.must for one in found] == [MUST_PER_S, None] * len(OPEN_AT_ONCE)

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
-from squall.harness.hosts.agent_link import AgentHost
+from squall.harness.hosts.agent_link import AgentHost, new_probe_key
 from squall.harness.hosts.lab import Lab, find_lab, lab_down, lab_up, remove_leftovers, state_root
 from squall.harness.hosts.ssh import Remote
 from squall.harness.hosts.system import SquallNodes, agent_command, deploy_all
@@ -65,8 +65,10 @@ async def agents(lab: Lab) -> AsyncIterator[dict[str, AgentHost]]:
     """The agents of all hosts, reached anew, as by somebody who comes to look after the disaster."""
     remotes = {host.name: Remote(host, lab.network) for host in lab.hosts}
     deployed = await asyncio.to_thread(deploy_all, remotes.values(), SquallNodes())
+    key = new_probe_key()
     found = {
-        name: AgentHost(remote, agent_command(deployed[name].place, remote.spec)) for name, remote in remotes.items()
+        name: AgentHost(remote, agent_command(deployed[name].place, remote.spec), probe_key=key)
+        for name, remote in remotes.items()
     }
     try:
         await asyncio.gather(*(one.connect() for one in found.values()))

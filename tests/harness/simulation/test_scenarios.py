@@ -28,7 +28,7 @@ from squall.workloads.operation import Event
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 
 # Made for hosts: many records in real time, which take long to simulate and find nothing that the others do not.
-ON_HOSTS = {"baseline-quiet", "idle-nemesis", "partitions", "quickstart", "smoke"}
+ON_HOSTS = {"baseline-quiet", "follower-damage", "idle-nemesis", "partitions", "quickstart", "smoke"}
 LONGEST_LOAD_SECONDS = 60
 
 
