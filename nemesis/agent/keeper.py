@@ -6,8 +6,9 @@ open; then it goes. What will not heal is tried again each second and noted in `
 the journal, no full disk and no error in one fault's healing ends it: each turn of its loop stands by itself.
 
 It does not stand alone. Sentries (`sentries.py`) start it again when it is killed, stopped or hangs, and it starts them
-again; a live agent looks after both; where systemd runs, a timer does (`systemd_timer.py`); and what the kernel can end
-by itself ends without any of them (`network.py`).
+again. A live agent looks after both, and one agent stays for that until no fault is open although its control process
+has gone. Where systemd runs, a timer does the same (`systemd_timer.py`); and what the kernel can end by itself ends
+without any of them (`network.py`).
 
 The hand-over without a gap: an agent makes sure under the journal's lock that a keeper holds its lock *before* it
 writes an entry, and the keeper lets go only under the same lock, when the journal is empty and no agent is left.
@@ -60,11 +61,14 @@ def try_lock(file: IO[str], mode: int) -> bool:
 
 
 class KeeperLocks:
-    """`keeper.lock` is held by the keeper, `agents.lock` is shared by all live agents."""
+    """`keeper.lock` is held by the keeper, `agents.lock` is shared by all live agents, `staying.lock` is held by the
+    one that stays without a control process.
+    """
 
     def __init__(self, state: Path) -> None:
         self._keeper_file = state / "keeper.lock"
         self._agents_file = state / "agents.lock"
+        self._staying_file = state / "staying.lock"
         self._heartbeat = Heartbeat(state)
 
     def keeper_lives(self) -> bool:
@@ -99,6 +103,19 @@ class KeeperLocks:
         file = open(self._agents_file, "a")  # noqa: SIM115 (the caller closes it)
         fcntl.flock(file, fcntl.LOCK_SH)
         return file
+
+    @contextlib.contextmanager
+    def as_agent_that_stays(self) -> Iterator[bool]:
+        """Whether we are the one agent that stays after its control process has gone. Where no lock file can be made
+        (a full disk), each is.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(open(self._staying_file, "a"))
+            except OSError:
+                yield True
+            else:
+                yield try_lock(file, fcntl.LOCK_EX)
 
     @contextlib.contextmanager
     def as_keeper(self) -> Iterator[IO[str] | None]:
@@ -171,6 +188,15 @@ class Guard:
                     with journal.locked():
                         self.ensure_keeper()
                         self.sentries.ensure()
+
+    def stay_while_faults_are_open(self, journal: Journal) -> None:
+        """For an agent whose control process has gone: go on watching until no fault is open.
+
+        One agent per host does; those whose control processes went later do not wait for it.
+        """
+        with self.locks.as_agent_that_stays() as staying:
+            while staying and journal.entries():
+                time.sleep(GLANCE)
 
     def watch_in_thread(self, journal: Journal) -> None:
         threading.Thread(target=self.watch, args=(journal,), name="guard", daemon=True).start()

@@ -71,6 +71,11 @@ def node_pid(agent: RunningAgent) -> int:
     return int(json.loads((agent.state / "processes" / "node.running").read_text())["pid"])
 
 
+def loses_control_process(agent: RunningAgent) -> None:
+    assert agent.process.stdin
+    agent.process.stdin.close()
+
+
 def runs(agent: RunningAgent) -> bool:
     return letter(node_pid(agent)) in ("S", "R")
 
@@ -118,6 +123,29 @@ def test_a_fault_ends_in_time_though_keeper_and_one_sentry_are_struck(
 def test_a_live_agent_replaces_all_others(paused: RunningAgent, wait_until: Wait) -> None:
     paused.kill_keepers()
     ends_in_time(paused, wait_until)
+
+
+def test_an_agent_without_control_process_replaces_all_others(paused: RunningAgent, wait_until: Wait) -> None:
+    """Seed 168693670 of the kill storm: control process, keeper and both sentries were killed at once."""
+    loses_control_process(paused)
+    paused.kill_keepers()
+    ends_in_time(paused, wait_until)
+    assert paused.process.wait(timeout=5) == 0, "it goes when no fault is open"
+
+
+def test_one_agent_stays_without_control_process_while_a_fault_is_open(
+    agent: RunningAgent, start_agent: Callable[..., RunningAgent], wait_until: Wait
+) -> None:
+    """A fault that does not heal must not collect an agent of every control process that tried."""
+    agent.define(["/bin/sleep", "1000"])
+    agent.call("proc.start", name="node")
+    agent.call("proc.pause", id="f1", name="node", ttl=60)
+    agents = [agent, *(start_agent(state=agent.state) for _ in range(2))]
+    for one in agents:
+        loses_control_process(one)
+    wait_until(lambda: sum(one.process.poll() is not None for one in agents) == 2, "two have gone")
+    start_agent(state=agent.state).call("heal")
+    wait_until(lambda: all(one.process.poll() is not None for one in agents), "and the third")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
