@@ -105,6 +105,9 @@ class Replicas:
     def by_id(self, topic_id: bytes, partition: int) -> Hosted | None:
         return self._by_id.get((topic_id, partition))
 
+    def __len__(self) -> int:
+        return len(self._by_id)
+
     def all(self) -> list[Hosted]:
         return list(self._by_id.values())
 
