@@ -177,9 +177,7 @@ class FetchContext:
 class FetchSessions:
     """All sessions of a broker, the one unused for longest first."""
 
-    def __init__(
-        self, slots: int, watched_max: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY
-    ) -> None:
+    def __init__(self, slots: int, watched_max: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY) -> None:
         self.evicted = 0
         self.watched = 0
         """Topic-partitions that all sessions name, each as often as it is named."""
