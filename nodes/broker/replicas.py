@@ -31,8 +31,8 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.config import LogConfig
 
 LOGS_IN_A_TURN = 5
-"""Made or removed at most; each takes five waits for the disk, which may be 50 ms where others use it, too: a heartbeat,
-which takes three turns or four, then still comes in time."""
+"""Made or removed at most. Each takes five waits for the disk, of up to 50 ms where others use it; a heartbeat takes
+three turns or four."""
 
 
 class ImageView:
