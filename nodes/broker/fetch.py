@@ -112,9 +112,12 @@ class Fetch(Parked):
         self._context.enter()
         self._context.parked = self
         self._deadlines.add(until, self)
+        self._request.on_close = self._leave
 
     def _leave(self) -> None:
         self._deadlines.remove(self)
+        if self._context.parked is not self:
+            return
         self._context.parked = None
         if not self._context.id:
             self._context.leave()
@@ -328,7 +331,9 @@ class FetchHandler:
         selector: RackAwareReplicaSelector | None = None,
         mutants: Mutants = HEALTHY,
     ) -> None:
-        self.sessions = FetchSessions(config.fetch_session_slots, replicas, rng, mutants)
+        self.sessions = FetchSessions(
+            config.fetch_session_slots, config.fetch_session_topic_partitions, replicas, rng, mutants
+        )
         self.room: Callable[[], int] = lambda: INT_MAX
         """Bytes of memory that answers may take now; without any they bring no records."""
         self._selector = selector

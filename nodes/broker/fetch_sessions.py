@@ -20,9 +20,11 @@ stopping: nothing can let it in then, and a broker that has handed over thousand
 leaders weigh all of them with each of its fetches. Once it may join again, everything it follows is news once. Nor
 while the controller is being asked to let it in: its answer is news, whatever it says.
 
-*Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. If all are taken, one that has been idle
-for two minutes makes way, and any consumer's makes way for a follower's; else the fetcher goes without, which is as
-correct. Ids come from the node's source of randomness.
+*Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions, which name `watched_max` topic-partitions
+in all at most, and `WATCHED_PER_HOSTED` more for each that the broker hosts: so many may be followed at once. If there
+is no room, sessions that have been idle for two minutes make way, and any consumer's makes way for a follower's; else
+the fetcher goes without, which is as correct. A session that outgrows the bound ends. Ids come from the node's source
+of randomness.
 
 Mutant `session-additions-ignored` in `_continued`.
 """
@@ -43,6 +45,8 @@ INT_MAX = 2**31 - 1
 WITHOUT_SESSION = -1
 NEW_SESSION = 0
 IDLE_BEFORE_EVICTION = 120_000_000
+WATCHED_PER_HOSTED = 4
+"""What each hosted topic-partition adds to that: followers of the usual number, and as many consumers."""
 NOTHING_TOLD = -2
 _Key = tuple[bytes | str, int]
 
@@ -106,8 +110,8 @@ class FetchContext:
     """
 
     __slots__ = (
-        "arrived_at", "broker_epoch", "by_id", "entered", "epoch", "id", "may_join", "news", "parked", "replica_id",
-        "watches",
+        "arrived_at", "broker_epoch", "by_id", "counted", "entered", "epoch", "id", "may_join", "news", "parked",
+        "replica_id", "watches",
     )  # fmt: skip
 
     def __init__(self, request: ServerRequest) -> None:
@@ -119,6 +123,8 @@ class FetchContext:
         """Whether its follower was fit for an ISR when it fetched last, as far as that is the broker's (IS-08)."""
         self.arrived_at = request.received_at
         self.watches: dict[_Key, Watch] = {}
+        self.counted = 0
+        """How many of them `FetchSessions.watched` includes."""
         self.news: dict[Watch, None] = {}
         self.parked: Parked | None = None
         self.entered = False
@@ -171,8 +177,11 @@ class FetchContext:
 class FetchSessions:
     """All sessions of a broker, the one unused for longest first."""
 
-    def __init__(self, slots: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY) -> None:
+    def __init__(self, slots: int, watched_max: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY) -> None:
         self.evicted = 0
+        self.watched = 0
+        """Topic-partitions that all sessions name, each as often as it is named."""
+        self._watched_max = watched_max
         self._ignores_additions = mutants.has("session-additions-ignored")
         self._slots = slots
         self._replicas = replicas
@@ -198,8 +207,9 @@ class FetchSessions:
 
     def _begin(self, now: int, context: FetchContext) -> None:
         """Give a context an id, if there is room."""
-        if len(self._sessions) >= self._slots and not self._make_room(now, context):
-            return
+        while not self._has_room(context):
+            if not self._make_room(now, context):
+                return
         number = 0
         while number == 0 or number in self._sessions:
             number = self._rng.randrange(1, INT_MAX)
@@ -207,8 +217,25 @@ class FetchSessions:
         context.epoch = 1
         context.enter()
         self._sessions[number] = context
+        self._count(context)
+
+    def _count(self, context: FetchContext) -> None:
+        """Note how many topic-partitions a session names now."""
+        self.watched += len(context.watches) - context.counted
+        context.counted = len(context.watches)
+
+    def _has_room(self, context: FetchContext) -> bool:
+        more = len(context.watches) - context.counted
+        return len(self._sessions) < self._slots and self.watched + more <= self._most_watched
+
+    @property
+    def _most_watched(self) -> int:
+        return self._watched_max + WATCHED_PER_HOSTED * len(self._replicas)
 
     def _make_room(self, now: int, context: FetchContext) -> bool:
+        """End another session for this one's sake; whether there was one to end, and that may be enough."""
+        if len(context.watches) > self._most_watched:
+            return False
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now - oldest.arrived_at >= IDLE_BEFORE_EVICTION:
             victim = oldest
@@ -247,6 +274,10 @@ class FetchSessions:
         if self._ignores_additions:
             session.news = waiting
         session.resolve_failed(self._replicas)
+        self._count(session)
+        while self.watched > self._most_watched and session.id:
+            if not self._make_room(now, session):
+                self._end(now, session.id)
         if not session.watches:
             self._end(now, session.id)
         return session
@@ -257,6 +288,8 @@ class FetchSessions:
             _answer_parked(now, session)
             session.leave()
             session.id = 0
+            self.watched -= session.counted
+            session.counted = 0
 
 
 def _answer_parked(now: int, session: FetchContext) -> None:

@@ -38,6 +38,8 @@ from squall.nodes.protocol.topic_partition import ZERO_ID
 
 NO_LEADER = -1
 SOURCE_TOPIC, SOURCE_CLUSTER, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 3, 4, 5
+NAMES_BY_ID_SINCE = 12
+"""The version of Metadata from which on topics may be asked for by id; before, each answer needs a name (KIP-516)."""
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster (KIP-919)."""
 
@@ -90,6 +92,10 @@ class MetadataApi:
         answers, missing = [], []
         for asked in body.topics:
             by_id = asked.topic_id != ZERO_ID
+            if by_id and version < NAMES_BY_ID_SINCE:
+                refused = int(ErrorCode.INVALID_REQUEST)
+                answers.append(MetadataResponseTopic(refused, asked.name or "", asked.topic_id))
+                continue
             topic = self._image.topics.get(asked.topic_id) if by_id else self._image.topic(asked.name or "")
             if topic is not None:
                 answers.append(self._topic(topic, alive))

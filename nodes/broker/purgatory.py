@@ -51,11 +51,14 @@ class ParkedRequest(Parked):
         for wait in self._waits:
             wait.place[self] = None
         self._deadlines.add(until, self)
+        self._request.on_close = self._leave
 
     def look(self, now: int) -> None:
+        if self._request.closed:
+            return
         open_waits = []
         for wait in self._waits:
-            if self._request.closed or wait.is_over():
+            if wait.is_over():
                 wait.place.pop(self, None)
             else:
                 open_waits.append(wait)
@@ -69,11 +72,16 @@ class ParkedRequest(Parked):
             return
         for wait in self._waits:
             wait.answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        self._leave()
+        self._request.respond(self._response)
+
+    def _leave(self) -> None:
+        """Wait no longer: time is up, or the connection is gone."""
+        for wait in self._waits:
             wait.place.pop(self, None)
         self._waits = ()
-        self._end()
+        self._deadlines.remove(self)
 
     def _end(self) -> None:
         self._deadlines.remove(self)
-        if not self._request.closed:
-            self._request.respond(self._response)
+        self._request.respond(self._response)

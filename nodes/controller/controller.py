@@ -177,6 +177,11 @@ class QuorumController:
         return self._brokers.timed_out
 
     @property
+    def longest_silence(self) -> int:
+        """Microseconds between two signs of life of a broker, at most, while this controller was active."""
+        return self._brokers.sessions.longest_silence
+
+    @property
     def unclean_elections(self) -> int:
         """Decided by this controller since it started."""
         return self._changes.unclean_elections

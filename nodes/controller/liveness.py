@@ -16,6 +16,8 @@ class Sessions:
 
     def __init__(self, timeout: int) -> None:
         self._timeout = timeout
+        self.longest_silence = 0
+        """Microseconds, the most that passed between two signs of life of a broker in one session; for metrics."""
         self._heard: dict[int, int] = {}
 
     def restart(self, now: int, brokers: Iterable[int]) -> None:
@@ -24,7 +26,8 @@ class Sessions:
 
     def heard(self, now: int, broker: int) -> None:
         """A broker gave a sign of life. It moves to the end: the first is always the one silent for longest."""
-        self._heard.pop(broker, None)
+        before = self._heard.pop(broker, now)
+        self.longest_silence = max(self.longest_silence, now - before)
         self._heard[broker] = now
 
     def end(self, broker: int) -> None:

@@ -338,7 +338,7 @@ class Connections:
             connection.at_host = 0
             for inbound in connection.in_flight:
                 if inbound.request is not None:
-                    inbound.request.closed = True
+                    inbound.request.close()
             connection.in_flight.clear()
             connection.held.clear()
             connection.channel.forget(connection)

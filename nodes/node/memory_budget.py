@@ -8,7 +8,8 @@ What is held is counted by connection, in four parts: frames that are not whole 
 taken, which the host reports; requests that wait or are parked; answers of this turn. A plane whose budget is used up
 reads on from no connection that adds to it and serves nothing with a long answer. Once that lasts for `PATIENCE`, it
 closes the connection that holds most, one every `PAUSE` until there is room: whoever holds memory and does nothing must
-not hold up the rest.
+not hold up the rest. A budget that is used up again within `PATIENCE` of such a closing waits no longer than `PAUSE`:
+the same peers go on, and others have waited long enough.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ NO_LIMIT = -1
 class MemoryBudget:
     """Bytes held by one plane's connections; see the module."""
 
-    __slots__ = ("_limit", "exhausted_since", "used")
+    __slots__ = ("_closed_at", "_limit", "exhausted_since", "used")
 
     def __init__(self, limit: int = NO_LIMIT) -> None:
         self._limit = limit
         self.used = 0
+        self._closed_at = -PATIENCE
         self.exhausted_since = NEVER
         """When `is_exhausted` was first seen since it last had room: whoever was paused then waits for room, not for
         the budget to be a byte below its limit. Kept by `look`."""
@@ -55,10 +57,13 @@ class MemoryBudget:
             if not self.is_exhausted:
                 return False
             self.exhausted_since = now
+            if now < self._closed_at + PATIENCE:
+                self.exhausted_since += PAUSE - PATIENCE
         return now >= self.exhausted_since + PATIENCE
 
     def wait(self, now: int) -> None:
         """A connection was closed: give what it held the time to go."""
+        self._closed_at = now
         self.exhausted_since = now - PATIENCE + PAUSE
 
     def due(self) -> int:

@@ -258,6 +258,12 @@ CONNECTIONS_OPENED = _kafka(f"{_SERVER}connection-creation-total,listener=", COU
 CHANNEL_PAUSES = Metric(
     "squall_request_channel_pauses_total", COUNTER, "connections paused because a channel was full", None
 )
+LONGEST_SILENCE = Metric(
+    "squall_controller_longest_broker_silence_ms",
+    GAUGE,
+    "the most ms between two signs of life of a broker with a session, at this controller",
+    None,
+)
 CONTROLLER_REQUEST_TIME = Metric(
     "squall_controller_request_time_ms",
     SUMMARY,

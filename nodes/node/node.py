@@ -38,6 +38,7 @@ from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Res
 from squall.nodes.node.identity import NodeError, directory_identity
 from squall.nodes.node.links import Links
 from squall.nodes.node.memory_budget import MemoryBudget
+from squall.nodes.node.notice_limit import NoticeLimit
 from squall.nodes.node.quorum_watch import QuorumWatch
 from squall.nodes.node.settings import broker_config, controller_config, raft_config, snapshot_config
 from squall.nodes.node.timings import ApiTimes, Clock, PlaneTimes
@@ -118,6 +119,7 @@ class Node:
         self._decided = () if self.controller is None else self.controller.api_keys
         self._leader_seen: tuple[int | None, int] = (None, -1)
         self._data_waited = False
+        self._bad_frames = NoticeLimit()
         self._closed = False
 
     def _make_controller(self, rng: Rng, trace: Trace, now: int, mutants: Mutants) -> QuorumController | None:
@@ -308,9 +310,12 @@ class Node:
                 else:
                     handle(now, request)
         except ProtocolError as error:
-            self.notices.append(
-                f"node {self.config.node_id}: closing a connection on {inbound.connection.listener}: {error}"
+            listener = inbound.connection.listener
+            notice = self._bad_frames.pass_on(
+                now, f"node {self.config.node_id}: closing a connection on {listener}: {error}"
             )
+            if notice is not None:
+                self.notices.append(notice)
             self.connections.drop(inbound.connection)
             return
         self.connections.handled(inbound)

@@ -81,9 +81,9 @@ class Answer:
 class ServerRequest:
     """One request from a peer, to be answered once by one of the three methods below.
 
-    `closed` is set when the connection is gone; whoever parked the request drops it then. An answer to a closed
-    request is ignored, a second answer is a bug and raises. `on_answer` is set by whoever keeps the connection, which
-    sends responses in request order.
+    `closed` is set when the connection is gone. An answer to a closed request is ignored, a second answer is a bug and
+    raises. The connection's keeper sets `on_answer`, since responses leave in request order. A component that parks the
+    request sets `on_close` and drops it there.
     """
 
     api_key: int
@@ -99,6 +99,7 @@ class ServerRequest:
     """Items of all arrays of its body."""
     answer: Answer | None = None
     on_answer: Callable[[ServerRequest], None] | None = field(default=None, repr=False)
+    on_close: Callable[[], None] | None = field(default=None, repr=False)
 
     def respond(self, response: Message) -> None:
         self._settle(Answer(response=response))
@@ -114,8 +115,16 @@ class ServerRequest:
         if self.answer is not None:
             raise RuntimeError(f"request {self.correlation_id} of connection {self.connection} is answered twice")
         self.answer = answer
+        self.on_close = None
         if not self.closed and self.on_answer is not None:
             self.on_answer(self)
+
+    def close(self) -> None:
+        """The connection is gone: no answer will be sent. A second call does nothing."""
+        self.closed = True
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None:
+            on_close()
 
     def chunks(self) -> list[Buffer]:
         """The response as a frame; empty if there is none to send."""

@@ -28,6 +28,7 @@ from contextlib import suppress
 
 from squall.nodes.node.effects import Buffer, Close, Connect, Effect, Pause, Resume, Send
 from squall.nodes.node.node import Node
+from squall.nodes.node.notice_limit import NoticeLimit
 from squall.nodes.node.timings import Recent
 from squall.nodes.server.clock import monotonic_us
 from squall.nodes.server.connection_limits import ConnectionLimits
@@ -208,6 +209,7 @@ class Shell:
         self.frame_bytes_max = frame_bytes_max
         self._limits = limits or ConnectionLimits(2**31 - 1, 2**31 - 1)
         self._told_refusal_at = -REFUSALS_TOLD_EVERY_S
+        self._bad_lengths = NoticeLimit()
         self._writing: dict[_Connection, None] = {}
         """Those that the node was told hold something; looked at again in each iteration."""
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
@@ -328,7 +330,10 @@ class Shell:
 
     def refuse(self, connection: _Connection, why: str) -> None:
         """A peer broke the framing: nothing after it can be read."""
-        say(f"closing a connection on {connection.listener or 'the way to another node'}: {why}")
+        where = connection.listener or "the way to another node"
+        notice = self._bad_lengths.pass_on(monotonic_us(), f"closing a connection on {where}: {why}")
+        if notice is not None:
+            say(notice)
         self.disconnected(connection)
         connection.abort()
 

@@ -33,9 +33,13 @@ class Forger:
     def frame(self, versions: Versions, correlation_id: int = 0) -> bytes:
         """A request that a listener of these versions serves, without its length."""
         key = self.rng.choice(list(versions))
-        version = self.rng.randint(max(versions[key][0], APIS[key].versions[0]), versions[key][1])
-        message = self.message(APIS[key].request, version)
+        message, version = self.request(versions, key)
         return b"".join(encode_request(key, version, correlation_id, "forger", message))
+
+    def request(self, versions: Versions, key: int) -> tuple[Message, int]:
+        """A request of this API, and its version."""
+        version = self.rng.randint(max(versions[key][0], APIS[key].versions[0]), versions[key][1])
+        return self.message(APIS[key].request, version), version
 
     def message(self, cls: Any, version: int) -> Message:
         """One message, or a part of one."""

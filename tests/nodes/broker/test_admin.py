@@ -138,6 +138,16 @@ def test_topics_can_be_asked_for_by_id(world: World) -> None:
     assert [topic.error_code for topic in found.topics] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", ["t", "unknown"])
+def test_versions_that_must_name_each_topic_refuse_ids(world: World, version: int, name: str) -> None:
+    """KIP-516: the field is there from version 10 on, its use from 12 on. Without a name, no answer can be encoded."""
+    world.create("t")
+    request = world.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id(name))]), version)
+    assert [topic.error_code for topic in answer(request, MetadataResponse).topics] == [ErrorCode.INVALID_REQUEST]
+    assert request.chunks()
+
+
 def test_an_unknown_or_impossible_topic_has_an_error_of_its_own(world: World) -> None:
     found = metadata(world, "missing", "with space")
     assert [topic.error_code for topic in found.topics] == [

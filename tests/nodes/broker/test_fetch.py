@@ -209,10 +209,10 @@ def test_an_answered_fetch_waits_nowhere_any_more(world: World) -> None:
 def test_a_fetch_of_a_closed_connection_is_forgotten(world: World) -> None:
     world.create()
     request = world.consume(0)
-    request.closed = True
+    request.close()
+    assert world.broker.replicas.all()[0].consumers == {}
     world.run(after=SECOND)
     assert request.answer is None
-    assert world.broker.replicas.all()[0].consumers == {}
 
 
 def test_a_follower_answers_whoever_compares_replicas(world: World) -> None:

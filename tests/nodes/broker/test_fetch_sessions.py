@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from squall.nodes.broker.fetch import MOST_FAILED
+from squall.nodes.broker.fetch_sessions import WATCHED_PER_HOSTED
 from squall.nodes.metadata.records import PartitionChangeRecord
 from squall.nodes.mutants import Mutants
 from squall.nodes.protocol.errors import ErrorCode
@@ -326,6 +327,58 @@ class TestSlots:
         assert Fetcher(world, OTHER).begin({0: 0}, epoch=0).session_id != 0
         assert Fetcher(world).begin({0: 0}).session_id == 0
         assert Fetcher(world, THIRD).begin({0: 0}, epoch=0).session_id == 0
+
+
+class TestTopicPartitions:
+    """Memory is bounded: what all sessions name together, however few they are."""
+
+    def world(self, most: int) -> World:
+        world = World()
+        world.config = replace(world.config, fetch_session_topic_partitions=most)
+        world.broker = world._make()
+        world.start()
+        world.create()
+        return world
+
+    MOST = 6
+    ROOM = MOST + WATCHED_PER_HOSTED
+
+    def test_a_session_that_names_more_than_there_is_room_for_is_not_kept(self) -> None:
+        world = self.world(self.MOST)
+        assert Fetcher(world).begin(dict.fromkeys(range(self.ROOM), 0)).session_id != 0
+        late = Fetcher(world).begin({0: 0})
+        assert (late.session_id, told(late)) == (0, [0]), "answered all the same"
+
+    def test_what_ends_or_is_forgotten_makes_room(self) -> None:
+        world = self.world(self.MOST)
+        first = Fetcher(world)
+        first.begin(dict.fromkeys(range(self.ROOM), 0))
+        first.fetch({}, forget=tuple(range(1, self.ROOM)))
+        rest = dict.fromkeys(range(self.ROOM - 1), 0)
+        second = Fetcher(world)
+        assert second.begin(rest).session_id != 0
+        first.fetch({}, forget=(0,))
+        second.fetch({}, forget=tuple(rest))
+        assert len(world.broker.fetching.sessions) == world.broker.fetching.sessions.watched == 0
+
+    def test_a_session_that_outgrows_the_bound_ends_and_begins_anew(self) -> None:
+        world = self.world(self.MOST)
+        fetcher = Fetcher(world)
+        fetcher.begin({0: 0})
+        grown = answer(fetcher.fetch(dict.fromkeys(range(self.ROOM + 1), 0)))
+        assert grown.error_code == 0 and grown.session_id == 0
+        assert len(world.broker.fetching.sessions) == world.broker.fetching.sessions.watched == 0
+
+    def test_consumers_make_way_for_a_follower_unless_that_would_not_help(self) -> None:
+        world = self.world(self.MOST)
+        for _ in range(self.ROOM):
+            assert Fetcher(world).begin({0: 0}).session_id != 0
+        too_many = Fetcher(world, OTHER).begin(dict.fromkeys(range(self.ROOM + 1), 0), epoch=0)
+        assert too_many.session_id == 0
+        assert len(world.broker.fetching.sessions) == self.ROOM
+        assert Fetcher(world, OTHER).begin(dict.fromkeys(range(4), 0), epoch=0).session_id != 0
+        assert len(world.broker.fetching.sessions) == self.ROOM - 4 + 1
+        assert Fetcher(world, THIRD).begin(dict.fromkeys(range(self.ROOM), 0), epoch=0).session_id == 0
 
 
 class TestFollowers:

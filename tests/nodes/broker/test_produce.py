@@ -150,15 +150,28 @@ def test_a_batch_above_max_message_bytes_is_refused(world: World) -> None:
     assert produced(world.produce(value=bytes(200_000)))[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_request_of_a_closed_connection_is_forgotten(world: World) -> None:
-    world.create()
-    request = world.produce(timeout_ms=1000)
-    request.closed = True
-    world.follow(OTHER, 1)
-    world.follow(THIRD, 1)
+def test_a_request_of_a_closed_connection_is_forgotten_at_once(world: World) -> None:
+    """Not when something happens or time is up: a client may ask for weeks, close, and ask again."""
+    world.create(partitions=2)
+    request = world.produce(("t", 0), ("t", 1), timeout_ms=2**31 - 1)
+    assert all(hosted.produces for hosted in world.broker.replicas.all())
+    request.close()
+    assert not any(hosted.produces for hosted in world.broker.replicas.all())
+    world.follow(OTHER, 1, partitions=2)
+    world.follow(THIRD, 1, partitions=2)
     world.run(after=2 * SECOND)
     assert request.answer is None
-    assert world.broker.replicas.all()[0].produces == {}
+
+
+def test_a_connection_that_closes_while_the_parked_look_is_forgotten(world: World) -> None:
+    """One request's answer may close the connection of another that was woken with it."""
+    world.create()
+    first, second = world.produce(timeout_ms=1000), world.produce(timeout_ms=1000)
+    first.on_answer = lambda request: second.close()
+    world.follow(OTHER, 2)
+    world.follow(THIRD, 2)
+    world.run(after=2 * SECOND)
+    assert first.answer is not None and second.answer is None
 
 
 def test_answered_requests_leave_no_timer_behind(world: World) -> None:

@@ -71,6 +71,19 @@ def test_a_silent_broker_is_fenced_after_its_session_and_not_before(controller: 
     assert not controller.image.brokers[2].fenced
 
 
+def test_the_longest_silence_of_a_broker_is_kept_for_metrics(controller: Any) -> None:
+    """Signs of life of the broker's own incarnation count, and no others."""
+    controller.pass_time(3)
+    controller.heartbeat(1)
+    controller.pass_time(5)
+    controller.heartbeat(1, epoch=10**6)
+    controller.heartbeat(2), controller.heartbeat(3)
+    assert controller.controller.longest_silence == 8_000_000
+    controller.pass_time(20)
+    controller.register(1)
+    assert controller.controller.longest_silence == 8_000_000, "a session that ended is no silence within one"
+
+
 def test_fencing_moves_leaders_first_and_fences_last_in_one_batch(controller: Any) -> None:
     before = controller.raft.end_offset
     controller.live_on(10, 2, 3)

@@ -18,7 +18,7 @@ from squall.nodes.node.channels import (
 )
 from squall.nodes.node.dispatch import BROKER_VERSIONS
 from squall.nodes.node.effects import Close, Effect, Pause, Resume, Send
-from squall.nodes.node.memory_budget import PATIENCE, MemoryBudget
+from squall.nodes.node.memory_budget import PATIENCE, PAUSE, MemoryBudget
 from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.headers import correlation_id_of, encode_request
 from squall.nodes.protocol.messages import ApiKey
@@ -416,6 +416,24 @@ class TestMemory:
         assert "queued.max.request.bytes" in connections.notices[0]
         connections.make_room(PATIENCE * 3, channel)
         assert [one for one in outbox if isinstance(one, Close)] == [Close(2)], "there is room again"
+
+    @pytest.mark.parametrize("later, patience", [(PATIENCE - 1, PAUSE), (PATIENCE, PATIENCE)])
+    def test_a_flood_that_goes_on_finds_no_patience_a_second_time(self, later: int, patience: int) -> None:
+        """Or forty connections with endless frames would keep others waiting for one patience after the other."""
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 1000)
+        connections.make_room(0, channel)
+        connections.make_room(PATIENCE, channel)
+        assert outbox[-1] == Close(1)
+        connections.make_room(PATIENCE + 1, channel)
+        connections.host_holds(2, 1000)
+        again = PATIENCE + later
+        connections.make_room(again, channel)
+        connections.make_room(again + patience - 1, channel)
+        assert Close(2) not in outbox
+        assert channel.budget.due() == again + patience
+        connections.make_room(again + patience, channel)
+        assert Close(2) in outbox
 
     def test_who_waits_between_exhausted_and_room_does_not_wait_for_ever(self) -> None:
         """A few bytes were freed: too few to go on, and nobody who could free more."""

@@ -78,9 +78,23 @@ def test_the_answer_to_a_closed_connection_goes_nowhere(server: ServerSession) -
     request = server.received(0, frame_of(MetadataRequest(), 12))
     told: list[ServerRequest] = []
     request.on_answer = told.append
-    request.closed = True
+    request.close()
     request.respond(MetadataResponse())
     assert told == []
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_component_hears_once_that_a_connection_closed_on_an_open_request(
+    server: ServerSession, answered: bool
+) -> None:
+    request = server.received(0, frame_of(MetadataRequest(), 12))
+    heard: list[bool] = []
+    request.on_close = lambda: heard.append(request.closed)
+    if answered:
+        request.respond(MetadataResponse())
+    request.close()
+    request.close()
+    assert heard == ([] if answered else [True])
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])
