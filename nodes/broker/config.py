@@ -65,9 +65,9 @@ class BrokerConfig:
     fetch_max_bytes: int = 57_671_680
     """`fetch.max.bytes`."""
     fetch_session_slots: int = 1000
+    """`max.incremental.fetch.session.cache.slots`."""
     fetch_session_topic_partitions: int = 100_000
     """How many topic-partitions all fetch sessions together may name, besides some for each that is hosted."""
-    """`max.incremental.fetch.session.cache.slots`."""
     auto_create_topics: bool = False
     """`auto.create.topics.enable`."""
     topics: TopicDefaults = field(default_factory=TopicDefaults)
