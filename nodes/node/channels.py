@@ -80,8 +80,9 @@ class Inbound:
         self.size = len(frame)
         self.charge = self.size
         """What of the connection's memory is this request's."""
-        self.is_fetch = frame[:2] == _FETCH
-        self.is_bulky = bytes(frame[:2]) in _BULKY
+        api_key = bytes(frame[:2])
+        self.is_fetch = api_key == _FETCH
+        self.is_bulky = api_key in _BULKY
         self.received_at = received_at
         self.began_at = 0
         self.handled_at = 0
@@ -131,7 +132,7 @@ class Connection:
 
     def must_wait(self, inbound: Inbound) -> bool:
         """Whether a request is not to be served yet; nor then is any after it."""
-        if self.held or self.is_clogged:
+        if self.held or self.stalled or self.unsent >= UNSENT_MAX:
             return True
         if inbound.is_bulky and self.channel.budget.is_exhausted:
             return True
@@ -284,12 +285,12 @@ class Connections:
         connection = self._open.get(identity)
         if connection is None:
             return
-        inbound = Inbound(connection, frame, now)
+        inbound, channel = Inbound(connection, frame, now), connection.channel
         connection.heard_at = now
         connection.in_flight.append(inbound)
-        connection.channel.put(inbound)
+        channel.put(inbound)
         connection.use(inbound.charge)
-        if connection.channel.full or connection.is_overfull or connection.channel.budget.is_exhausted:
+        if channel.full or connection.is_overfull or channel.budget.is_exhausted:
             self._pause(connection)
 
     def host_holds(self, identity: int, size: int) -> None:
@@ -390,10 +391,11 @@ class Connections:
             return
         inbound.answered = True
         inbound.chunks = request.chunks()
-        self._charge(inbound, 0 if inbound.chunks is None else sum(map(len, inbound.chunks)))
         if inbound.handled_at and self.on_late_answer is not None:
             self.on_late_answer(inbound)
         waiting = connection.in_flight
+        if waiting[0] is not inbound:
+            self._charge(inbound, sum(map(len, inbound.chunks)))
         while waiting and waiting[0].answered:
             ready = waiting.popleft()
             self._charge(ready, 0)
@@ -402,9 +404,10 @@ class Connections:
         if inbound.is_fetch:
             connection.fetches -= 1
             self._release(connection)
-        roomy = not connection.channel.full and connection.channel.budget.has_room
-        if connection.paused and roomy and connection.is_half_free:
-            self._resume(connection)
+        if connection.paused and connection.is_half_free:
+            channel = connection.channel
+            if not channel.full and channel.budget.has_room:
+                self._resume(connection)
 
     def handled(self, inbound: Inbound) -> None:
         """A handler has returned without an answer; it has let go of the frame, but keeps what it must answer."""

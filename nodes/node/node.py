@@ -318,7 +318,8 @@ class Node:
                 self.notices.append(notice)
             self.connections.drop(inbound.connection)
             return
-        self.connections.handled(inbound)
+        if not inbound.answered:
+            self.connections.handled(inbound)
         times.served(inbound, began, self._clock.read())
 
     @property
