@@ -440,7 +440,7 @@ def main(argv: list[str]) -> int:
             agent.start_what_heals()
         agent.guard.watch_in_thread(agent.journal)
         Channel(agent).serve()
-        agent.guard.stay_while_faults_are_open(agent.journal)
+        agent.guard.leave(agent.journal)
     return 0
 
 

@@ -184,19 +184,26 @@ class Guard:
         while True:
             time.sleep(LOOK_AFTER_KEEPER)
             with contextlib.suppress(Exception):  # it is tried again in a second
-                if journal.entries() and not (self.sentries.all_well() and self.locks.keeper_works()):
-                    with journal.locked():
-                        self.ensure_keeper()
-                        self.sentries.ensure()
+                if journal.entries():
+                    self._replace_what_does_not_work(journal)
 
-    def stay_while_faults_are_open(self, journal: Journal) -> None:
-        """For an agent whose control process has gone: go on watching until no fault is open.
+    def leave(self, journal: Journal) -> None:
+        """For an agent whose control process has gone: go on watching until no fault is open, then return.
 
-        One agent per host does; those whose control processes went later do not wait for it.
+        One agent per host watches on; those whose control processes went later do not wait for it. A keeper or sentry
+        that was stopped would stay for ever, so it is replaced by one that works, and that goes when we have gone.
         """
         with self.locks.as_agent_that_stays() as staying:
             while staying and journal.entries():
                 time.sleep(GLANCE)
+        with contextlib.suppress(Trouble, OSError):
+            self._replace_what_does_not_work(journal)
+
+    def _replace_what_does_not_work(self, journal: Journal) -> None:
+        if not (self.sentries.all_well() and self.locks.keeper_works()):
+            with journal.locked():
+                self.ensure_keeper()
+                self.sentries.ensure()
 
     def watch_in_thread(self, journal: Journal) -> None:
         threading.Thread(target=self.watch, args=(journal,), name="guard", daemon=True).start()

@@ -5,8 +5,8 @@
 #
 # Two of them run beside the keeper (sentries.py). Once a second each looks whether the keeper is there, is not stopped
 # (SIGSTOP), and its heartbeat has moved within the last LOOKS_UNTIL_STALE looks. One that is stopped or has no pulse is
-# killed; if a fault is open, a new one is started. Without keeper and fault a sentry ends by itself. It writes no file: the
-# disk may be full.
+# killed; if a fault is open, a new one is started. Without keeper and fault a sentry ends the other one if that is
+# stopped, and then itself. It writes no file: the disk may be full.
 
 LOOKS_UNTIL_STALE=4
 LOOKS_FOR_START=10
@@ -66,6 +66,19 @@ start_keeper() {
     patience=$LOOKS_FOR_START
 }
 
+# Kills the other sentry if it is stopped: it would stay for ever. Its pid is only believed with its start time.
+end_stopped_sentries() {
+    { read -r known <"$state/sentries"; } 2>/dev/null
+    # shellcheck disable=SC2086
+    set -- $known
+    while [ $# -ge 2 ]; do
+        if look "$1" && [ "$started" = "$2" ] && { [ "$letter" = T ] || [ "$letter" = t ]; }; then
+            kill -9 "$1" 2>/dev/null
+        fi
+        shift 2
+    done
+}
+
 last_beat='' silent=0 starting='' patience=0 idle=0
 while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
     if keeper_works; then
@@ -79,3 +92,4 @@ while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
     fi
     sleep 1
 done
+end_stopped_sentries

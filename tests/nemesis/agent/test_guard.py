@@ -188,6 +188,28 @@ def test_a_keeper_that_is_stopped_with_nothing_to_keep_does_not_stay(agent: Runn
     wait_until(lambda: not any(letter(pid) for pid in sentries), "so are its sentries", timeout=12)
 
 
+def test_a_sentry_that_is_stopped_with_nothing_to_keep_does_not_stay(agent: RunningAgent, wait_until: Wait) -> None:
+    """The other one ends it."""
+    wait_until(lambda: len([pid for pid in agent.sentry_pids() if letter(pid)]) == 2, "two sentries are there")
+    keeper, sentries = agent.keeper_pid(), agent.sentry_pids()
+    os.kill(sentries[1], signal.SIGSTOP)
+    os.kill(keeper, signal.SIGKILL)
+    agent.kill()
+    wait_until(lambda: not any(letter(pid) for pid in sentries), "both have ended", timeout=12)
+
+
+def test_an_agent_that_goes_leaves_nobody_stopped_behind(agent: RunningAgent, wait_until: Wait) -> None:
+    """Seed 105479310 of the kill storm: nothing was open on the host, and all but the agent were killed or stopped."""
+    wait_until(lambda: len([pid for pid in agent.sentry_pids() if letter(pid)]) == 2, "two sentries are there")
+    struck = [agent.keeper_pid(), *agent.sentry_pids()]
+    for pid, number in zip(struck, (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP), strict=True):
+        os.kill(pid, number)
+    loses_control_process(agent)
+    assert agent.process.wait(timeout=10) == 0
+    wait_until(lambda: not any(letter(pid) for pid in (*struck, *agent.sentry_pids())), "all have ended", timeout=12)
+    wait_until(lambda: not agent.keeper_lives(), "so has the keeper that ended them")
+
+
 def test_who_is_stopped_with_the_journals_lock_in_hand_is_ended(paused: RunningAgent, wait_until: Wait) -> None:
     paused.kill()
     hold = (
