@@ -304,6 +304,10 @@ class Connections:
         if grew and connection.channel.budget.is_exhausted:
             self._pause(connection)
 
+    def is_short(self, listener: str) -> bool:
+        """Whether the memory for this listener's connections is used up."""
+        return self._channels[listener].budget.is_exhausted
+
     def stalled(self, identity: int, stalled: bool) -> None:
         """The host tells that the peer does not take what it was sent, or takes it again."""
         connection = self._open.get(identity)
@@ -448,15 +452,21 @@ class Connections:
 
     def _evict(self, now: int, channel: RequestChannel) -> None:
         holders = [one for one in self._open.values() if one.channel is channel]
-        largest = max(holders, key=lambda one: one.memory, default=None)
-        if largest is None:
+        holders.sort(key=lambda one: one.memory, reverse=True)
+        freed = closed = 0
+        for largest in holders:
+            if freed > channel.budget.to_close:
+                break
+            freed += largest.memory
+            closed += 1
+            self.drop(largest)
+        if not closed:
             return
-        channel.evicted += 1
+        channel.evicted += closed
         self.notices.append(
-            f"closing a connection on {largest.listener}: it holds {largest.memory} bytes, and all that "
+            f"closing {closed} connections on {holders[0].listener}: they hold {freed} bytes, and all that "
             f"queued.max.request.bytes allows is in use"
         )
-        self.drop(largest)
         channel.budget.wait(now)
 
     def _pause(self, connection: Connection) -> None:

@@ -417,6 +417,18 @@ class TestMemory:
         connections.make_room(PATIENCE * 3, channel)
         assert [one for one in outbox if isinstance(one, Close)] == [Close(2)], "there is room again"
 
+    def test_of_many_small_holders_as_many_go_as_make_a_share_of_the_whole(self) -> None:
+        """One at a time, a thousand connections would keep others waiting for minutes."""
+        connections, channel, outbox = self.made(16_000)
+        for number in range(100, 200):
+            connections.opened(0, number, "PLAINTEXT")
+            connections.host_holds(number, 160)
+        connections.make_room(0, channel)
+        connections.make_room(PATIENCE, channel)
+        closed = [one for one in outbox if isinstance(one, Close)]
+        assert len(closed) == channel.evicted == 7, "a sixteenth, or slightly more"
+        assert len(connections.notices) == 1
+
     @pytest.mark.parametrize("later, patience", [(PATIENCE - 1, PAUSE), (PATIENCE, PATIENCE)])
     def test_a_flood_that_goes_on_finds_no_patience_a_second_time(self, later: int, patience: int) -> None:
         """Or forty connections with endless frames would keep others waiting for one patience after the other."""
