@@ -290,7 +290,7 @@ class Connections:
         connection.in_flight.append(inbound)
         channel.put(inbound)
         connection.use(inbound.charge)
-        if channel.full or connection.is_overfull or channel.budget.is_exhausted:
+        if channel.full or connection.is_overfull or channel.budget.takes_no_more:
             self._pause(connection)
 
     def host_holds(self, identity: int, size: int) -> None:
@@ -301,12 +301,12 @@ class Connections:
         grew = size > connection.at_host
         connection.use(size - connection.at_host)
         connection.at_host = size
-        if grew and connection.channel.budget.is_exhausted:
+        if grew and connection.channel.budget.takes_no_more:
             self._pause(connection)
 
     def is_short(self, listener: str) -> bool:
         """Whether the memory for this listener's connections is used up."""
-        return self._channels[listener].budget.is_exhausted
+        return self._channels[listener].budget.takes_no_more
 
     def stalled(self, identity: int, stalled: bool) -> None:
         """The host tells that the peer does not take what it was sent, or takes it again."""

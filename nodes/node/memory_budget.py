@@ -41,6 +41,11 @@ class MemoryBudget:
         return 0 <= self._limit <= self.used
 
     @property
+    def takes_no_more(self) -> bool:
+        """It is exhausted, or was and has no room yet: what is freed must not be filled at once by those who go on."""
+        return self.is_exhausted or (self.exhausted_since != NEVER and not self.has_room)
+
+    @property
     def has_room(self) -> bool:
         """A quarter is free: enough to go on, and not to stop again at once."""
         return self._limit < 0 or self.used * 4 <= self._limit * 3

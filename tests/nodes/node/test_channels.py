@@ -458,6 +458,19 @@ class TestMemory:
         connections.make_room(PATIENCE, channel)
         assert Close(1) in outbox
 
+    def test_what_is_freed_is_not_filled_again_before_there_is_room(self) -> None:
+        """Or those that were never paused take it, and others wait for as long as there are any."""
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 900)
+        connections.host_holds(2, 100)
+        connections.make_room(0, channel)
+        connections.host_holds(2, 0)
+        assert connections.is_short("PLAINTEXT") and not channel.budget.is_exhausted
+        connections.host_holds(3, 50)
+        assert Pause(3) in outbox
+        connections.host_holds(1, 100)
+        assert not connections.is_short("PLAINTEXT"), "there is room"
+
     def test_no_fetch_is_served_without_memory_for_its_answer(self) -> None:
         connections, channel, _ = self.made(1000)
         connections.host_holds(1, 1000)
