@@ -445,7 +445,8 @@ class Connections:
         was_exhausted = budget.exhausted_since != NEVER
         if budget.look(now):
             self._evict(now, channel)
-        elif was_exhausted and budget.exhausted_since == NEVER:
+            budget.look(now)  # before those who go on have filled what was freed
+        if was_exhausted and budget.exhausted_since == NEVER:
             for connection in self._open.values():
                 if connection.channel is channel:
                     self._release(connection)

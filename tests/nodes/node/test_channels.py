@@ -458,6 +458,16 @@ class TestMemory:
         connections.make_room(PATIENCE, channel)
         assert Close(1) in outbox
 
+    def test_who_waited_for_memory_is_served_in_the_turn_that_frees_it(self) -> None:
+        """Before the next turn those who go on would have filled it again."""
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 1000)
+        connections.received(0, 2, b"".join(encode_request(ApiKey.FETCH, 12, 1, "c", FetchRequest())))
+        assert channel.take() is None
+        connections.make_room(0, channel)
+        connections.make_room(PATIENCE, channel)
+        assert Close(1) in outbox and channel.take() is not None
+
     def test_what_is_freed_is_not_filled_again_before_there_is_room(self) -> None:
         """Or those that were never paused take it, and others wait for as long as there are any."""
         connections, channel, outbox = self.made(1000)

@@ -44,7 +44,7 @@ RESIDENT_MAX = 600 << 20
 SESSION_MS = 6000
 STRANGER_WAITS_MAX_S = 20.0
 """For memory that others hold: the budget's patience, and one closed connection after the other."""
-SERVED_MIN = 0.9
+SERVED_MIN = 0.85
 TOPIC = "storm"
 
 
