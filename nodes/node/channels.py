@@ -290,7 +290,7 @@ class Connections:
         connection.in_flight.append(inbound)
         channel.put(inbound)
         connection.use(inbound.charge)
-        if channel.full or connection.is_overfull or channel.budget.is_exhausted:
+        if channel.full or connection.is_overfull or channel.budget.takes_no_more:
             self._pause(connection)
 
     def host_holds(self, identity: int, size: int) -> None:
@@ -301,8 +301,12 @@ class Connections:
         grew = size > connection.at_host
         connection.use(size - connection.at_host)
         connection.at_host = size
-        if grew and connection.channel.budget.is_exhausted:
+        if grew and connection.channel.budget.takes_no_more:
             self._pause(connection)
+
+    def is_short(self, listener: str) -> bool:
+        """Whether the memory for this listener's connections is used up."""
+        return self._channels[listener].budget.takes_no_more
 
     def stalled(self, identity: int, stalled: bool) -> None:
         """The host tells that the peer does not take what it was sent, or takes it again."""
@@ -441,22 +445,29 @@ class Connections:
         was_exhausted = budget.exhausted_since != NEVER
         if budget.look(now):
             self._evict(now, channel)
-        elif was_exhausted and budget.exhausted_since == NEVER:
+            budget.look(now)  # before those who go on have filled what was freed
+        if was_exhausted and budget.exhausted_since == NEVER:
             for connection in self._open.values():
                 if connection.channel is channel:
                     self._release(connection)
 
     def _evict(self, now: int, channel: RequestChannel) -> None:
         holders = [one for one in self._open.values() if one.channel is channel]
-        largest = max(holders, key=lambda one: one.memory, default=None)
-        if largest is None:
+        holders.sort(key=lambda one: one.memory, reverse=True)
+        freed = closed = 0
+        for largest in holders:
+            if freed > channel.budget.to_close:
+                break
+            freed += largest.memory
+            closed += 1
+            self.drop(largest)
+        if not closed:
             return
-        channel.evicted += 1
+        channel.evicted += closed
         self.notices.append(
-            f"closing a connection on {largest.listener}: it holds {largest.memory} bytes, and all that "
+            f"closing {closed} connections on {holders[0].listener}: they hold {freed} bytes, and all that "
             f"queued.max.request.bytes allows is in use"
         )
-        self.drop(largest)
         channel.budget.wait(now)
 
     def _pause(self, connection: Connection) -> None:

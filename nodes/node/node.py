@@ -207,6 +207,10 @@ class Node:
         that its peer has not taken. Hosts that hold none need not tell."""
         self.connections.host_holds(connection, size)
 
+    def is_short(self, listener: str) -> bool:
+        """Whether the memory for this listener's connections is used up: hosts then read as little as they can."""
+        return self.connections.is_short(listener)
+
     def tick(self, now: int) -> None:
         """Timers are looked at in every turn."""
 

@@ -8,9 +8,11 @@ come.
 
 Framing copies as little as it can. All connections read into one shared buffer; small frames are copied out of it. A
 frame that does not fit gets a buffer of its own, into which the socket reads directly. The buffer grows with what has
-come, never with what the length claims: `FRAME_BEGIN` at first, `FRAME_GROWTH` times as much when that is full. Frames
-are bytearrays of their own, so that a batch can be patched in place. A frame longer than `socket.request.max.bytes`, or
-of negative length, ends its connection.
+come, never with what the length claims: `FRAME_BEGIN` at first, `FRAME_GROWTH` times as much when that is full. While
+the node has no memory left for a listener's connections, each is read by `SIP` bytes, which is reported at once, so
+that thousands that begin a frame in the same instant hold little more than the node's budget. Frames are bytearrays of
+their own, so that a batch can be patched in place. A frame longer than `socket.request.max.bytes`, or of negative
+length, ends its connection.
 
 Backpressure works both ways: a node pauses a connection whose channel is full; from a peer that does not take its
 answers the shell itself stops reading, and tells the node, which serves it no further. What the shell holds for a
@@ -36,7 +38,9 @@ from squall.nodes.server.log import say
 
 READ_BUFFER = 256 << 10
 FRAME_BEGIN = 64 << 10
-FRAME_GROWTH = 2
+FRAME_GROWTH = 4
+"""A batch of a megabyte, of which the first read brings a quarter, is then copied once at most."""
+SIP = 4 << 10
 REPORT_FROM = 64 << 10
 """Bytes that a connection may hold, and that this may change by, before the node hears of it."""
 REFUSALS_TOLD_EVERY_S = 1.0
@@ -81,7 +85,7 @@ class _Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is not None:
             return memoryview(self._frame)[self._filled :]
-        return self._shell.read_buffer
+        return self._shell.read_buffer[:SIP] if self._is_short else self._shell.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._shell.time()
@@ -94,10 +98,19 @@ class _Connection(asyncio.BufferedProtocol):
             self.report()
             self._shell.deliver(self, frame)
         elif self._filled == len(self._frame):
-            grown = bytearray(min(self._frame_length, self._filled * FRAME_GROWTH))
+            grown = bytearray(min(self._frame_length, self._room_for(self._filled)))
             grown[: self._filled] = self._frame
             self._frame = grown
             self.report()
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the node has no memory left for this connection's peers."""
+        return self.listener is not None and self._shell.is_short(self.listener)
+
+    def _room_for(self, filled: int) -> int:
+        """How large a buffer becomes of which so much is filled."""
+        return filled + SIP if self._is_short else max(FRAME_BEGIN, filled * FRAME_GROWTH)
 
     def _cut(self, data: memoryview) -> None:
         """Deliver the whole frames of `data`, and keep the beginning of the next one."""
@@ -115,7 +128,7 @@ class _Connection(asyncio.BufferedProtocol):
             if end - position < length:
                 self._filled = end - position
                 self._frame_length = length
-                self._frame = bytearray(min(length, max(FRAME_BEGIN, self._filled * FRAME_GROWTH)))
+                self._frame = bytearray(min(length, self._room_for(self._filled)))
                 self._frame[: self._filled] = data[position:]
                 self.report()
                 return
@@ -133,10 +146,10 @@ class _Connection(asyncio.BufferedProtocol):
         held = 0 if self._frame is None else len(self._frame)
         if self._transport is not None:
             held += self._transport.get_write_buffer_size()
-        if held < REPORT_FROM:
+        if held < REPORT_FROM and not (held and self._is_short):
             held = 0
         moved = abs(held - self.held)
-        if self.listener is not None and (moved >= REPORT_FROM or (moved and not held)):
+        if self.listener is not None and moved and (moved >= REPORT_FROM or held < REPORT_FROM):
             self.held = held
             self._shell.holds(self, held)
 
@@ -301,6 +314,9 @@ class Shell:
                 self.disconnected(silent)
                 silent.abort()
         return True
+
+    def is_short(self, listener: str) -> bool:
+        return self._node.is_short(listener)
 
     def holds(self, connection: _Connection, size: int) -> None:
         """What is held for a connection has changed; asked again as long as there is anything."""

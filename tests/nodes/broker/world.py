@@ -208,6 +208,8 @@ class World:
     def commit(self, *records: Message) -> None:
         self.log.commit(*records)
         self.run()
+        while self.broker.replicas.is_busy:
+            self.run()
 
     # -- requests of clients and followers ------------------------------------------------------------------------
 

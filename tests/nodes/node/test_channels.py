@@ -417,6 +417,18 @@ class TestMemory:
         connections.make_room(PATIENCE * 3, channel)
         assert [one for one in outbox if isinstance(one, Close)] == [Close(2)], "there is room again"
 
+    def test_of_many_small_holders_as_many_go_as_make_a_share_of_the_whole(self) -> None:
+        """One at a time, a thousand connections would keep others waiting for minutes."""
+        connections, channel, outbox = self.made(16_000)
+        for number in range(100, 200):
+            connections.opened(0, number, "PLAINTEXT")
+            connections.host_holds(number, 160)
+        connections.make_room(0, channel)
+        connections.make_room(PATIENCE, channel)
+        closed = [one for one in outbox if isinstance(one, Close)]
+        assert len(closed) == channel.evicted == 7, "a sixteenth, or slightly more"
+        assert len(connections.notices) == 1
+
     @pytest.mark.parametrize("later, patience", [(PATIENCE - 1, PAUSE), (PATIENCE, PATIENCE)])
     def test_a_flood_that_goes_on_finds_no_patience_a_second_time(self, later: int, patience: int) -> None:
         """Or forty connections with endless frames would keep others waiting for one patience after the other."""
@@ -445,6 +457,29 @@ class TestMemory:
         assert not channel.budget.is_exhausted
         connections.make_room(PATIENCE, channel)
         assert Close(1) in outbox
+
+    def test_who_waited_for_memory_is_served_in_the_turn_that_frees_it(self) -> None:
+        """Before the next turn those who go on would have filled it again."""
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 1000)
+        connections.received(0, 2, b"".join(encode_request(ApiKey.FETCH, 12, 1, "c", FetchRequest())))
+        assert channel.take() is None
+        connections.make_room(0, channel)
+        connections.make_room(PATIENCE, channel)
+        assert Close(1) in outbox and channel.take() is not None
+
+    def test_what_is_freed_is_not_filled_again_before_there_is_room(self) -> None:
+        """Or those that were never paused take it, and others wait for as long as there are any."""
+        connections, channel, outbox = self.made(1000)
+        connections.host_holds(1, 900)
+        connections.host_holds(2, 100)
+        connections.make_room(0, channel)
+        connections.host_holds(2, 0)
+        assert connections.is_short("PLAINTEXT") and not channel.budget.is_exhausted
+        connections.host_holds(3, 50)
+        assert Pause(3) in outbox
+        connections.host_holds(1, 100)
+        assert not connections.is_short("PLAINTEXT"), "there is room"
 
     def test_no_fetch_is_served_without_memory_for_its_answer(self) -> None:
         connections, channel, _ = self.made(1000)

@@ -1,8 +1,9 @@
 """Forged frames in bulk, from processes of their own: thousands a second, on many connections at once.
 
 Each process has `WAYS` connections to each plane. It puts a burst of `BURST` frames on one, goes on to the next, and
-comes back when all are answered, when the node has closed the connection, or when `LINGER_S` is over, since some frames
-ask to be parked for minutes. So the node always has frames to look at, and the sender never waits for one of them.
+comes back when all are answered, when the node has closed the connection, or when nothing has come for `LINGER_S`,
+since some frames ask to be parked for minutes. So the node always has frames to look at, and the sender never waits for
+one of them.
 
 Every `MALFORMED`th frame to a controller is a BrokerHeartbeat or BrokerRegistration that nobody may obey: cut short,
 of a broker that does not exist, of an epoch that never was, of another cluster.
@@ -228,6 +229,7 @@ def storm(broker: int, controller: int, count: int, seed: int) -> None:
                 way.push()
             if way.socket is not None:
                 way.drain()
+            way.began = time.monotonic()
     for way in ways:
         way.close()
 

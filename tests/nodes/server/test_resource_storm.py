@@ -42,9 +42,9 @@ pytestmark = [pytest.mark.xdist_group("clusters"), pytest.mark.timeout(1200)]
 
 RESIDENT_MAX = 600 << 20
 SESSION_MS = 6000
-STRANGER_WAITS_MAX_S = 10.0
+STRANGER_WAITS_MAX_S = 20.0
 """For memory that others hold: the budget's patience, and one closed connection after the other."""
-SERVED_MIN = 0.9
+SERVED_MIN = 0.85
 TOPIC = "storm"
 
 
@@ -228,6 +228,20 @@ class Storm:
                         stack.enter_context(connected(port))
             self.still_served()
 
+    def begun_frames(self, count: int) -> None:
+        """Each connection sends the first quarter of a megabyte of a frame, and all are ready to be read at once."""
+        begin = struct.pack(">i", 100 << 20) + bytes(256 << 10)
+        with contextlib.ExitStack() as stack:
+            ways: list[socket.socket] = []
+            for _ in range(count):
+                with contextlib.suppress(OSError):
+                    ways.append(stack.enter_context(connected(self.broker)))
+                    ways[-1].setblocking(False)
+            for way in ways:
+                with contextlib.suppress(OSError):
+                    way.send(begin)
+            self.still_served()
+
     def many_topic_partitions(self, count: int) -> None:
         self.create("wide", count)
         answer = asked(self.broker, DeleteTopicsRequest(topic_names=["wide"], timeout_ms=20_000), 5)
@@ -284,6 +298,7 @@ def weather(frames: int, idle: int, partitions: int) -> None:
             "claimed records": storm.claimed_records,
             "unread fetches": storm.unread_fetches,
             "idle connections": lambda: storm.idle_connections(idle),
+            "begun frames": lambda: storm.begun_frames(idle),
             "many topic-partitions": lambda: storm.many_topic_partitions(partitions),
             "forged frames": lambda: storm.forged_frames(frames, seed=1),
         }

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from squall.nodes.node.effects import Close, Connect, Effect, Send
-from squall.nodes.server.shell import Shell
+from squall.nodes.node.effects import Close, Connect, Effect, Pause, Resume, Send
+from squall.nodes.server.shell import SIP, Shell
 
 NEVER = 2**63 - 1
 FRAME_MAX = 1000
@@ -28,6 +28,8 @@ class PlayedNode:
         self.flushing: Callable[[], None] = lambda: None
         self.last_words: list[Effect] = []
         self.may_close = True
+        self.memory = 2**63
+        self.held: dict[int, int] = {}
 
     def opened(self, now: int, connection: int, listener: str | None) -> None:
         self.told.append(("opened", connection, listener))
@@ -39,7 +41,14 @@ class PlayedNode:
     def closed(self, now: int, connection: int) -> None:
         self.told.append(("closed", connection))
 
-    def host_holds(self, now: int, connection: int, size: int) -> None: ...
+    def host_holds(self, now: int, connection: int, size: int) -> None:
+        grew = size > self.held.get(connection, 0)
+        self.held[connection] = size
+        if grew and self.is_short("PLAINTEXT"):
+            self.outbox.append(Pause(connection))
+
+    def is_short(self, listener: str) -> bool:
+        return sum(self.held.values()) >= self.memory
 
     def stalled(self, now: int, connection: int, stalled: bool) -> None:
         self.told.append(("stalled", connection, stalled))
@@ -118,6 +127,38 @@ def test_frames_are_cut_out_of_the_stream_however_it_is_divided() -> None:
         await running.told("received", 1, b"one")
         await running.told("received", 1, b"")
         await running.told("received", 1, b"x" * FRAME_MAX)
+
+    play(scenario)
+
+
+def test_frames_begun_by_many_at_once_hold_little_more_than_there_is_memory() -> None:
+    """All are ready to be read in one round, in which nobody can be paused; later, every frame arrives whole."""
+    many, size = 40, 300_000
+    content = bytes(range(250)) * (size // 250)
+
+    async def scenario(running: Running) -> None:
+        running.shell.frame_bytes_max = size
+        running.node.memory = 1 << 20
+        ways = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(many)]
+        for number in range(many):
+            await running.told("opened", number + 1, "PLAINTEXT")
+        for way in ways:
+            way.setblocking(False)
+        sent = [way.send(framed(content)) for way in ways]
+        while len(running.node.held) < many:
+            await asyncio.sleep(0)
+        held = sum(running.node.held.values())
+        assert held <= running.node.memory + size + many * 2 * SIP, held
+        running.node.memory = 2**63
+        running.node.outbox += [Resume(number + 1) for number in range(many)]
+        running.shell._ask_for_iteration()
+        loop = asyncio.get_running_loop()
+        for way, done in zip(ways, sent, strict=True):
+            await loop.sock_sendall(way, framed(content)[done:])
+        for number in range(many):
+            await running.told("received", number + 1, content)
+        for way in ways:
+            way.close()
 
     play(scenario)
 
