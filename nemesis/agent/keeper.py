@@ -34,7 +34,7 @@ from durable import fill_reserve, write_in_place
 from faults import FaultDesk
 from heartbeat import STALE_AFTER, Heartbeat
 from journal import Journal
-from lock_holders import holders, is_stopped
+from lock_holders import end_stopped_keepers, holders, is_stopped
 from probes import Ear
 from processes import identity_of
 from sentries import Sentries
@@ -360,6 +360,7 @@ class Keeper:
             if self._journal.entries() or self._guard.locks.agents_live():
                 return False
             self._guard.sentries.end()
+            end_stopped_keepers(self._guard.state)
             self._guard.timer.stop()
             self._listener.close()  # or the next keeper, on duty the moment we are not, finds the port taken
             fcntl.flock(duty, fcntl.LOCK_UN)  # before the journal's lock goes: no agent may count on us

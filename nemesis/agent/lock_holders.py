@@ -48,6 +48,19 @@ def end_stopped_holders(path: Path) -> list[int]:
     return ended
 
 
+def end_stopped_keepers(state: Path) -> list[int]:
+    """Kill keepers of this state that were stopped before they held their lock, by which they would be known; which."""
+    ended = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        pid = int(directory.name)
+        with contextlib.suppress(OSError):
+            words = (directory / "cmdline").read_bytes().split(b"\0")
+            if b"--keeper" in words and os.fsencode(state) in words and pid != os.getpid() and is_stopped(pid):
+                os.kill(pid, signal.SIGKILL)
+                ended.append(pid)
+    return ended
+
+
 def _has_open(pid: int, path: Path) -> bool:
     with contextlib.suppress(OSError):
         there = path.stat()

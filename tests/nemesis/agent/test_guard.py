@@ -198,6 +198,33 @@ def test_a_sentry_that_is_stopped_with_nothing_to_keep_does_not_stay(agent: Runn
     wait_until(lambda: not any(letter(pid) for pid in sentries), "both have ended", timeout=12)
 
 
+def test_a_keeper_that_is_stopped_before_it_is_on_duty_does_not_stay(
+    agent: RunningAgent, program: Path, wait_until: Wait
+) -> None:
+    """Seed 195122226 of the kill storm."""
+    command = [
+        sys.executable,
+        "-u",
+        str(program),
+        "--state",
+        str(agent.state),
+        "--name",
+        "h1",
+        "--lab",
+        "--keeper",
+        "1",
+    ]
+    late = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        os.kill(late.pid, signal.SIGSTOP)
+        wait_until(lambda: letter(late.pid) == "T", "it is stopped")
+        loses_control_process(agent)
+        wait_until(lambda: late.poll() is not None, "the keeper that goes off duty ends it")
+    finally:
+        late.kill()
+        late.wait()
+
+
 def test_an_agent_that_goes_leaves_nobody_stopped_behind(agent: RunningAgent, wait_until: Wait) -> None:
     """Seed 105479310 of the kill storm: nothing was open on the host, and all but the agent were killed or stopped."""
     wait_until(lambda: len([pid for pid in agent.sentry_pids() if letter(pid)]) == 2, "two sentries are there")
