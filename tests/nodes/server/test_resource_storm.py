@@ -244,6 +244,12 @@ class Storm:
 
     def many_topic_partitions(self, count: int) -> None:
         self.create("wide", count)
+        [node] = self.cluster.ports
+
+        def hosts_all() -> bool:
+            return self.cluster.metrics(node).value("kafka_server_partition_count") >= count
+
+        self.cluster.wait_for("the broker hosts all", hosts_all, 120)
         answer = asked(self.broker, DeleteTopicsRequest(topic_names=["wide"], timeout_ms=20_000), 5)
         assert answer.responses[0].error_code == 0  # type: ignore[attr-defined]
         self.still_served()
