@@ -5,7 +5,9 @@ from what the quorum commits, and holds every record to the rules of the control
 
 * RA-05   replicas leave a topic-partition only when all that stay are in the ISR, or when a reassignment is called off,
           and then only those that had come with it
-* CS-02   whoever is let into an ISR, or made leader, is unfenced and not about to stop (KIP-841, IS-08)
+* CS-02   a broker that joins an ISR, or is made leader, is unfenced and not about to stop (KIP-841, IS-08). Switching
+          eligible leader replicas off is exempt: an empty ISR gets back the replicas that it would have kept without
+          them, and these are offline (EL-06)
 * FD-05   in a run that must be calm nobody is fenced
 
 A snapshot is read back from the disk as soon as it is in place: it must hold exactly what replaying the log up to its
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.harness.simulation.observed_log import InvariantBroken
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage, PartitionRegistration
 from squall.nodes.metadata.records import (
     RECOVERING,
@@ -94,6 +97,10 @@ class ReplayedMetadata:
         if topic is not None and stands is not None:
             self.on_partition(topic.name, record.partition_id, stands)
 
+    @property
+    def _eligible_leaders(self) -> bool:
+        return self.image.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
     def _registration(self, record: Message) -> PartitionRegistration | None:
         if not isinstance(record, PartitionChangeRecord):
             return None
@@ -123,7 +130,8 @@ class ReplayedMetadata:
             )
 
     def _check_coming(self, where: str, before: PartitionRegistration, now: PartitionRegistration) -> None:
-        coming = [one for one in now.isr if one not in before.isr]
+        kept = () if before.isr or self._eligible_leaders else before.elr or before.last_known_elr[:1]
+        coming = [one for one in now.isr if one not in before.isr and one not in kept]
         if now.leader >= 0 and now.leader != before.leader and now.leader not in coming:
             coming.append(now.leader)
         for one in coming:

@@ -10,9 +10,11 @@ import pytest
 from squall.harness.simulation.disk import SimDisk
 from squall.harness.simulation.observed_log import InvariantBroken
 from squall.harness.simulation.observed_metadata import ReplayedMetadata
+from squall.nodes.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from squall.nodes.metadata.image import MetadataImage
 from squall.nodes.metadata.records import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -116,6 +118,46 @@ def test_who_is_stopping_may_leave_and_others_may_lead() -> None:
     log = Log()
     log.commit(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, in_controlled_shutdown=1))
     log.change(isr=[2, 3], leader=2)
+
+
+def without_an_isr(elr: list[int], last_known: list[int]) -> Log:
+    """All brokers of events-0 are fenced, and its ISR is empty: eligible leader replicas are kept."""
+    log = Log()
+    log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1))
+    for broker in (1, 2, 3):
+        log.commit(BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker - 1, fenced=1))
+    log.change(isr=[], leader=-1, eligible_leader_replicas=elr, last_known_elr=last_known)
+    return log
+
+
+@pytest.mark.parametrize(("elr", "last_known", "isr"), [([2, 3], [1], [2, 3]), ([], [1, 3], [1])])
+def test_an_empty_isr_gets_its_offline_members_back_when_eligible_leaders_end(
+    elr: list[int], last_known: list[int], isr: list[int]
+) -> None:
+    """EL-06: without eligible leader replicas the last members stay in the ISR, offline. Seed 54 of swarm-elr-switch."""
+    log = without_an_isr(elr, last_known)
+    log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
+    log.change(isr=isr, eligible_leader_replicas=[], last_known_elr=[])
+
+
+def test_nobody_else_joins_an_empty_isr_when_eligible_leaders_end() -> None:
+    log = without_an_isr([2], [1])
+    log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
+    with breaks("CS-02", "broker 1"):
+        log.change(isr=[1, 2], eligible_leader_replicas=[], last_known_elr=[])
+
+
+def test_offline_members_do_not_come_back_while_eligible_leaders_are_kept() -> None:
+    log = without_an_isr([2], [1])
+    with breaks("CS-02", "broker 2"):
+        log.change(isr=[2], eligible_leader_replicas=[], last_known_elr=[])
+
+
+def test_an_offline_member_is_not_made_leader_when_eligible_leaders_end() -> None:
+    log = without_an_isr([2], [1])
+    log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
+    with breaks("CS-02", "broker 2"):
+        log.change(isr=[2], leader=2, eligible_leader_replicas=[], last_known_elr=[])
 
 
 # -- FD-05 --------------------------------------------------------------------------------------------------------
