@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from squall.workloads.clients.client import ClientPlan
+from squall.workloads.clients.kits import Library, kit_of
+from squall.workloads.operation import FINAL_POLL, Completion, Operation
 from tests.interop.clients import DEADLINE_S, ConfluentKafka, KafkaPython
 
 pytestmark = pytest.mark.xdist_group("interop")
@@ -57,3 +62,29 @@ def test_kafka_python_deletes_records(bootstrap: str, topic: str) -> None:
     answer = admin.delete_records({kafka.TopicPartition(topic, 0): 7})
     assert answer[kafka.TopicPartition(topic, 0)]["low_watermark"] == 7
     assert earliest_and_first(bootstrap, topic) == (7, 7)
+
+
+@pytest.mark.parametrize("library", ["confluent", "kafka-python", "aiokafka"])
+def test_the_final_read_reports_where_the_log_starts(bootstrap: str, topic: str, library: Library) -> None:
+    """DP-07. A checker that does not know it calls the records below lost: it did so for retention on hosts."""
+    produce(bootstrap, topic, 20)
+    admin = ConfluentKafka(bootstrap).admin()
+    [future] = admin.delete_records([TopicPartition(topic, 0, 12)]).values()
+    assert future.result(DEADLINE_S).low_watermark == 12
+    polls = asyncio.run(polled_until(bootstrap, library, topic, 19))
+    assert [offset for poll in polls for offset in poll.offsets] == list(range(12, 20))
+    assert next(poll.log_start for poll in polls if poll.offsets) == 12
+
+
+async def polled_until(bootstrap: str, library: Library, topic: str, end: int) -> list[Completion]:
+    """Final polls of topic-partition 0 until they came to offset `end`."""
+    brokers = [address.rpartition(":") for address in bootstrap.split(",")]
+    kit = kit_of(library, tuple((host, int(port)) for host, _, port in brokers))
+    client = kit.client(ClientPlan(1, "consumer", (0,), ((topic, 0),)))
+    await client.open()
+    polls: list[Completion] = []
+    async with asyncio.timeout(DEADLINE_S):
+        while not any(end in poll.offsets for poll in polls):
+            polls.append(await client.invoke(Operation(FINAL_POLL, 0, 0, 1, 0, topic, 0)))
+    await client.close()
+    return polls

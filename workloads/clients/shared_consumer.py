@@ -4,6 +4,9 @@ Every process polls one topic-partition of the plan. What the library brings goe
 (`inbox.py`); sessions are counted where the library is served, so that nothing that was on its way when a session began
 is booked under it.
 
+Libraries keep the log start that a Fetch response carries to themselves. So the final read asks for it, once a session,
+when the first records of the session are there: retention cannot have removed more before they were read (DP-07).
+
 A reopen abandons the instance as if it had crashed. Another reads every topic-partition as the plan says, in a session
 of its own and under a client number of its own; what had arrived and was not polled is lost. Instances end in the
 background, and closing the client waits for what is left of them.
@@ -176,6 +179,8 @@ class SharedConsumer(ABC):
         self.instance: ConsumerInstance | None = None
         self.abandoned: list[ConsumerInstance] = []
         self.closed = False
+        self.log_starts_of: dict[TopicPartition, int] = {}
+        """The session in which the final read has last reported where the log starts."""
 
     @abstractmethod
     def start(self, sessions: Sessions) -> ConsumerInstance:
@@ -215,7 +220,21 @@ class SharedConsumer(ABC):
             await asyncio.sleep(AGAIN_SECONDS)  # whoever polls the dead should not spin
         if instance.died_of is not None and not inbox.runs:
             return Completion(FAIL, error=instance.died_of, session=inbox.session)
+        if operation.f == FINAL_POLL and inbox.runs and inbox.runs[0].session != self.log_starts_of.get(place):
+            return await self._begin_final_read(instance, place, inbox)
         return inbox.take()
+
+    async def _begin_final_read(self, instance: ConsumerInstance, place: TopicPartition, inbox: Inbox) -> Completion:
+        """The first poll of a session, with the log start. If that cannot be had, the poll fails and takes nothing."""
+        listed = await _unless_over(instance, instance.list_offsets(place))
+        if listed.type != OK:
+            return Completion(FAIL, error=listed.error, session=inbox.session)
+        polled = inbox.take()
+        if polled.type != OK:
+            return polled
+        assert polled.session is not None
+        self.log_starts_of[place] = polled.session
+        return msgspec.structs.replace(polled, log_start=listed.log_start)
 
     def _reopen(self, old: ConsumerInstance) -> None:
         """Another instance in its place, whose sessions nothing of the old one has."""

@@ -134,7 +134,7 @@ def without_an_isr(elr: list[int], last_known: list[int]) -> Log:
 def test_an_empty_isr_gets_its_offline_members_back_when_eligible_leaders_end(
     elr: list[int], last_known: list[int], isr: list[int]
 ) -> None:
-    """EL-06: without eligible leader replicas the last members stay in the ISR, offline. Seed 54 of swarm-elr-switch."""
+    """EL-06: otherwise the last members of an ISR stay in it when they go offline. Seed 54 of swarm-elr-switch."""
     log = without_an_isr(elr, last_known)
     log.commit(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
     log.change(isr=isr, eligible_leader_replicas=[], last_known_elr=[])
