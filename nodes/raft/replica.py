@@ -7,11 +7,11 @@ but neither vote nor count. Vote is as in Raft. The roles and their transitions 
 Contract with its host, besides the component grammar of docs/architecture.md:
 
 1. `handle_…` and completions queue responses and requests; none may leave this host before `flush(now)` has returned.
-What must precede a response is then durable: votes and epochs are written at once, the log by `flush`. 2. After
-`flush`, `high_watermark` may have moved; `committed(offset)` returns the batches to apply. 3. The host watches
-leadership through `leader_and_epoch`; `append` raises `NotLeader` once it is lost. 4. `InvariantViolation` and OSError
-mean that the node must stop. A peer's message never raises either: an impossible one is refused (`Implausible`), which
-`Core.refuse` reports.
+   What must precede a response is then durable: votes and epochs are written at once, the log by `flush`.
+2. After `flush`, `high_watermark` may have moved; `committed(offset)` returns the batches to apply.
+3. The host watches leadership through `leader_and_epoch`; `append` raises `NotLeader` once it is lost.
+4. `InvariantViolation` and OSError mean that the node must stop. A peer's message never raises either: an impossible
+   one is refused (`Implausible`), which `Core.refuse` reports.
 
 Only voters flush: an observer counts for nothing and fetches lost records again (QC-20).
 """
