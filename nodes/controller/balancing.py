@@ -8,7 +8,7 @@ active; a requested election does the same (`leader_elections`). As in Kafka bef
 tolerated: each election interrupts clients briefly.
 
 A cluster may have millions of topic-partitions, so a round covers a part of them in each turn, and writes its elections
-a thousand in a batch. Each part sees the state of its own turn.
+a thousand in a batch. Each part sees the state at its turn.
 """
 
 from __future__ import annotations

@@ -156,8 +156,8 @@ class PartitionChanges:
         """The changes that follow when these resources, by type and name, have these settings instead of the image's.
 
         Where unclean elections become allowed, they take place. Another min ISR empties the ELR, which was collected
-        under the old one (EL-06), unless the ISR is empty: then no leader commits anything, whatever min ISR is, and
-        the ELR is the only set to elect from.
+        under the old one (EL-06), unless the ISR is empty: then no leader commits anything with any min ISR, and the
+        ELR is the only set to elect from.
 
         A min ISR change also raises the partition epoch of every topic-partition concerned, even where nothing else
         changes. A leader takes an ISR from the response to its AlterPartition, which may arrive before it receives the
@@ -188,10 +188,10 @@ class PartitionChanges:
         EP-03).
 
         Eligibility requires a high watermark that stands still below the controller's min ISR. A leader may still use
-        another min ISR: that of its own configuration file, or that from before a change of settings that was made
-        while eligible leaders were off and raised no epoch. With its old partition epoch it could shrink its ISR to
-        itself and commit alone, while the controller keeps the departed members eligible. Kafka raises no epoch here
-        (KIP-966 does not mention it).
+        another min ISR: its configuration file's, or that from before a change of settings that was made while eligible
+        leaders were off and raised no epoch. With its old partition epoch it could shrink its ISR to itself and commit
+        alone, while the controller keeps the departed members eligible. Kafka raises no epoch here (KIP-966 does not
+        mention it).
         """
         for topic in image.topics.values():
             for number in topic.partitions:

@@ -17,9 +17,9 @@ class ControllerConfig:
     idle_interval: int = 500_000
     """`metadata.max.idle.interval.ms`: a record is written at least this often; 0 for never."""
     default_partitions: int = 1
-    """`num.partitions`, where a request says -1."""
+    """`num.partitions`, where a request has -1."""
     default_replication_factor: int = 1
-    """`default.replication.factor`, where a request says -1."""
+    """`default.replication.factor`, where a request has -1."""
     producer_id_block: int = 1000
     delete_topics: bool = True
     """`delete.topic.enable`."""

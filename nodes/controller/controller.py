@@ -199,7 +199,7 @@ class QuorumController:
 
     @property
     def snapshot_image(self) -> MetadataImage:
-        """The source of snapshots: the committed image. Mutant `snapshot-above-hw`: the one that runs ahead."""
+        """The source of snapshots: the committed image. Mutant `snapshot-above-hw`: the image that runs ahead."""
         return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
 
     @property

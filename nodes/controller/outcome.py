@@ -15,9 +15,8 @@ Record = Message | bytes
 class Outcome:
     """`records` are written as one batch where they fit one; without any, the response still waits its turn.
 
-    A sequence is written within one turn, whatever its size. From an iterator with more than one batch's worth, one
-    batch is drawn in each turn, and no other request is decided before its end. Records may be given as their encoded
-    values.
+    A sequence of any size is written within one turn. From an iterator with more than one batch's worth, one batch is
+    drawn in each turn, and no other request is decided before its end. Records may be given as their encoded values.
     """
 
     response: Message

@@ -198,7 +198,7 @@ class MetadataImage:
         vars(self).update(vars(other))
 
     def fingerprint(self) -> str:
-        """Equal for equal content, whatever the order of the changes.
+        """Equal for equal content, regardless of the order of changes.
 
         Costs in proportion to the changes since the last call.
         """

@@ -161,7 +161,7 @@ class Topic:
         )
 
     def digest(self) -> bytes:
-        """Equal for equal content, whatever the order of the changes; computed once for each content."""
+        """Equal for equal content, regardless of the order of changes; computed once for each content."""
         if self._digest is None:
             digest = blake2b(f"{self.name} {format_id(self.id)}".encode(), digest_size=16)
             for number in sorted(self.partitions):

@@ -265,7 +265,8 @@ class MetadataLog:
         """The snapshot that a replica with this log end must fetch, None if records suffice (SN-05, rule 36).
 
         Offset 0 takes a snapshot even where the log is whole: it is shorter (SN-06). Otherwise a whole log determines
-        exactly where two logs diverge, whatever their epochs. The bootstrap snapshot represents no record of the log.
+        exactly where two logs diverge, regardless of their epochs. The bootstrap snapshot represents no record of the
+        log.
         """
         oldest, latest, start = self.snapshots.oldest, self.snapshots.latest, self.start_offset
         if oldest is None or latest is None or latest.end_offset == 0:
@@ -325,7 +326,7 @@ class MetadataLog:
         return self._log.batches(from_offset, upper)
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
-        """Whole batches from the one that holds `from_offset`, all below `upper`."""
+        """Whole batches from the batch that holds `from_offset`, all below `upper`."""
         if from_offset < self.start_offset:
             raise InvariantViolation(
                 f"node {self._node}: records from {from_offset} are wanted, the log begins at {self.start_offset}; "

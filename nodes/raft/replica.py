@@ -141,7 +141,7 @@ class RaftReplica:
         return self._core.log
 
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
-        """Committed batches in order, from the one that holds `from_offset`."""
+        """Committed batches in order, from the batch that holds `from_offset`."""
         return self._core.log.batches(from_offset, self.high_watermark)
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:

@@ -261,8 +261,8 @@ class Quorum:
     def _kept_election_at(self, now: int) -> int:
         """The election time as it was before the new epoch.
 
-        A replica that reset it with every higher epoch would never stand, and one that keeps standing without success,
-        its log being too short, could block the others forever.
+        A replica that reset it with every higher epoch would never stand, and a replica that keeps standing without
+        success, its log being too short, could block the others forever.
         """
         role = self.role
         if isinstance(role, Leader) or not self.votes:

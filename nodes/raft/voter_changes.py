@@ -1,6 +1,6 @@
 """Change the voters as leader: one change at a time, each by a record that counts at once (KIP-853, rule 40, PP-02).
 
-A request is refused unless the voters are kept in the log, this leader has committed a record of its own epoch, and the
+A request is refused unless the voters are kept in the log, this leader has committed a record of its epoch, and the
 previous change is committed. A voter to be added must have caught up first, so that its majority is not one in name
 only; the request waits for that until its timeout. The response is sent when the record is committed, by a majority of
 the *new* voters.
@@ -40,7 +40,7 @@ Finish = Callable[[int, str | None], None]
 
 
 def _is_place(listeners: Sequence[AddedListener | UpdatedListener]) -> bool:
-    """Whether the first listener, the only one that counts, has a usable host and port."""
+    """Whether the first listener, which alone counts, has a usable host and port."""
     return bool(listeners) and 0 < listeners[0].port < 1 << 16 and 0 < len(listeners[0].host) <= HOST_MAX
 
 

@@ -14,7 +14,7 @@ Per topic-partition, a response may be
 
     records, high watermark          append, continue
     a diverging epoch                truncate by it, retry at once (rule 13); several rounds may be needed
-    OFFSET_OUT_OF_RANGE              ask ListOffsets for the leader's end, then its start: truncate or restart (rule 15)
+    OFFSET_OUT_OF_RANGE              ListOffsets for the leader's end, then its start: truncate or restart (rule 15)
     FENCED_LEADER_EPOCH              pause until metadata gives the topic-partition a newer epoch, i.e. `add` is called
     any other error                  pause for `fetch_backoff`; UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER are
                                      normal around a leader change, when one side knows of it and the other not yet
@@ -266,7 +266,7 @@ class ReplicaFetcher:
             forgotten_topics_data=list(gone.values()),
         )
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------
 
     def _answered(self, now: int, session: FetchSession, number: int, response: Message | None) -> None:
         """Apply the response to request `number`. It does not count for what was requested again since then."""

@@ -56,7 +56,7 @@ class ServingReplica(FollowingReplica):
         )  # fmt: skip
 
     def _bounds(self, offset: int, last_fetched_epoch: int, upper: int) -> FetchBounds:
-        """The bounds of a fetch (rule 13). An offset below the log's start is out of range, whatever the epochs are."""
+        """The bounds of a fetch (rule 13). An offset below the log's start is out of range for any epochs."""
         log = self.log
         if not log.start_offset <= offset:
             return self._out_of_range()

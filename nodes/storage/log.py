@@ -419,7 +419,7 @@ class Log:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, upper: int, at_least_one: bool) -> memoryview:
-        """Return whole batches of one segment, from the one that holds `offset`, all of them below `upper`.
+        """Return whole batches of one segment, from the batch that holds `offset`, all of them below `upper`.
 
         At most `max_bytes`, unless the first batch alone is larger and `at_least_one`. Empty if `offset` is at or above
         `upper`. Raises LogError (OFFSET_OUT_OF_RANGE) for an offset this log does not have.
@@ -440,7 +440,7 @@ class Log:
         return memoryview(segment.read(begin, end - begin))
 
     def batches(self, offset: int, upper: int) -> Iterator[memoryview]:
-        """Yield each whole batch from the one that holds `offset`, as long as it lies below `upper`."""
+        """Yield each whole batch from the batch that holds `offset`, as long as it lies below `upper`."""
         while offset < min(upper, self.end_offset):
             segment = self._segments.holding(offset)
             place = segment.find(offset)

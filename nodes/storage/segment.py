@@ -201,7 +201,7 @@ class Segment:
         return None
 
     def _floor(self, offset: int) -> int:
-        """The position of an indexed batch at or before the one that holds `offset`."""
+        """The position of an indexed batch at or before the batch that holds `offset`."""
         dense = self._dense_offsets
         if dense and dense[0] <= offset:
             return self._dense_positions[bisect_right(dense, offset) - 1]
@@ -280,7 +280,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max = largest, offset
 
     def not_older(self, timestamp: int, offset: int) -> Iterator[Place]:
-        """Yield the batches with a record of this time or later, from the one that holds `offset` on."""
+        """Yield the batches with a record of this time or later, from the batch that holds `offset` on."""
         if self.max_timestamp() < timestamp:
             return
         floor = self._times.floor(timestamp)
