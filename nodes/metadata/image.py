@@ -93,7 +93,7 @@ class BrokerRegistration:
 
     @property
     def active(self) -> bool:
-        """Unfenced and staying: may lead and join an ISR (KIP-841)."""
+        """Unfenced and not in controlled shutdown: may lead and join an ISR (KIP-841)."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:

@@ -11,8 +11,7 @@ class InvariantViolation(Exception):
 
 
 class Implausible(Exception):
-    """A peer's message is impossible: a second leader in one epoch, an unreachable epoch, truncation of committed
-    records.
+    """A peer's message is impossible: two leaders in one epoch, an unreachable epoch, truncating committed records.
 
     Raised before anything has changed. The message is refused and reported, never obeyed, and never ends the node: it
     may be forged.

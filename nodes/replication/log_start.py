@@ -43,7 +43,10 @@ class LogStart:
         return self._log.end_offset if self._passes_high_watermark else high_watermark
 
     def delete_before(self, offset: int, high_watermark: int) -> DeletionAnswer:
-        """As the leader: begin at `offset`, at the high watermark if it is -1. Out of range above or below 0."""
+        """As the leader: begin at `offset`, or at the high watermark if it is -1.
+
+        OFFSET_OUT_OF_RANGE above the high watermark or below 0.
+        """
         wanted = self._limit(high_watermark) if offset == TO_HIGH_WATERMARK else offset
         if not 0 <= wanted <= self._limit(high_watermark):
             return DeletionAnswer(ErrorCode.OFFSET_OUT_OF_RANGE)
