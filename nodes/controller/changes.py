@@ -184,8 +184,7 @@ class PartitionChanges:
                     yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
 
     def eligible_leaders_begin(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
-        """Raise the partition epoch of every topic-partition, so that its leader must know of the switch (EL-03,
-        EP-03).
+        """Raise every topic-partition's partition epoch, so that its leader must know of the switch (EL-03, EP-03).
 
         Eligibility requires a high watermark that stands still below the controller's min ISR. A leader may still use
         another min ISR: its configuration file's, or that from before a change of settings that was made while eligible

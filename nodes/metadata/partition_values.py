@@ -155,8 +155,7 @@ class PartitionTables:
         return Lists(self.interned(record.replicas), self.interned(record.isr), self.seldom(seldom))
 
     def partitions(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, PartitionRegistration]]]:
-        """Decode the PartitionRecord values of one topic from `at` on: the topic id, and (partition, registration)
-        pairs.
+        """Decode PartitionRecord values of one topic from `at` on: topic id, and (partition, registration) pairs.
 
         Stops at another topic or at a new form, which only the first value may have. Empty if the first must be
         decoded. Raises ProtocolError if that is impossible.

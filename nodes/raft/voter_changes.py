@@ -1,4 +1,4 @@
-"""Change the voters as leader: one change at a time, each by a record that counts at once (KIP-853, rule 40, PP-02).
+"""Change the voters as leader, one at a time, by a record that counts at once (KIP-853, rule 40, PP-02).
 
 A request is refused unless the voters are kept in the log, this leader has committed a record of its epoch, and the
 previous change is committed. A voter to be added must have caught up first, so that its majority is not one in name

@@ -87,10 +87,10 @@ class _Asked:
 
 
 class ReplicaFetcher:
-    """Follows one leader broker. The node drains `requests`; the broker drains `advanced`, whose high watermark has
-    moved.
+    """Follows one leader broker.
 
-    `truncations`, `failures` and `bytes_in` are counters.
+    The node drains `requests`; the broker drains `advanced`: replicas whose high watermark has moved. `truncations`,
+    `failures` and `bytes_in` are counters.
     """
 
     def __init__(

@@ -42,8 +42,7 @@ class FollowingReplica(BaseReplica):
             self._set_high_watermark(offset)
 
     def truncate_diverging(self, now: int, epoch: int, end_offset: int) -> None:
-        """Truncate where the leader's log diverges: its largest epoch not above ours is `epoch`, ending at
-        `end_offset`.
+        """Truncate at a divergence: the leader's largest epoch not above ours is `epoch`, ending at `end_offset`.
 
         If we know that epoch, the common part ends at the lesser of both ends; else at the end of our next lower epoch,
         and the next fetch continues from there (KIP-279). Several rounds may be needed, each truncates (DP-13).

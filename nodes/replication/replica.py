@@ -1,4 +1,4 @@
-"""One broker's replica of one topic-partition: leader or follower, and the rules that keep acknowledged records safe.
+"""A broker's replica of one topic-partition: leading, following, and the safety of acknowledged records.
 
 The state machine is small; what matters is what each transition may change.
 

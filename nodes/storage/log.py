@@ -271,12 +271,12 @@ class Log:
         from_client: bool = False,
         produce_version: int = 12,
     ) -> Appended:
-        """Append one batch, stamping it in place (a copy, if it is read-only). A batch `from_client` is validated
-        first.
+        """Append one batch, stamping it in place (a copy, if it is read-only).
 
-        Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the producers' and `log_append_time` is -1,
-        unless the log uses LogAppendTime: then a batch `from_client` gets `now_ms`.
+        A batch `from_client` is validated first. Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the
+        producers' and `log_append_time` is -1, unless the log uses LogAppendTime: then a batch `from_client` gets
+        `now_ms`.
         """
         header = self._judged(batch, produce_version) if from_client else BatchHeader.read(batch)
         if header.producer_id >= 0 and not header.is_control:
