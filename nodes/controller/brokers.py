@@ -4,10 +4,10 @@ A broker's epoch is the offset of its registration record, so it is unique forev
 earlier incarnation is recognized. States on this side are fenced, unfenced and in controlled shutdown; `shutdown`
 decides when a stopping broker may stop.
 
-A new incarnation proves that the previous one stopped cleanly by that one's broker epoch, which a clean stop leaves on
-the disk (FD-03). Without it, its logs may end earlier than what it acknowledged, and it leaves every ISR and ELR in the
-same batch that registers it (EL-05, rule 28). Kafka receives that epoch and ignores it (disagreement X33). Without
-eligible leader replicas the epoch is not checked, as in Kafka before KIP-966.
+A new incarnation proves by the previous one's broker epoch that the previous one stopped cleanly: a clean stop leaves
+that epoch on the disk (FD-03). Without this proof, the broker's logs may end earlier than what it acknowledged, and the
+broker leaves every ISR and ELR in the same batch that registers it (EL-05, rule 28). Kafka receives that epoch and
+ignores it (disagreement X33). Without eligible leader replicas the epoch is not checked, as in Kafka before KIP-966.
 """
 
 from __future__ import annotations

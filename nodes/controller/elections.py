@@ -1,7 +1,7 @@
 """Decide a topic-partition's leader, ISR and ELR (rules 27 and 28; IS-02, IS-09, EL-01 to EL-04).
 
 One pure function, `decide`, takes the current state of a topic-partition and its next ISR, and returns everything that
-follows. All of it depends on one fact: *which replicas are known to have every committed record?*
+follows. All of it depends on one question: *which replicas are known to have every committed record?*
 
 ISR     all its members have. The leader counts an acknowledgement only when every member has the record.
 ELR     with min ISR m, the high watermark stands still while fewer than m are in sync (rule 10). So a replica that

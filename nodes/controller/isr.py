@@ -119,8 +119,7 @@ class IsrControl:
 def _check_once(judged: dict[tuple[bytes, int], None], place: tuple[bytes, int]) -> None:
     """Refuse a second proposal for one topic-partition.
 
-    All of a request is judged by one image, so the second would be judged by a state that the first has changed
-    already.
+    All of a request is judged by one image, so the second would be judged by a state that the first has made outdated.
     """
     if place in judged:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic-partition may be named once in a request")
