@@ -1,15 +1,15 @@
-"""A node's configuration: a Java-style `.properties` text with Kafka's names, checked once, then frozen.
+"""Parse and check a node's configuration: Java-style `.properties` text with Kafka's names, frozen afterwards.
 
 Every field of `NodeConfig` is the key of the same name with dots for underscores (`log_dirs` is `log.dirs`), so the
-class is the table of what may be configured; `describe()` prints it. Keys that Kafka has and this node has not are
-refused, never ignored: a setting that silently does nothing would make a test lie. An error names the file, the
-line, the key, the value and what to do (QC-01, CL-24).
+class is the table of keys; `describe()` prints it. Keys that Kafka has and this node lacks are refused, never ignored:
+a setting that silently does nothing would invalidate a test. An error names the file, the line, the key, the value and
+the remedy (QC-01, CL-24).
 
-Kafka's rules on how keys agree with each other are kept: a controller must be among `controller.quorum.voters` and a
-broker-only node must not (QC-01), unless the voters are those of the metadata log (KIP-853), and the quorum is found by
-`controller.quorum.bootstrap.servers`; controller listeners are separate from broker listeners, which is how KRaft keeps
-control requests away from data (CL-24); what is advertised must be listened on and reachable (CL-10). Only the
-security protocol PLAINTEXT exists.
+Kafka's rules between keys hold. A controller must be among `controller.quorum.voters` and a broker-only node must not
+(QC-01), unless the voters are those of the metadata log (KIP-853); then `controller.quorum.bootstrap.servers` locates
+the quorum. Controller listeners are separate from broker listeners, which is how KRaft keeps control requests away from
+data (CL-24). An advertised listener must be among `listeners` and reachable (CL-10). The only security protocol is
+PLAINTEXT.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REFUSED = {
 
 
 def is_control(character: str) -> bool:
-    """Whether it would end a line or steer a terminal: never part of a name, an address or a value."""
+    """Whether the character ends a line or controls a terminal: not allowed in names, addresses and values."""
     return unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Cs")
 
 
@@ -72,7 +72,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where something listens that is no Kafka listener."""
+    """Address of a listener that is not a Kafka listener."""
 
     host: str
     port: int
@@ -93,7 +93,7 @@ class Voter:
         return f"{self.id}@{self.host}:{self.port}"
 
 
-# -- values: each parser takes the text and raises ValueError saying what is wrong and what would be right ----------
+# -- values: each parser takes the text and raises ValueError with the problem and the remedy -----------------------
 
 
 def text(value: str) -> str:
@@ -245,7 +245,7 @@ def setting(default: Any, parse: Callable[[str], Any], about: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """All settings of one node. Make one with `parse`; the constructor does not check how fields agree."""
+    """All settings of one node. Create it with `parse`; the constructor does not check rules between fields."""
 
     process_roles: tuple[str, ...] = required(roles, "what this node is: broker, controller, or both")
     node_id: int = required(integer(0), "this node's number, unique among brokers and controllers")
@@ -355,12 +355,12 @@ class NodeConfig:
 
     @classmethod
     def parse(cls, content: str, source: str = "node.properties") -> NodeConfig:
-        """From the text of a properties file. Raises ConfigError."""
+        """Parse the text of a properties file. Raises ConfigError."""
         return cls._checked(parse_properties(content), source)
 
     @classmethod
     def of(cls, properties: Mapping[str, str], source: str = "configuration") -> NodeConfig:
-        """From keys and values, for hosts that have no file. Raises ConfigError."""
+        """Build from keys and values, for hosts without a file. Raises ConfigError."""
         return cls._checked({key: (str(value), None) for key, value in properties.items()}, source)
 
     @classmethod
@@ -410,14 +410,14 @@ class NodeConfig:
 
     @property
     def advertised_controller(self) -> Endpoint | None:
-        """Where other nodes reach this controller; None for a broker."""
+        """The endpoint at which other nodes reach this controller; None for a broker."""
         name = self.controller_listener_names[0]
         known = {one.listener: one for one in (*self.controller_listeners, *self.advertised_listeners)}
         return known.get(name)
 
     @classmethod
     def describe(cls) -> str:
-        """The table of keys for people: one per line, with default and meaning."""
+        """The table of keys for help output: one per line, with default and meaning."""
         lines = []
         for item in fields(cls):
             default = "required" if item.default is _MISSING else _shown(item.default)
@@ -496,7 +496,7 @@ class _Agreement:
             )
 
     def _check_reachable(self) -> None:
-        """What a voter advertises goes into the log, for all to connect to."""
+        """Refuse an unreachable controller address: it goes into the log, and all nodes connect to it."""
         config = self._config
         advertised = config.advertised_controller
         if config.is_controller and advertised is not None and (advertised.host in _ANY_HOST or not advertised.port):
@@ -534,7 +534,7 @@ class _Agreement:
                 raise self._refuse("metrics.listener", f"is listener {one.listener}'s; give it a port of its own")
 
     def _advertised(self) -> tuple[Endpoint, ...]:
-        """Of the brokers' listeners what is set, all of them if none is; of the controllers' what is set."""
+        """The endpoints to advertise: broker listeners as set, all if none is set; controller listeners only as set."""
         config = self._config
         given = [one.listener for one in config.advertised_listeners]
         known = [one.listener for one in config.listeners]
@@ -579,11 +579,11 @@ class _Agreement:
 
 
 BLANKS = " \t\f"
-"""What Java takes for white space within a line."""
+"""White space within a line, as Java defines it."""
 
 
 def parse_properties(content: str) -> dict[str, tuple[str, int | None]]:
-    """Keys to (value, line number). Comments, continued lines and escapes as in Java; the last of equal keys wins."""
+    """Map keys to (value, line number). Comments, continued lines, escapes as in Java; the last of equal keys wins."""
     found: dict[str, tuple[str, int | None]] = {}
     lines = re.split(r"\r\n|\r|\n", content)
     index = 0
@@ -602,8 +602,9 @@ def parse_properties(content: str) -> dict[str, tuple[str, int | None]]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """The text from which `parse_properties` reads exactly these keys and values, whatever characters they hold,
-    but for blanks at the end of a value.
+    """Return text from which `parse_properties` reads exactly these keys and values.
+
+    Keys and values may hold any characters; only blanks at the end of a value are lost.
     """
     return "".join(f"{_escape(key, key=True)}={_escape(value, key=False)}\n" for key, value in properties.items())
 
@@ -616,7 +617,7 @@ def _escape(text: str, *, key: bool) -> str:
 
 
 def _escaped(character: str, key: bool) -> str:
-    """One character; of a key all that would end it is escaped as well."""
+    """Escape one character; in a key, also every character that would end it."""
     if character == "\\" or (key and character in "=: #!"):
         return "\\" + character
     if " " <= character <= "~" or ord(character) > 0xFFFF:

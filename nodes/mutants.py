@@ -1,8 +1,8 @@
-"""Seeded bugs, each one documented branch in the code it concerns, off unless named at start.
+"""Seeded bugs: each is one documented branch in the code it concerns, off unless named at start.
 
-A checker that has never caught a bug is not known to work. Each mutant here breaks one rule; a run with it
-must be judged invalid while its healthy twin stays valid (HX-08). A node started with mutants says so in its
-log and its trace, and nothing but the explicit `--mutant` option can switch one on (HX-15).
+A checker that has never caught a bug is not known to work. Each mutant breaks one rule; a run with it must be judged
+invalid while its healthy twin stays valid (HX-08). A node started with mutants states so in its log and its trace. Only
+the explicit `--mutant` option switches one on (HX-15).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MUTANTS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutants:
-    """The mutants a node was started with. Passed by constructor to whoever has a branch for one."""
+    """The mutants a node was started with, passed by constructor to each component that has a branch for one."""
 
     names: frozenset[str] = frozenset()
 
@@ -62,7 +62,7 @@ class Mutants:
             raise ValueError(f"unknown mutant {unknown[0]!r}; known are {', '.join(sorted(MUTANTS))}")
 
     def has(self, name: str) -> bool:
-        """Whether this node carries the named bug. The name must be a registered one."""
+        """Whether this node carries the named bug. Raises KeyError for a name that is not registered."""
         if name not in MUTANTS:
             raise KeyError(f"no mutant named {name!r} is registered")
         return name in self.names

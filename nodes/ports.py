@@ -1,8 +1,8 @@
-"""What a node asks of its host: files, wall-clock time, randomness and a place for its trace.
+"""What a node needs from its host: files, wall-clock time, randomness and a trace.
 
-These protocols are the whole of it. The real ones live in `nodes.server`, the simulated ones in
-`harness.simulation`; a node cannot tell which it was given. Monotonic time is no port: it comes in as an
-argument, `now`, an integer number of microseconds from an arbitrary origin.
+These protocols are complete. The real implementations are in `nodes.server`, the simulated ones in
+`harness.simulation`; a node cannot distinguish them. Monotonic time is not a port: it is passed as the argument `now`,
+an integer number of microseconds from an arbitrary origin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `length` bytes from `offset`; fewer only at the end of the file."""
         ...
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
@@ -36,13 +36,13 @@ class Disk(Protocol):
     """A directory tree. Paths are relative, separated by `/`, without `..`. Errors are OSError."""
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty if the directory does not exist."""
+        """Return the names in a directory, sorted; empty if the directory does not exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents; no error if it is there."""
+        """Create a directory and its parents; no error if it exists."""
         ...
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -50,7 +50,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic; replaces an existing file, or moves a directory."""
+        """Rename atomically; replaces an existing file, or moves a directory."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -79,7 +79,7 @@ class Rng(Protocol):
 
 
 class Stopwatch(Protocol):
-    """Microseconds on the scale of `now`, for metrics alone: nothing that a node does or says may depend on it."""
+    """Microseconds on the scale of `now`, for metrics only: no action or response of a node may depend on it."""
 
     def __call__(self) -> int: ...
 
@@ -91,7 +91,7 @@ class Trace(Protocol):
 
 
 class NullTrace:
-    """A trace that keeps nothing."""
+    """A trace that discards all events."""
 
     def event(self, name: str, **fields: object) -> None:
         return None

@@ -1,13 +1,14 @@
-"""Leaderships go back to preferred replicas by themselves (RA-07; `auto.leader.rebalance.enable`).
+"""Return leaderships to preferred replicas periodically (RA-07; `auto.leader.rebalance.enable`).
 
-After a broker's restart it leads nothing: others were elected meanwhile, and stay. Every
-`leader.imbalance.check.interval.seconds` the active controller counts, for each broker, the topic-partitions whose
-preferred replica it is and that somebody else leads. Where they are more than `leader.imbalance.per.broker.percentage`
-of them, the preferred replica is elected, if it is in sync and active; an election asked for does the same
-(`leader_elections`). As in Kafka before KRaft a little imbalance is left alone: each election costs clients a moment.
+After a broker's restart it leads nothing: other replicas were elected meanwhile, and stay leaders. Every
+`leader.imbalance.check.interval.seconds` the active controller counts for each broker the topic-partitions whose
+preferred replica it is, and those of them that another broker leads. If the latter are more than
+`leader.imbalance.per.broker.percentage` percent of the former, the preferred replica is elected, if it is in sync and
+active; a requested election does the same (`leader_elections`). As in Kafka before KRaft, a small imbalance is
+tolerated: each election interrupts clients briefly.
 
-A cluster may have millions of topic-partitions, so a round is walked a part in a turn, and what it elects is written a
-thousand in a batch. What changes between two turns is seen as it then is.
+A cluster may have millions of topic-partitions, so a round covers a part of them in each turn, and writes its elections
+a thousand in a batch. Each part sees the state at its turn.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Place = tuple[Topic, int]
 
 
 class LeaderBalancer:
-    """Works on the image it is handed and changes nothing itself; `advance` returns what is to be written."""
+    """Works on the image it receives and changes nothing itself; `advance` returns the records to write."""
 
     def __init__(self, config: ControllerConfig, elections: LeaderElectionControl) -> None:
         self._interval = config.imbalance_check_interval if config.balances_leaders else 0
@@ -36,7 +37,7 @@ class LeaderBalancer:
         self._round: Iterator[list[Message]] | None = None
 
     def restart(self, now: int) -> None:
-        """A newly active controller begins its own rounds."""
+        """Start the rounds of a newly active controller."""
         self._round = None
         self._due = now + self._interval if self._interval else NEVER
 
@@ -91,7 +92,7 @@ class LeaderBalancer:
 
 
 def _walk(image: MetadataImage) -> Iterator[Place | None]:
-    """Every topic-partition there still is when it is its turn; None where another turn may come in between."""
+    """Each topic-partition that still exists at its turn; None where another turn may come in between."""
     looked_at = 0
     for identity in list(image.topics):
         found = image.topics.get(identity)

@@ -1,13 +1,13 @@
-"""Brokers as the controller sees them: registration, heartbeats, fencing, producer ids (BL-05, FD-01, FD-02, rule 24).
+"""Broker registration, heartbeats, fencing and producer ids at the controller (BL-05, FD-01, FD-02, rule 24).
 
-A broker's epoch is the offset of its registration record, so it is unique for all time and every later message of an
-earlier incarnation can be told apart. States on this side are fenced, unfenced and in controlled shutdown; `shutdown`
-says when a broker that wants to stop may.
+A broker's epoch is the offset of its registration record, so it is unique forever, and every later message of an
+earlier incarnation is recognized. States on this side are fenced, unfenced and in controlled shutdown; `shutdown`
+decides when a stopping broker may stop.
 
-A new incarnation must show that the one before it stopped cleanly, by that one's broker epoch, which a clean stop
-leaves on the disk (FD-03). If it cannot, its logs may end earlier than what it acknowledged, and it leaves every ISR
-and ELR in the same batch that registers it (EL-05, rule 28). Kafka was sent that epoch and did not look at it
-(disagreement X33). Without eligible leader replicas nothing asks for it, as in Kafka before KIP-966.
+A new incarnation proves by the previous one's broker epoch that the previous one stopped cleanly: a clean stop leaves
+that epoch on the disk (FD-03). Without this proof, the broker's logs may end earlier than what it acknowledged, and the
+broker leaves every ISR and ELR in the same batch that registers it (EL-05, rule 28). Kafka receives that epoch and
+ignores it (disagreement X33). Without eligible leader replicas the epoch is not checked, as in Kafka before KIP-966.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from squall.nodes.protocol.messages.unregister_broker import UnregisterBrokerReq
 
 
 class BrokerControl:
-    """Decides over brokers. Works on the image it is handed and changes nothing but sessions itself."""
+    """Decides over brokers. Works on the image it receives and changes nothing but sessions itself."""
 
     def __init__(self, config: ControllerConfig, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._config = config
@@ -55,22 +55,22 @@ class BrokerControl:
         self.sessions = Sessions(config.session_timeout)
         self._offsets = ShutdownOffsets()
         self.timed_out = 0
-        """Sessions that ended in silence while this controller was the active one; a counter for metrics."""
+        """Sessions that timed out while this controller was the active one; a counter for metrics."""
 
     def restart(self, now: int, image: MetadataImage) -> None:
-        """This controller has become the active one: all sessions begin anew (FD-04)."""
+        """Start all sessions again: this controller has become the active one (FD-04)."""
         self.sessions.restart(now, [broker.id for broker in image.brokers.values() if not broker.fenced])
         self._offsets.restart()
 
     def epoch_error(self, image: MetadataImage, broker: int, epoch: int) -> ErrorCode:
-        """Whether a message of this broker and epoch is of its current incarnation."""
+        """STALE_BROKER_EPOCH unless the message is of the broker's current incarnation."""
         found = image.brokers.get(broker)
         return ErrorCode.NONE if found is not None and found.epoch == epoch else ErrorCode.STALE_BROKER_EPOCH
 
     # -- registration -----------------------------------------------------------------------------------------
 
     def register(self, now: int, image: MetadataImage, request: BrokerRegistrationRequest, next_offset: int) -> Outcome:
-        """Begin an incarnation, fenced. The same incarnation again keeps its epoch and its fencing."""
+        """Begin an incarnation, fenced. A retry of the same incarnation keeps its epoch and its fencing."""
         if request.cluster_id != self._config.cluster_id:
             return Outcome(BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
         if not request.listeners:
@@ -89,7 +89,7 @@ class BrokerControl:
         return Outcome(BrokerRegistrationResponse(broker_epoch=epoch), records)
 
     def _end_incarnation(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> list[Record]:
-        """What the end of the incarnation known so far changes, now that the next one tells how it ended."""
+        """Records that end the previous incarnation, now that the new one reports how it stopped."""
         if self._may_have_lost_records(image, known, previous_epoch):
             records: list[Record] = list(self._changes.broker_leaves(image, known.id, lost=True))
             if not known.fenced:
@@ -98,7 +98,7 @@ class BrokerControl:
         return [] if known.fenced else list(self.fence_records(image, known))
 
     def _may_have_lost_records(self, image: MetadataImage, known: BrokerRegistration, previous_epoch: int) -> bool:
-        """Mutant `unclean-restart-stays-eligible`: whoever comes back is taken to have all it ever had."""
+        """Mutant `unclean-restart-stays-eligible`: every returning broker is taken to have all its records."""
         if self._trusts_unclean_restarts:
             return False
         return image.keeps_eligible_leaders and previous_epoch != known.epoch
@@ -106,7 +106,7 @@ class BrokerControl:
     # -- heartbeats -------------------------------------------------------------------------------------------
 
     def heartbeat(self, now: int, image: MetadataImage, request: BrokerHeartbeatRequest) -> Outcome:
-        """Renew the session, and fence or unfence as the broker wants and may."""
+        """Renew the session, and fence or unfence as the broker requests and may."""
         error = self.epoch_error(image, request.broker_id, request.broker_epoch)
         if error != ErrorCode.NONE:
             return Outcome(BrokerHeartbeatResponse(error_code=error))
@@ -148,9 +148,9 @@ class BrokerControl:
         return not leads_anything(image, broker.id)
 
     def _stopping_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
-        """Marked first, so that nobody lets it in again, then out of leaderships and ISRs (CS-02).
+        """Mark the broker first, so that no ISR accepts it again, then take it out of leaderships and ISRs (CS-02).
 
-        One that is marked and leads has been left half-way by a controller that lost its leadership, several batches
+        A marked broker that still leads was left half-way by a controller that lost its leadership, several batches
         into this: the rest is moved now.
         """
         if not broker.in_controlled_shutdown:
@@ -173,7 +173,7 @@ class BrokerControl:
         return () if broker is None or broker.fenced else self.fence_records(image, broker)
 
     def fence_records(self, image: MetadataImage, broker: BrokerRegistration) -> Iterator[Record]:
-        """Out of ISRs and leaderships first, fenced last (rule 25), drawn while they are written (see `Outcome`)."""
+        """Leave ISRs and leaderships first, fence last (rule 25); drawn while they are written (see `Outcome`)."""
         yield from self._changes.broker_leaves(image, broker.id)
         yield FenceBrokerRecord(id=broker.id, epoch=broker.epoch)
 
@@ -182,9 +182,12 @@ class BrokerControl:
         yield from self._changes.broker_joins(image, broker.id)
 
     def unregister(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Outcome:
-        """Forget a broker, on an operator's word that it is gone for good (KIP-631, RA-07). It stays in the replicas of
-        its topic-partitions until these are reassigned, but may have lost what it had: should it return, nobody can
-        know any more how its last incarnation ended. So it leaves every ISR and every ELR."""
+        """Remove a broker that an operator declares permanently lost (KIP-631, RA-07).
+
+        It stays in the replicas of its topic-partitions until these are reassigned, but may have lost records: should
+        it return, it is no longer possible to determine how its last incarnation ended. So it leaves every ISR and
+        every ELR.
+        """
         broker = image.brokers.get(request.broker_id)
         if broker is None:
             message = f"Broker {request.broker_id} is not registered."
@@ -200,7 +203,7 @@ class BrokerControl:
     # -- producer ids -----------------------------------------------------------------------------------------
 
     def allocate_producer_ids(self, image: MetadataImage, request: AllocateProducerIdsRequest) -> Outcome:
-        """A block of ids that nobody else will ever get (rule 8): committed before it is handed out."""
+        """Allocate a block of globally unique ids (rule 8): committed before the response."""
         error = self.epoch_error(image, request.broker_id, request.broker_epoch)
         if error != ErrorCode.NONE:
             return Outcome(AllocateProducerIdsResponse(error_code=error))

@@ -1,11 +1,12 @@
-"""Change records: what `elections` decides, written for every topic-partition that an event concerns (rules 23, 25).
+"""Change records: what `elections` decides, written for every topic-partition of an event (rules 23, 25).
 
-Events are a broker's coming and going, its unclean restart, other settings, and the switching of eligible leader
-replicas. Each is one walk over the topic-partitions; what it yields belongs into one batch with the record of the event
-itself, so that no node ever sees one without the other. A broker of a large cluster has more of them than one batch
-holds: then the walk goes on from turn to turn, nothing else is decided meanwhile (see `controller`), and the record of
-the event comes with the last batch. A walk for one broker costs what that broker has, by the index of `metadata.topic`;
-what is decided there is worked out once for all topic-partitions that lie alike, down to the bytes of the record.
+Events are a broker's joining and leaving, its unclean restart, changed settings, and switching eligible leader
+replicas. Each is one walk over the topic-partitions; its records belong into one batch with the record of the event, so
+that no node ever sees one without the other. In a large cluster a broker may need more records than one batch holds:
+then the walk continues from turn to turn, nothing else is decided meanwhile (see `controller`), and the record of the
+event comes with the last batch. A walk for one broker costs in proportion to its topic-partitions, by the index of
+`metadata.topic`; each decision is computed once for all topic-partitions with equal state, down to the bytes of the
+record.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from squall.nodes.metadata.topic_configs import MIN_ISR, UNCLEAN_ELECTION, effec
 
 
 class ElectionKind(Enum):
-    """What kind of leader a decision makes of a replica."""
+    """The kind of election that a decision makes."""
 
     NONE = "the same leader as before"
     CLEAN = "one in the ISR"
@@ -32,7 +33,7 @@ class ElectionKind(Enum):
 
 
 def kind_of(old: PartitionRegistration, decision: Decision) -> ElectionKind:
-    """What kind of election this decision is."""
+    """The kind of election of a decision."""
     if decision.leader == old.leader:
         return ElectionKind.NONE
     if decision.unclean:
@@ -43,7 +44,7 @@ def kind_of(old: PartitionRegistration, decision: Decision) -> ElectionKind:
 def change_or_completion(
     topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record of a decision, which may be what a reassignment waits for; None if nothing is to change."""
+    """The record of a decision, which may complete a reassignment; None if nothing changes."""
     old = topic.partitions[number]
     if old.seldom.adding or old.seldom.removing:
         completed = completion(old, decision, active, rules)
@@ -53,16 +54,16 @@ def change_or_completion(
 
 
 class PartitionChanges:
-    """Change records for all topic-partitions that an event concerns. `last_known_leader`: see `elections`."""
+    """Change records for all topic-partitions of an event. `last_known_leader`: see `elections`."""
 
     def __init__(self, topic_defaults: Mapping[str, str], *, last_known_leader: bool = False) -> None:
         self._topic_defaults = topic_defaults
         self._last_known_leader = last_known_leader
         self.unclean_elections = self.eligible_elections = 0
-        """Elections decided here since the start that may have lost records, and such of an eligible leader."""
+        """Elections decided here since the start: those that may have lost records, and those of an eligible leader."""
 
     def rules(self, image: MetadataImage, topic: Topic) -> Rules:
-        """By what a topic's leaders and ISRs are decided."""
+        """The rules that decide a topic's leaders and ISRs."""
         return self._rules_by(image, image.topic_settings(topic.name))
 
     def _rules_by(self, image: MetadataImage, settings: Mapping[str, str]) -> Rules:
@@ -76,12 +77,12 @@ class PartitionChanges:
     def record(
         self, topic: Topic, number: int, decision: Decision, active: Active, rules: Rules
     ) -> PartitionChangeRecord | None:
-        """The record of an election, which may be what a reassignment waits for; None if nothing is to change."""
+        """The record of an election, which may complete a reassignment; None if nothing changes."""
         self.count(kind_of(topic.partitions[number], decision))
         return change_or_completion(topic, number, decision, active, rules)
 
     def count(self, kind: ElectionKind) -> None:
-        """One more election has been decided."""
+        """Count one more election."""
         if kind is ElectionKind.UNCLEAN:
             self.unclean_elections += 1
         elif kind is ElectionKind.ELIGIBLE:
@@ -95,7 +96,7 @@ class PartitionChanges:
     # -- brokers ----------------------------------------------------------------------------------------------
 
     def broker_leaves(self, image: MetadataImage, broker: int, *, lost: bool = False) -> Iterator[bytes]:
-        """Out of every ISR and every leadership; and if it may have `lost` records, out of every ELR too.
+        """Remove a broker from every ISR and leadership; if it may have `lost` records, also from every ELR.
 
         Yields values of change records.
         """
@@ -115,8 +116,10 @@ class PartitionChanges:
                         yield change_value(form, topic_id, number)
 
     def broker_joins(self, image: MetadataImage, broker: int) -> Iterator[bytes]:
-        """A leader for every topic-partition that has none, and that this broker may lead. Yields values of change
-        records."""
+        """Elect a leader for every topic-partition that has none and that this broker may lead.
+
+        Yields values of change records.
+        """
         standing = [one.id for one in image.brokers.values() if one.active]
         alike = _Alike(self, [*standing, broker])
         for topic in list(image.topics.values()):
@@ -130,8 +133,10 @@ class PartitionChanges:
                     yield change_value(form, topic.id, number)
 
     def elections(self, image: MetadataImage) -> Iterator[bytes | None]:
-        """A leader for every topic-partition that has none and may be led as things stand. Yields values of change
-        records, and None for each that has to go on waiting."""
+        """Elect a leader for every topic-partition that has none and may have one now.
+
+        Yields values of change records, and None for each that has to wait further.
+        """
         standing = [one.id for one in image.brokers.values() if one.active]
         alike = _Alike(self, standing)
         for topic in list(image.topics.values()) if standing else ():
@@ -148,17 +153,17 @@ class PartitionChanges:
     def settings_changed(
         self, image: MetadataImage, altered: Mapping[tuple[int, str], Mapping[str, str]]
     ) -> Iterator[PartitionChangeRecord]:
-        """What follows when these resources, by type and name, have these settings instead of those in the image.
+        """The changes that follow when these resources, by type and name, have these settings instead of the image's.
 
-        Where unclean elections become allowed, they take place. Another min ISR empties the ELR, which was gathered
-        under the old one (EL-06), unless the ISR is empty: then nobody commits anything, whatever min ISR is, and the
-        ELR is all there is to elect from.
+        Where unclean elections become allowed, they take place. Another min ISR empties the ELR, which was collected
+        under the old one (EL-06), unless the ISR is empty: then no leader commits anything with any min ISR, and the
+        ELR is the only set to elect from.
 
-        And it moves the partition epoch of every topic-partition concerned, also where nothing else changes. A leader
-        takes an ISR from the answer to its AlterPartition, which may reach it before the new min ISR does through the
-        metadata log. After 1 became 2, it would then commit on its own by the old setting, while the controller keeps
-        those who left eligible by the new one. With the partition epoch moved, no change is accepted from a
-        leader that does not have the setting yet.
+        A min ISR change also raises the partition epoch of every topic-partition concerned, even where nothing else
+        changes. A leader takes an ISR from the response to its AlterPartition, which may arrive before it receives the
+        new min ISR through the metadata log. After 1 became 2, it would then commit alone by the old setting, while the
+        controller keeps the departed members eligible by the new one. With the raised partition epoch, the controller
+        accepts no change from a leader that does not have the setting yet.
         """
 
         def active(replica: int) -> bool:
@@ -179,21 +184,23 @@ class PartitionChanges:
                     yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
 
     def eligible_leaders_begin(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
-        """Another partition epoch for every topic-partition, so that its leader must know of the switch (EL-03, EP-03).
+        """Raise every topic-partition's partition epoch, so that its leader must know of the switch (EL-03, EP-03).
 
-        Eligibility rests on a high watermark that stands still below the min ISR that the controller goes by. A leader
-        may still go by another one: that of its own configuration file, or that from before a change of settings that
-        was made while no eligible leaders were kept and moved no epoch. With its old partition epoch it could shrink
-        its ISR to itself and commit alone, while the controller keeps those who left eligible. Kafka moves no epoch
-        here (KIP-966 does not speak of it).
+        Eligibility requires a high watermark that stands still below the controller's min ISR. A leader may still use
+        another min ISR: its configuration file's, or that from before a change of settings that was made while eligible
+        leaders were off and raised no epoch. With its old partition epoch it could shrink its ISR to itself and commit
+        alone, while the controller keeps the departed members eligible. Kafka raises no epoch here (KIP-966 does not
+        mention it).
         """
         for topic in image.topics.values():
             for number in topic.partitions:
                 yield PartitionChangeRecord(partition_id=number, topic_id=topic.id)
 
     def eligible_leaders_end(self, image: MetadataImage) -> Iterator[PartitionChangeRecord]:
-        """No ELR any more (EL-06). An empty ISR gets back whom it would have kept without: those known to have all,
-        or whoever led last."""
+        """Clear all ELRs (EL-06).
+
+        An empty ISR gets its members back: those known to have all records, or the last leader.
+        """
         for topic in image.topics.values():
             for number, old in topic.partitions.items():
                 isr = old.isr or old.elr or old.last_known_elr[:1]
@@ -203,10 +210,10 @@ class PartitionChanges:
 
 
 class _Alike:
-    """What becomes of each topic-partition in one event, worked out once for all that are alike.
+    """Computes the change of each topic-partition in one event, once for all with equal state.
 
-    A broker in a large cluster has hundreds of thousands of topic-partitions, and a few thousand ways in which they
-    lie on brokers.
+    A broker in a large cluster has hundreds of thousands of topic-partitions, but only a few thousand distinct
+    assignments.
     """
 
     def __init__(self, changes: PartitionChanges, active: Sequence[int], lost: Replicas = ()) -> None:
@@ -216,12 +223,12 @@ class _Alike:
         self._known: dict[Rules, dict[tuple[object, ...], _Fate]] = {}
 
     def begin(self, topic: Topic, rules: Rules) -> None:
-        """What is asked for next is of this topic."""
+        """Set the topic of the following calls."""
         self._topic, self._rules = topic, rules
         self._of_rules = self._known.setdefault(rules, {})
 
     def form(self, number: int, old: PartitionRegistration, *, without: int = NO_LEADER) -> ChangeForm | None:
-        """Of the change record; None if nothing is to change."""
+        """The form of the change record; None if nothing changes."""
         key = (old.replicas, old.isr, old.leader, old.seldom)
         fate = self._of_rules.get(key)
         if fate is None:
@@ -241,7 +248,7 @@ class _Alike:
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """What becomes of all topic-partitions that are alike."""
+    """The decision for all topic-partitions with equal state."""
 
     kind: ElectionKind
     is_counted: bool

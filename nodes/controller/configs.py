@@ -1,18 +1,18 @@
 """IncrementalAlterConfigs: settings of topics, and the cluster's defaults for them (EL-06, KIP-339).
 
-What a topic may be given at its creation it may be given later, by the same table (`metadata.topic_configs`). The
-cluster's default, resource type broker with an empty name, exists for the settings that the controller itself decides
-by: min ISR and unclean election. Settings of single brokers are their configuration files' business.
+A topic may later get every setting that it may get at its creation, by the same table (`metadata.topic_configs`). The
+cluster's default, resource type broker with an empty name, exists for the settings by which the controller itself
+decides: min ISR and unclean election. Settings of single brokers are in their configuration files.
 
-Replication throttles (KIP-73) are not served: to set one is refused, by its name. To take one away is granted, since
+Replication throttles (KIP-73) are not supported: setting one is refused, by its name. Removing one is granted, since
 there is none; `kafka-reassign-partitions --verify` and `--cancel` end by doing so on every broker and topic concerned.
 
-With the settings, in the same batch, goes what follows from them for topic-partitions (`changes.settings_changed`).
-That must not be split, so more records than fit one batch are refused.
+The same batch holds the settings and the changes of topic-partitions that follow (`changes.settings_changed`). It must
+not be split, so more records than fit one batch are refused.
 
-While eligible leader replicas are kept, the cluster's min ISR is itself a record, written when they are switched on,
-and cannot be unset: were it each node's own configuration, a leader and the controller could differ on whether a
-high watermark may advance, which is what eligibility rests on. Kafka does the same.
+While eligible leader replicas are enabled, the cluster's min ISR is itself a record, written when they are switched on,
+and cannot be unset: were it each node's own configuration, a leader and the controller could differ on whether a high
+watermark may advance, on which eligibility depends. Kafka does the same.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Resource = tuple[int, str]
 
 
 class ConfigControl:
-    """Decides over settings. Works on the image it is handed and changes nothing itself."""
+    """Decides over settings. Works on the image it receives and changes nothing itself."""
 
     def __init__(self, config: ControllerConfig, changes: PartitionChanges) -> None:
         self._config = config
@@ -86,7 +86,7 @@ class ConfigControl:
 
 
 def safe_min_isr(image: MetadataImage, topic_defaults: Mapping[str, str]) -> list[Message]:
-    """The cluster's min ISR as a record, unless there is one: all nodes shall go by the same (see the module)."""
+    """The cluster's min ISR as a record unless one exists: all nodes must use the same value (see the module)."""
     if MIN_ISR in image.config(BROKER_RESOURCE, CLUSTER_DEFAULT):
         return []
     value = topic_defaults.get(MIN_ISR, TOPIC_CONFIGS[MIN_ISR].default)
@@ -115,13 +115,13 @@ def _check_resource(image: MetadataImage, resource: AlterConfigsResource) -> Non
 
 
 def _only_throttles(image: MetadataImage, resource: AlterConfigsResource) -> bool:
-    """Whether a broker that there is, is only to be given or rid of throttles; `_altered` refuses the former."""
+    """Whether the request only sets or removes throttles of a registered broker; `_altered` refuses setting them."""
     known = resource.resource_name.isdigit() and int(resource.resource_name) in image.brokers
     return known and all(one.name in _THROTTLES[BROKER_RESOURCE] for one in resource.configs)
 
 
 def _altered(image: MetadataImage, resource: AlterConfigsResource) -> dict[str, str]:
-    """The settings of a resource once all operations are done, in their order."""
+    """The settings of a resource after all operations, applied in order."""
     names = [one.name for one in resource.configs]
     settings = dict(image.config(resource.resource_type, resource.resource_name))
     for operation in resource.configs:
@@ -190,7 +190,7 @@ def _list_value(current: str, asked: AlterableConfig) -> str:
 
 
 def _config_records(image: MetadataImage, key: Resource, settings: Mapping[str, str]) -> list[ConfigRecord]:
-    """One for each setting that is another now."""
+    """One record for each setting that has changed."""
     before = image.config(*key)
     names = dict.fromkeys((*before, *settings))
     return [ConfigRecord(*key, name, settings.get(name)) for name in names if before.get(name) != settings.get(name)]

@@ -1,34 +1,35 @@
 """`QuorumController`: the active controller's event loop, and the standby's replay (EP-06, rule 30, QC-21..23).
 
-Every controller replays the committed log into `committed`, its image of what is certain. The one that leads the quorum
-is *active*: it also keeps `image`, the same plus what it has written and not yet seen committed, and decides by that.
+Every controller replays the committed log into `committed`, its image of committed state. The quorum's leader is
+*active*: it also keeps `image`, which adds what it has written and not yet seen committed, and decides by that.
 
     request ─ handler(image) ─ records ─ replay into image ─ raft.append ─┐
                                                                          ├─ high watermark passes ─ response leaves
     response ─ parked with the offset of its last record ────────────────┘
 
 One request at a time, in the order of arrival; responses leave in the order of their offsets. A response without
-records of its own may still rest on uncommitted ones (that a topic exists already, say), so it waits for all that was
-written before it.
+records may still depend on uncommitted ones (such as an already existing topic), so it waits for all that was written
+before it.
 
-Activation: only when everything up to the start of its epoch is committed and replayed; `image` then begins as a clone
-of `committed`, which shares what it does not change, so that neither activation nor memory knows how large the cluster
-is. What the last controller left half-way when a broker came back, topic-partitions that nobody leads, is elected
-first; what it left of a broker's leaving, the broker's next heartbeat or its silence brings up again.
+Activation: only when everything up to the start of its epoch is committed and replayed. `image` then begins as a clone
+of `committed`, which shares what it does not change, so that the cost of activation, in time and memory, does not
+depend on the size of the cluster. If the last controller left a returning broker's elections half-way, the leaderless
+topic-partitions are elected first; if it left a broker's removal half-way, the broker's next heartbeat or its silence
+resumes it.
 
 Losing the leadership drops `image`, which is the whole rollback. Two images, rather than an undo log: the rollback
-cannot be wrong. What was written may survive all the same, since other voters may have it. So a request whose records
-were written, all of them or a part, is answered as one of unknown outcome; NOT_CONTROLLER, which brokers repeat, is for
+cannot be wrong. The written records may survive, since other voters may have them. So a request whose records were
+written, all of them or a part, gets a response for an unknown outcome; NOT_CONTROLLER, which brokers retry, is for
 requests that have changed nothing (`refusals`). Mutant `parked-writes-repeated` answers all of them NOT_CONTROLLER.
 
-The event loop never stands still for long. What concerns more topic-partitions than one batch holds, a broker that
-leaves, say, is decided and written a batch in a turn; requests that come meanwhile are held back, so all of it is
-decided on one state, as if in one turn, while votes, fetches and timers of the quorum go on. Replay stops after as many
-records in each turn.
+The event loop never blocks for long. A change of more topic-partitions than one batch holds, such as a broker's
+removal, is decided and written one batch in a turn. Requests that arrive meanwhile are held back, so all of it is
+decided on one state, as if in one turn, while votes, fetches and timers of the quorum continue. Replay stops after as
+many records in each turn.
 
-The controller knows nothing of replicas' high watermarks or log ends (EP-07); of the quorum it knows offsets only.
-Host: call `handle` for requests, `tick` each turn, and `advance` after raft's `flush`, so that what that committed is
-answered in the same iteration.
+The controller does not know replicas' high watermarks or log ends (EP-07); of the quorum it knows only offsets. Host:
+call `handle` for requests, `tick` each turn, and `advance` after raft's `flush`, so that requests which it committed
+are answered in the same iteration.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ from squall.nodes.raft.replica import RaftReplica
 
 Handler = Callable[[int, ServerRequest], Outcome]
 REPLAYED_IN_A_TURN = 10_000
-"""Records, beyond which replay goes on in the next turn."""
+"""Records in one turn, after which replay continues in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,12 @@ class _Parked:
     request: ServerRequest
     response: Message
     wrote: bool
-    """Whether records were written for it, rather than that it rests on those of others."""
+    """Whether records were written for this request; otherwise it depends on those of other requests."""
 
 
 @dataclass(slots=True)
 class _Unfinished:
-    """Records still to be drawn and written, and the answer once they are; nobody asked for a broker's silence."""
+    """Records still to be drawn and written, and the response afterwards; without a request for a silent broker."""
 
     records: Iterator[Record | None]
     request: ServerRequest | None = None
@@ -120,7 +121,7 @@ class QuorumController:
         self.mutants = mutants
         self.committed = MetadataImage()
         self.requests: list[OutboundRequest] = []
-        """Nothing: a controller asks nobody. Part of the grammar of components."""
+        """Always empty: a controller sends no requests. Part of the grammar of components."""
         self._raft = raft
         self._trace = trace
         self._changes = PartitionChanges(config.topic_defaults, last_known_leader=config.last_known_leader)
@@ -141,7 +142,7 @@ class QuorumController:
         self._snapshots_run_ahead = mutants.has("snapshot-above-hw")
         self._takes_parked_for_undone = mutants.has("parked-writes-repeated")
         self.last_applied_ms = -1
-        """The timestamp of the batch replayed last; metrics tell the lag by it."""
+        """The timestamp of the last replayed batch, from which metrics compute the lag."""
         self.replayed_bytes = 0
         self.snapshots_loaded = 0
         self._loader: SnapshotLoader | None = None
@@ -161,7 +162,7 @@ class QuorumController:
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
         }
 
-    # -- what others may know ---------------------------------------------------------------------------------
+    # -- public state -----------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
@@ -178,27 +179,27 @@ class QuorumController:
 
     @property
     def longest_silence(self) -> int:
-        """Microseconds between two signs of life of a broker, at most, while this controller was active."""
+        """Longest time between two messages of a broker while this controller was active, in microseconds."""
         return self._brokers.sessions.longest_silence
 
     @property
     def unclean_elections(self) -> int:
-        """Decided by this controller since it started."""
+        """Unclean elections decided by this controller since it started."""
         return self._changes.unclean_elections
 
     @property
     def eligible_elections(self) -> int:
-        """Of eligible leader replicas, likewise."""
+        """Elections of eligible leader replicas decided by this controller since it started."""
         return self._changes.eligible_elections
 
     @property
     def image(self) -> MetadataImage | None:
-        """What the active controller decides by; None on others."""
+        """The image by which the active controller decides; None on others."""
         return self._image
 
     @property
     def snapshot_image(self) -> MetadataImage:
-        """What a snapshot is made of: the committed image. Mutant `snapshot-above-hw`: the one that runs ahead."""
+        """The source of snapshots: the committed image. Mutant `snapshot-above-hw`: the image that runs ahead."""
         return self._image if self._image is not None and self._snapshots_run_ahead else self.committed
 
     @property
@@ -208,7 +209,7 @@ class QuorumController:
     # -- requests ---------------------------------------------------------------------------------------------
 
     def handle(self, now: int, request: ServerRequest) -> None:
-        """Decide now; answer once what was decided is committed."""
+        """Decide now; respond once the decision is committed."""
         self._watch_leadership(now)
         if self._image is None:
             request.respond(not_controller(request))
@@ -247,7 +248,7 @@ class QuorumController:
         self._parked.append(_Parked(self._deciding.last_offset, request, response, wrote))
 
     def _go_on(self, now: int) -> None:
-        """The next batch of what is unfinished; after the last one, the requests held back."""
+        """Write the next batch of unfinished records; after the last one, decide the held requests."""
         unfinished = self._unfinished
         if unfinished is not None:
             self._write(now, unfinished.records)
@@ -314,8 +315,10 @@ class QuorumController:
     # -- writing ----------------------------------------------------------------------------------------------
 
     def _write(self, now: int, records: Iterable[Record | None]) -> None:
-        """Append records and replay them at once: a sequence as a whole, of an iterator one batch, the rest in turns
-        to come. None counts, so that no turn looks at more than a batch could hold, and is not written."""
+        """Append records and replay them at once: a sequence as a whole, an iterator one batch per turn.
+
+        None counts, so that no turn examines more than a batch could hold, and is not written.
+        """
         self._unfinished = None
         if isinstance(records, Sequence):
             self._append(now, records)
@@ -327,7 +330,7 @@ class QuorumController:
             self._unfinished = _Unfinished(rest)
 
     def _append(self, now: int, records: Sequence[Record]) -> None:
-        """One batch unless they are too many for one."""
+        """Append one batch, or several if the records are too many for one."""
         if not records:
             return
         size = self.config.records_max
@@ -341,7 +344,7 @@ class QuorumController:
     # -- replay and leadership --------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """Replay what is committed by now, and let go the responses that waited for it."""
+        """Replay newly committed records, and send the responses that waited for them."""
         self._watch_leadership(now)
         if not self._follow_snapshot():
             return
@@ -359,7 +362,7 @@ class QuorumController:
         self._answer_parked()
 
     def _follow_snapshot(self) -> bool:
-        """Whether the log goes on where `committed` ends; if not, load some more of the snapshot between (SN-04)."""
+        """Whether the log continues where `committed` ends; if not, load more of the missing snapshot (SN-04)."""
         due = self._raft.snapshot_before(self.committed.last_offset + 1)
         if due is None:
             return True
@@ -399,7 +402,7 @@ class QuorumController:
                 request.respond(outcome_unknown(request) if unknown else not_controller(request))
 
     def _activate_if_ready(self, now: int) -> None:
-        """Lead, once all that earlier leaders committed is replayed (QC-23)."""
+        """Become active once everything that earlier leaders committed is replayed (QC-23)."""
         raft = self._raft
         if self._active_epoch is not None or not raft.is_leader:
             return
@@ -420,7 +423,7 @@ class QuorumController:
     # -- time -------------------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> None:
-        """Replay, fence who has fallen silent, keep the log moving."""
+        """Replay, fence silent brokers, and write a record when idle."""
         self.advance(now)
         if self._image is None:
             return
@@ -436,7 +439,7 @@ class QuorumController:
         return self._written_at + self.config.idle_interval if self.config.idle_interval > 0 else NEVER
 
     def deadline(self) -> int:
-        """When `tick` is next due; in the past if something committed is not replayed, or leadership has changed."""
+        """When `tick` is next due; in the past if committed records are not replayed or leadership has changed."""
         raft = self._raft
         lost = self._active_epoch is not None and not (raft.is_leader and raft.epoch == self._active_epoch)
         if lost or raft.high_watermark > self.committed.last_offset + 1:
@@ -448,6 +451,6 @@ class QuorumController:
         return min(self._brokers.sessions.deadline(), self._balancer.deadline(), self._idle_at())
 
     def close(self, now: int) -> None:
-        """Stop deciding; what waits is answered as when the leadership is lost."""
+        """Stop deciding; parked requests are answered as when the leadership is lost."""
         if self._active_epoch is not None:
             self._deactivate()

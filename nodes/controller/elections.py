@@ -1,9 +1,9 @@
-"""Who leads a topic-partition, who is in sync, and who else may lead (rules 27 and 28; IS-02, IS-09, EL-01 to EL-04).
+"""Decide a topic-partition's leader, ISR and ELR (rules 27 and 28; IS-02, IS-09, EL-01 to EL-04).
 
-One pure function, `decide`, takes a topic-partition as it is and the ISR it is to have, and says everything that
-follows. All of it rests on one question: *who is known to have every committed record?*
+One pure function, `decide`, takes the current state of a topic-partition and its next ISR, and returns everything that
+follows. All of it depends on one question: *which replicas are known to have every committed record?*
 
-ISR     whoever is in it has. The leader counts an acknowledgement only when all of it has the record.
+ISR     all its members have. The leader counts an acknowledgement only when every member has the record.
 ELR     with min ISR m, the high watermark stands still while fewer than m are in sync (rule 10). So a replica that
         leaves an ISR which then has fewer than m members misses nothing that is ever committed afterwards, until
         there are m again. Those are the eligible leader replicas (KIP-966):
@@ -11,29 +11,29 @@ ELR     with min ISR m, the high watermark stands still while fewer than m are i
             |new ISR| >= m    ELR = {}
             |new ISR| <  m    ELR = (ELR + old ISR) - new ISR - those that may have lost records
 
-        Who may have lost records is told by an unclean restart (`lost`, EL-05). As the rest of the ISR and ELR is at
-        least m replicas, m - 1 lossy restarts cost nothing (EL-01). With ELRs the ISR may be empty; without them its
-        last member stays in it even when it is gone, because it alone is known to have everything, which is wrong
+        An unclean restart shows which replicas may have lost records (`lost`, EL-05). As the rest of the ISR and ELR is
+        at least m replicas, m - 1 lossy restarts cost nothing (EL-01). With ELRs the ISR may be empty; without them its
+        last member stays in it even while it is down, because it alone is known to have everything, which is wrong
         as soon as it comes back from a power failure: the *last replica standing* problem.
 
 The order of an election (EL-04): the leader stays if it may; else the first in assignment order that is in the ISR and
-active; else, only if the ISR is empty, the first such of the ELR, which then is the whole ISR. ELR and last known
-members are worked out anew from that ISR: were min ISR 1 by now, the new leader would commit alone and the others would
-not be eligible any more.
+active; else, only if the ISR is empty, the first active one of the ELR, which then is the whole ISR. ELR and last known
+members are computed again from that ISR: if min ISR has become 1, the new leader would commit alone and the others
+would no longer be eligible.
 
-What is left are elections that may lose records; the leader is then alone in the ISR, RECOVERING, and the ELR empty:
+The remaining elections may lose records; the leader is then alone in the ISR, RECOVERING, and the ELR empty:
 
 * *the last known leader*, if it is active, where ISR and ELR are empty, that is, when all who had everything have
-  restarted uncleanly. An unclean restart need not have lost anything (a killed process leaves its page cache to
-  the kernel), so this is what brings a cluster back whose brokers were all killed. It can lose records only if as many
-  of the ISR and ELR as min ISR says restarted uncleanly, and the last leader lost its share: beyond what EL-01
-  promises. Kafka does the same, but looks at whether the broker is alive only to log it (disagreement X33); here a
-  leader that is not active is never elected. `unclean.recovery.strategy=None` turns this off: then such a
-  topic-partition waits for an operator.
+  restarted uncleanly. An unclean restart need not have lost anything (a killed process leaves its page cache to the
+  kernel), so this restores a cluster whose brokers were all killed. It can lose records only if as many of the ISR and
+  ELR as min ISR requires restarted uncleanly, and the last leader lost its share: beyond the guarantee of EL-01. Kafka
+  does the same, but checks whether the broker is alive only to log it (disagreement X33); here a leader that is not
+  active is never elected. `unclean.recovery.strategy=None` turns this off: then such a topic-partition waits for an
+  operator.
 * *any active replica*, in assignment order, where the topic has `unclean.leader.election.enable`.
 
-Last known members are kept for the first of these, and for people: the leader of the moment at which the ISR became
-empty comes first, then those dropped for an unclean restart. Enough members in sync clear them with the ELR.
+Last known members are kept for the first of these, and for people: the leader at the time when the ISR became empty
+comes first, then those dropped for an unclean restart. Enough members in sync clear them with the ELR.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ Replicas = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides beside the replicas themselves: a topic's settings and the cluster's."""
+    """The settings, of topic and cluster, that affect decisions."""
 
     min_isr: int = 1
-    """As configured; never more than there are replicas."""
+    """As configured; effectively at most the number of replicas."""
     eligible_leaders: bool = True
     unclean: bool = False
     last_known_leader: bool = False
@@ -61,7 +61,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A topic-partition as it is to be. `unclean`: records may have been lost."""
+    """The new state of a topic-partition. `unclean`: records may have been lost."""
 
     leader: int
     isr: Replicas
@@ -73,7 +73,7 @@ class Decision:
 def decide(
     registration: PartitionRegistration, isr: Replicas, active: Active, rules: Rules, *, lost: Replicas = ()
 ) -> Decision:
-    """What becomes of a topic-partition whose ISR is to be `isr`, if it can be. `lost` may have lost records."""
+    """Decide the state of a topic-partition whose ISR becomes `isr` if possible. `lost` may have lost records."""
     if not rules.eligible_leaders:
         return _without_elr(registration, isr, active, rules)
     isr = tuple(member for member in isr if member not in lost)
@@ -96,7 +96,7 @@ def _without_elr(registration: PartitionRegistration, isr: Replicas, active: Act
 
 
 def _first_of(registration: PartitionRegistration, candidates: Replicas, active: Active) -> int:
-    """The leader if it is among them, else the first in assignment order; NO_LEADER if none is active."""
+    """The leader if it is an active candidate, else the first active one in assignment order; NO_LEADER if none is."""
     for replica in (registration.leader, *registration.replicas):
         if replica in candidates and active(replica):
             return replica
@@ -104,7 +104,7 @@ def _first_of(registration: PartitionRegistration, candidates: Replicas, active:
 
 
 def _unclean(registration: PartitionRegistration, decision: Decision, active: Active, rules: Rules) -> Decision:
-    """An election that may lose records, if one is allowed; else what was decided, without a leader."""
+    """An election that may lose records, if one is allowed; else the given decision, without a leader."""
     chosen = NO_LEADER
     if not decision.isr and not decision.elr and (rules.last_known_leader or rules.unclean):
         chosen = next((one for one in decision.last_known_elr[:1] if active(one)), NO_LEADER)

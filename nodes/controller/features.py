@@ -1,7 +1,7 @@
-"""UpdateFeatures: levels of the cluster's features (KIP-584, EL-06). All of a request's updates are made, or none.
+"""UpdateFeatures: levels of the cluster's features (KIP-584, EL-06). A request's updates are all made, or none.
 
-Switching eligible leader replicas off puts the ISRs back into the shape they have without them
-(`changes.eligible_leaders_end`). Switching them on moves every partition epoch (`changes.eligible_leaders_begin`).
+Switching eligible leader replicas off restores the ISRs to their form without them (`changes.eligible_leaders_end`).
+Switching them on raises every partition epoch (`changes.eligible_leaders_begin`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NOT_MADE = "Not made, because another update of the request was refused."
 
 
 class FeatureControl:
-    """Decides over features. Works on the image it is handed and changes nothing itself."""
+    """Decides over features. Works on the image it receives and changes nothing itself."""
 
     def __init__(self, topic_defaults: Mapping[str, str], changes: PartitionChanges) -> None:
         self._topic_defaults = topic_defaults
         self._changes = changes
 
     def first_records(self, image: MetadataImage, *, eligible_leaders: bool) -> list[Message]:
-        """What a new cluster's log begins with."""
+        """The first records of a new cluster's log."""
         records: list[Message] = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]
         return records + (self._level_records(image, ELIGIBLE_LEADER_REPLICAS, 1) if eligible_leaders else [])
 

@@ -1,10 +1,10 @@
 """AlterPartition: a leader proposes an ISR, the controller decides (IS-04, IS-07, IS-08, rule 22).
 
-Every check is a comparison with what the controller itself has decided; it knows nothing of high watermarks or log ends
-(EP-07). The order of the checks is Kafka's, because the error tells the leader what to do: give up, wait, or retry.
+Every check compares with what the controller itself has decided; it does not know high watermarks or log ends (EP-07).
+The order of the checks is Kafka's, because the error determines what the leader does: give up, wait, or retry.
 
-Mutants, in `IsrControl`: `alter-partition-unfenced` believes whoever says it leads, in whatever epoch;
-`broker-epoch-unchecked` lets a member in that has restarted since its leader saw it in sync.
+Mutants, in `IsrControl`: `alter-partition-unfenced` accepts any sender as leader, in any epoch;
+`broker-epoch-unchecked` accepts a member that has restarted since its leader saw it in sync.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from squall.nodes.protocol.schema import Message
 
 
 class IsrControl:
-    """Judges proposals one by one; those that pass become change records of one batch."""
+    """Judges proposals one by one; accepted ones become change records of one batch."""
 
     def __init__(self, brokers: BrokerControl, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._brokers = brokers
@@ -81,7 +81,7 @@ class IsrControl:
         return self._accept(image, topic, proposal, tuple(members))
 
     def _check_members(self, image: MetadataImage, members: dict[int, int]) -> None:
-        """Nobody fenced, stopping or restarted since may be in an ISR (KIP-841, KIP-903)."""
+        """Refuse members that are fenced, stopping or have restarted since (KIP-841, KIP-903)."""
         for member, epoch in members.items():
             broker = image.brokers.get(member)
             if broker is None or not broker.active:
@@ -117,22 +117,24 @@ class IsrControl:
 
 
 def _check_once(judged: dict[tuple[bytes, int], None], place: tuple[bytes, int]) -> None:
-    """All of a request is judged by one image, so of two proposals for one topic-partition the second would be judged
-    by what the first has changed already."""
+    """Refuse a second proposal for one topic-partition.
+
+    All of a request is judged by one image, so the second would be judged by a state that the first has made outdated.
+    """
     if place in judged:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic-partition may be named once in a request")
     judged[place] = None
 
 
 def _members(proposal: PartitionDataRequest, version: int) -> dict[int, int]:
-    """Proposed members and the broker epochs they are known by; -1 where the version has none."""
+    """Proposed members and their broker epochs as the leader knows them; -1 where the version has none."""
     if version >= 3:
         return {state.broker_id: state.broker_epoch for state in proposal.new_isr_with_epochs}
     return dict.fromkeys(proposal.new_isr, -1)
 
 
 def _check_epochs(registration: PartitionRegistration, sender: int, proposal: PartitionDataRequest) -> None:
-    """Whether the proposal is of the configuration that the controller has now (EP-03)."""
+    """Refuse a proposal for another configuration than the controller's current one (EP-03)."""
     if proposal.leader_epoch > registration.leader_epoch or proposal.partition_epoch > registration.partition_epoch:
         raise Refused(ErrorCode.NOT_CONTROLLER, "the leader knows a newer configuration than this controller")
     if proposal.leader_epoch < registration.leader_epoch:

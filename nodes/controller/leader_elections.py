@@ -1,9 +1,9 @@
-"""ElectLeaders: elections that somebody asks for (KIP-460; RA-07).
+"""ElectLeaders: elections on request (KIP-460; RA-07).
 
 *Preferred* (type 0): the first replica of the assignment leads again, if it is in sync and active. *Unclean* (type 1):
-a topic-partition without a leader gets one even if records may be lost; the operator's word stands for the setting
-`unclean.leader.election.enable`. What an unclean election does is decided by `elections` as always, so if somebody
-is known to have everything by now, that one leads and nothing is lost.
+a topic-partition without a leader gets one even if records may be lost; the operator's request replaces the setting
+`unclean.leader.election.enable`. `elections` decides an unclean election as always, so if a replica is known to have
+everything by now, it becomes the leader and nothing is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 class LeaderElectionControl:
-    """Decides over elections asked for. Works on the image it is handed and changes nothing itself."""
+    """Decides over requested elections. Works on the image it receives and changes nothing itself."""
 
     def __init__(self, changes: PartitionChanges) -> None:
         self._changes = changes
@@ -69,7 +69,7 @@ class LeaderElectionControl:
         return record
 
     def preferred_if_possible(self, image: MetadataImage, topic: Topic, number: int) -> PartitionChangeRecord | None:
-        """The election of the preferred replica, None if that must not lead now."""
+        """The election of the preferred replica, None if it must not lead now."""
         try:
             return change(topic, number, self._preferred(image, topic.partitions[number]))
         except Refused:

@@ -1,7 +1,7 @@
-"""Who has been heard of lately (FD-01, FD-04, FD-05). Monotonic time only: clock skew fences nobody.
+"""Broker sessions (FD-01, FD-04, FD-05). Monotonic time only: clock skew fences no broker.
 
-Sessions live in the memory of the active controller and nowhere else; a newly active one gives every unfenced broker
-a full session before it may find it silent.
+Sessions exist only in the memory of the active controller; a newly active one gives every unfenced broker a full
+session before the broker may count as silent.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ NEVER = 2**63 - 1
 
 
 class Sessions:
-    """The last sign of life of each broker that has a session."""
+    """The time of the last message of each broker that has a session."""
 
     def __init__(self, timeout: int) -> None:
         self._timeout = timeout
         self.longest_silence = 0
-        """Microseconds, the most that passed between two signs of life of a broker in one session; for metrics."""
+        """Longest time between two messages of a broker in one session, in microseconds; for metrics."""
         self._heard: dict[int, int] = {}
 
     def restart(self, now: int, brokers: Iterable[int]) -> None:
-        """Begin anew, as if all these brokers had just been heard."""
+        """Start again, as if all these brokers had just sent a message."""
         self._heard = dict.fromkeys(brokers, now)
 
     def heard(self, now: int, broker: int) -> None:
-        """A broker gave a sign of life. It moves to the end: the first is always the one silent for longest."""
+        """Record a broker's message. The broker moves to the end: the first is always the one silent for longest."""
         before = self._heard.pop(broker, now)
         self.longest_silence = max(self.longest_silence, now - before)
         self._heard[broker] = now

@@ -1,4 +1,4 @@
-"""What handling a request comes to: records to write and the response to give once they are committed."""
+"""Result of handling a request: records to write, and the response to send once they are committed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ Record = Message | bytes
 class Outcome:
     """`records` are written as one batch where they fit one; without any, the response still waits its turn.
 
-    A sequence is written within one turn, whatever its size. An iterator that gives more than one batch's worth is
-    drawn from batch by batch, one in each turn, and no other request is decided before its end. Records may come as the
-    values that they are encoded to.
+    A sequence of any size is written within one turn. From an iterator with more than one batch's worth, one batch is
+    drawn in each turn, and no other request is decided before its end. Records may be given as their encoded values.
     """
 
     response: Message
@@ -25,7 +24,7 @@ class Outcome:
 
 
 class Refused(Exception):
-    """One item of a request cannot be done; becomes an error code and a message in its response."""
+    """One item of a request is refused; becomes an error code and a message in its response."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)

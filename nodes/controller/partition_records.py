@@ -1,9 +1,8 @@
-"""The record that turns a topic-partition into what was decided of it (rules 23, 29).
+"""Build the record that applies a decision to a topic-partition (rules 23, 29).
 
-`change` writes down an election or an ISR; `move` writes down other replicas, too. `completion` says whether a decision
-ends a reassignment: whoever brings the last of the target into the ISR ends it in the same record, be it a leader's
-proposal or an election. All of the target, never a part, so that no record makes an ISR smaller than it has to be
-(RA-05).
+`change` records an election or an ISR; `move` also records new replicas. `completion` determines whether a decision
+ends a reassignment: a leader's proposal or an election that brings the last replica of the target into the ISR ends it
+in the same record. All of the target, never a part, so that no record makes an ISR smaller than necessary (RA-05).
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from squall.nodes.protocol.topic_partition import ZERO_ID
 
 
 def change(topic: Topic, number: int, decision: Decision, *, recovered: bool = False) -> PartitionChangeRecord | None:
-    """The record of a decision; None if the topic-partition is that already.
+    """The record of a decision; None if the topic-partition already has that state.
 
-    It names a leader only when that is another one: naming it raises the leader epoch (rule 23).
+    It names a leader only if the leader changes: naming one raises the leader epoch (rule 23).
     """
     old = topic.partitions[number]
     record = PartitionChangeRecord(partition_id=number, topic_id=topic.id)
@@ -54,9 +53,9 @@ def _is_empty(record: PartitionChangeRecord) -> bool:
 
 
 def move(topic: Topic, number: int, wanted: PartitionRegistration, decision: Decision) -> PartitionChangeRecord:
-    """The record of a decision and of the replicas, those that come and those that go, of `wanted`.
+    """The record of a decision and of the replicas, adding and removing, of `wanted`.
 
-    One that removes replicas names the leader even if it stays, which raises the leader epoch (rule 23).
+    A record that removes replicas names the leader even if it stays, which raises the leader epoch (rule 23).
     """
     old = topic.partitions[number]
     record = change(topic, number, decision) or PartitionChangeRecord(partition_id=number, topic_id=topic.id)
@@ -77,7 +76,7 @@ def move(topic: Topic, number: int, wanted: PartitionRegistration, decision: Dec
 def completion(
     registration: PartitionRegistration, decision: Decision, active: Active, rules: Rules
 ) -> tuple[PartitionRegistration, Decision] | None:
-    """What becomes of a topic-partition with this decision if that completes its reassignment, else None."""
+    """The new state of a topic-partition if this decision completes its reassignment, else None."""
     target = tuple(one for one in registration.replicas if one not in registration.removing)
     if not (registration.adding or registration.removing) or any(one not in decision.isr for one in target):
         return None
@@ -88,12 +87,12 @@ def completion(
 
 
 def clean(rules: Rules) -> Rules:
-    """The same rules for decisions in which nobody asked for an election that may lose records."""
+    """The same rules without elections that may lose records, for decisions that do not request one."""
     return replace(rules, unclean=False, last_known_leader=False)
 
 
 def without(registration: PartitionRegistration, leaving: Replicas) -> PartitionRegistration:
-    """A topic-partition that is not being reassigned any more, without these replicas."""
+    """A topic-partition without these replicas and no longer being reassigned."""
     return replace(
         registration,
         replicas=tuple(one for one in registration.replicas if one not in leaving),

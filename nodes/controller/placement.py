@@ -1,8 +1,8 @@
-"""Where replicas go: striped over brokers from a random start, so that leaders and followers spread evenly.
+"""Place replicas: striped over brokers from a random start, so that leaders and followers spread evenly.
 
 The first replicas of successive partitions go to successive brokers; the followers' distance from them grows by one
-each time round, so that the load of a failed broker spreads over all others instead of falling on its neighbour.
-Racks are not looked at.
+each time round, so that the load of a failed broker spreads over all others instead of moving to its neighbour. Racks
+are ignored.
 """
 
 from __future__ import annotations

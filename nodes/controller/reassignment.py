@@ -1,21 +1,21 @@
 """Reassignment: topic-partitions move to other replicas (RA-01 to RA-08, rule 29, KIP-455).
 
-    begin     replicas := target ++ those that go; who comes and who goes stands in the record (RA-01)
+    begin     replicas := target ++ removing replicas; the record lists adding and removing replicas (RA-01)
     catch up  the new replicas fetch; their leader proposes them for the ISR, as any follower (RA-02, RA-06)
-    complete  with the record that brings the last of the target into the ISR, those that go leave replicas and ISR
-              (RA-03). All of the target, never a part: so no record makes the ISR smaller than it has to be (RA-05)
-    cancel    those that come leave, and the replicas are those of the beginning; refused if nobody else could lead
+    complete  with the record that brings the last of the target into the ISR, the removing replicas leave replicas and
+              ISR (RA-03). All of the target, never a part: so no record makes the ISR smaller than necessary (RA-05)
+    cancel    the adding replicas leave, and the replicas are the original ones; refused if no other replica could lead
               without losing records, or if that shrinks the ISR below min ISR (RA-05, RA-08)
 
-Adding, removing and replacing are one logic (RA-04). Everything is in the log, so another controller goes on with it.
-A record that removes replicas names the leader even if it stays, which raises the leader epoch (rule 23).
+Adding, removing and replacing are one logic (RA-04). Everything is in the log, so another controller continues it. A
+record that removes replicas names the leader even if it stays, which raises the leader epoch (rule 23).
 
-A reassignment of what is being reassigned has another target and the same beginning. Who was to come and is not in the
-new target stays until the end, as one that comes and goes: it may be in the ISR, which must not shrink before the
-target is in sync. So whoever cancels gets the replicas of the beginning, however often the target was changed. (Kafka
-forgets the beginning, and keeps those that were to come when it cancels.)
+Reassigning a topic-partition that is being reassigned changes the target and keeps the original replicas. An adding
+replica that is not in the new target stays until the end, as both adding and removing: it may be in the ISR, which must
+not shrink before the target is in sync. So cancelling restores the original replicas, however often the target was
+changed. (Kafka forgets the original replicas, and keeps the adding ones when it cancels.)
 
-Mutant `reassignment-shrinks-early`, in `completion`: the target is taken to be in sync as soon as it lives.
+Mutant `reassignment-shrinks-early`, in `completion`: the target counts as in sync as soon as it is alive.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from squall.nodes.protocol.schema import Message
 
 
 class ReassignmentControl:
-    """Decides over reassignments. Works on the image it is handed and changes nothing itself."""
+    """Decides over reassignments. Works on the image it receives and changes nothing itself."""
 
     def __init__(self, changes: PartitionChanges, mutants: Mutants = HEALTHY) -> None:
         self._changes = changes
         self._shrinks_early = mutants.has("reassignment-shrinks-early")
 
-    # -- asked for --------------------------------------------------------------------------------------------
+    # -- requested --------------------------------------------------------------------------------------------
 
     def alter(self, image: MetadataImage, request: AlterPartitionReassignmentsRequest) -> Outcome:
         response = AlterPartitionReassignmentsResponse()
@@ -126,7 +126,7 @@ class ReassignmentControl:
     def completion(
         self, image: MetadataImage, topic: Topic, registration: PartitionRegistration, decision: Decision
     ) -> tuple[PartitionRegistration, Decision] | None:
-        """What becomes of a topic-partition with this decision if that completes its reassignment, else None."""
+        """The new state of a topic-partition if this decision completes its reassignment, else None."""
 
         def active(broker: int) -> bool:
             return self._changes.is_active(image, broker)
@@ -139,7 +139,7 @@ class ReassignmentControl:
     def accepted(
         self, image: MetadataImage, topic: Topic, number: int, decision: Decision
     ) -> PartitionChangeRecord | None:
-        """The record of an ISR that was accepted, if it completes a reassignment."""
+        """The record of an accepted ISR if it completes a reassignment."""
         completed = self.completion(image, topic, topic.partitions[number], decision)
         return None if completed is None else move(topic, number, *completed)
 
@@ -171,7 +171,7 @@ def _asked(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> 
 def _why_not_back(
     old: PartitionRegistration, left: PartitionRegistration, decision: Decision, rules: Rules
 ) -> str | None:
-    """Why a reassignment may not be cancelled, if it may not."""
+    """Why a reassignment may not be cancelled, None if it may."""
     complete = old.isr or old.elr or old.last_known_elr[:1]
     has_some = any(one in left.replicas for one in (*complete, *old.elr))
     if not has_some or (decision.leader == NO_LEADER and old.leader != NO_LEADER):

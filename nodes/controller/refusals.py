@@ -1,12 +1,12 @@
-"""Two answers of a controller that does not lead, in the shape of each API's response: one error, or one per topic.
+"""Error responses of a controller that does not lead, in the form of each API: one error, or one per topic.
 
-NOT_CONTROLLER      nothing was changed: the request may be asked of another controller, and `node.links` does so.
+NOT_CONTROLLER      nothing was changed: another controller may serve the request, and `node.links` retries there.
 REQUEST_TIMED_OUT   records of the request were written and may yet be committed: its outcome is unknown (DP-09 for
-                    administration). Nobody may repeat it unseen: a DeleteTopics by name that is repeated deletes what
+                    administration). It must not be retried blindly: a retried DeleteTopics by name deletes a topic that
                     was created under that name since. Kafka's controller answers NOT_CONTROLLER here too; clients of
-                    Kafka repeat that, and hand a time-out to whoever asked.
+                    Kafka retry that, and report a time-out to their caller.
 
-What brokers ask for themselves is fenced by epochs or harmless when repeated (`REPEATABLE`), and always gets the first.
+Requests of brokers themselves are fenced by epochs or harmless when retried (`REPEATABLE`), and always get the first.
 """
 
 from __future__ import annotations
@@ -54,17 +54,19 @@ REPEATABLE = (
     ApiKey.ALTER_PARTITION,
     ApiKey.ALLOCATE_PRODUCER_IDS,
 )
-"""APIs of brokers: by the incarnation id, the broker epoch and the partition epoch a repetition is known as one; a
-second block of producer ids is only wasted."""
+"""APIs of brokers.
+
+Incarnation id, broker epoch and partition epoch identify a retry; a second block of producer ids is only wasted.
+"""
 
 
 def not_controller(request: ServerRequest) -> Message:
-    """The answer of a controller that is not active and has changed nothing for this request."""
+    """The response of a controller that is not active and has changed nothing for this request."""
     return _refusal(request, ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
 
 
 def outcome_unknown(request: ServerRequest) -> Message:
-    """The answer of a controller that stopped being active after it had written records for this request."""
+    """The response of a controller that stopped being active after it had written records for this request."""
     if request.api_key in REPEATABLE:
         return not_controller(request)
     return _refusal(

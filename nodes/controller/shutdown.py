@@ -1,17 +1,17 @@
-"""Controlled shutdown: when a broker that wants to stop may (CS-01 to CS-04, rule 26).
+"""Controlled shutdown: when a stopping broker may stop (CS-01 to CS-04, rule 26).
 
-The wish comes with the heartbeat (CS-01), and so does the permission:
+The heartbeat carries the request to stop (CS-01), and its response the permission:
 
     UNFENCED ── wants to stop, leads something ──▶ CONTROLLED_SHUTDOWN   marked in the log, out of leaderships and ISRs
         └────── wants to stop, leads nothing ────▶ SHUTDOWN_NOW          fenced, may stop
     CONTROLLED_SHUTDOWN ── leads nothing, and every active broker knows ─▶ SHUTDOWN_NOW
     FENCED ── wants to stop ──▶ SHUTDOWN_NOW
 
-The mark is what keeps a stopping broker from being let into an ISR or elected again meanwhile (KIP-841); the change
-records come with it, in batches (CS-03). "Every active broker knows" is a comparison with the *shutdown offset*: the
-end of the image at the first heartbeat that finds the broker without leaderships. Brokers tell in their heartbeats how
-far they have applied the log. Offsets live in the memory of the active controller only: a new one waits until it has
-heard from all active brokers, and takes a shutdown offset of its own, which is later and so safe (CS-04).
+The mark keeps a stopping broker from entering an ISR or being elected again meanwhile (KIP-841); the change records
+come with it, in batches (CS-03). "Every active broker knows" is a comparison with the *shutdown offset*: the end of the
+image at the first heartbeat that finds the broker without leaderships. Brokers report in their heartbeats how far they
+have applied the log. Offsets exist only in the memory of the active controller: a new one waits until all active
+brokers have reported, and takes its own shutdown offset, which is later and so safe (CS-04).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNHEARD = -1
 
 
 class ShutdownOffsets:
-    """How far each broker has applied the log, and up to where all must have before a stopping one may go."""
+    """How far each broker has applied the log, and the offset that all must have applied before a broker may stop."""
 
     def __init__(self) -> None:
         self._applied: dict[int, int] = {}
         self._shutdown: dict[int, int] = {}
 
     def restart(self) -> None:
-        """A newly active controller has heard from nobody."""
+        """Forget all offsets: no broker has reported to a newly active controller."""
         self._applied.clear()
         self._shutdown.clear()
 
@@ -37,7 +37,7 @@ class ShutdownOffsets:
         self._applied[broker] = applied
 
     def end(self, broker: int) -> None:
-        """The incarnation is over, or the broker is fenced."""
+        """Forget a broker whose incarnation has ended or that is fenced."""
         self._applied.pop(broker, None)
         self._shutdown.pop(broker, None)
 
@@ -56,7 +56,10 @@ class ShutdownOffsets:
 
 
 def leads_anything(image: MetadataImage, broker: int) -> bool:
-    """Costs what the broker has, by the index of `metadata.topic`."""
+    """Whether a broker leads something.
+
+    Costs in proportion to its topic-partitions, by the index of `metadata.topic`.
+    """
     return any(
         topic.partitions[number].leader == broker
         for topic in image.topics.values()

@@ -1,7 +1,7 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: each topic of a request on its own, all records in one batch.
+"""CreateTopics, DeleteTopics, CreatePartitions: each topic of a request is independent, all records are one batch.
 
-What cannot be done becomes that topic's error; the others go on. Topics created earlier in the same request count as
-there, and count against the same limit of records.
+A refusal becomes that topic's error; the other topics proceed. Topics created earlier in the same request count as
+existing, and count against the same limit of records.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from squall.nodes.protocol.topic_partition import METADATA_PARTITION, ZERO_ID, f
 UNASSIGNED_DIRECTORY = ZERO_ID
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 DEFAULT_CONFIG, TOPIC_CONFIG, BROKER_CONFIG, CLUSTER_CONFIG = 5, 1, 4, 3
-"""Where a setting's value comes from, as CreateTopics answers it."""
+"""The source of a setting's value in a CreateTopics response."""
 
 
 class TopicControl:
-    """Decides over topics. Works on the image it is handed and changes nothing itself."""
+    """Decides over topics. Works on the image it receives and changes nothing itself."""
 
     def __init__(self, config: ControllerConfig, rng: Rng) -> None:
         self._config = config
@@ -295,7 +295,7 @@ def _manual(image: MetadataImage, asked: CreatableTopic) -> list[tuple[int, ...]
 
 
 def _check_replicas(image: MetadataImage, replicas: tuple[int, ...], factor: int) -> None:
-    """A manual assignment: as many replicas as the others, all registered, none twice, one of them active."""
+    """Check a manual assignment: as many replicas as the others, all registered, none twice, one of them active."""
     problem = None
     if not replicas:
         problem = "it is empty"
@@ -312,7 +312,7 @@ def _check_replicas(image: MetadataImage, replicas: tuple[int, ...], factor: int
 
 
 def _new_partition(image: MetadataImage, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> PartitionRecord:
-    """In sync from the start are the replicas that can be: all logs are empty. The first of them leads."""
+    """A new partition's record. All active replicas are in sync, since all logs are empty. The first of them leads."""
     isr = [replica for replica in replicas if image.brokers[replica].active]
     return PartitionRecord(
         partition_id=number,

@@ -1,8 +1,8 @@
-"""What administrators ask the active controller to change, in words for the trace: one name for equal requests.
+"""Name administrative write requests for the trace: equal requests have equal names.
 
-A broker traces `admin_sent` each time that it sends one on, the active controller `admin_write` for each that it writes
-records for. By client id and correlation id an observer knows one in the other, and whether a request was carried out
-twice (MD-09).
+A broker traces `admin_sent` each time it forwards one, the active controller `admin_write` for each for which it writes
+records. Client id and correlation id identify the same request in both events, and show whether a request was carried
+out twice (MD-09).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ WRITES = (
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.UNREGISTER_BROKER,
 )
-"""APIs of administrators that change something, and that a broker passes on."""
+"""Administrative APIs that change something and that a broker forwards."""
 
 _LISTS = ("topics", "resources", "feature_updates", "topic_partitions")
 _NAMES = ("name", "resource_name", "feature", "topic")
 
 
 def asked_of(message: Message) -> str:
-    """`DELETE_TOPICS a, b`: the API and what it is about, without what is to become of that."""
+    """`DELETE_TOPICS a, b`: the API and the names of its objects, without the requested change."""
     about = [_name(one) for field in _LISTS for one in getattr(message, field, None) or ()]
     about += [str(message.broker_id)] if message.API_KEY == ApiKey.UNREGISTER_BROKER else []  # type: ignore[attr-defined]
     return f"{ApiKey(message.API_KEY).name} {', '.join(about)}"

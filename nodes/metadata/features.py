@@ -1,6 +1,6 @@
 """Features of the cluster and their levels, kept as FeatureLevelRecords in the metadata log (KIP-584, EL-06).
 
-A level that is not in the log is 0. A new cluster starts with `metadata.version` and, where the configuration says so,
+A level that is not in the log is 0. A new cluster starts with `metadata.version` and, if the configuration enables it,
 with `eligible.leader.replicas.version` 1; UpdateFeatures changes the latter at any time.
 """
 
@@ -16,4 +16,4 @@ SUPPORTED: dict[str, tuple[int, int]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
 }
-"""The lowest and the highest level of each feature that this code can work at."""
+"""The lowest and the highest level of each feature that this code supports."""

@@ -1,10 +1,10 @@
-"""Hand-written codecs for the two records there are millions of: PartitionRecord and PartitionChangeRecord.
+"""Hand-written codecs for the two most frequent records: PartitionRecord and PartitionChangeRecord.
 
-A broker that leaves a large cluster costs hundreds of thousands of change records, and loading one costs a
+A broker that leaves a large cluster costs hundreds of thousands of change records, and loading a large cluster costs a
 PartitionRecord for every topic-partition. These functions read and write exactly what the compiled codecs do, several
-times faster, for the common shape only: bytes in the newest version, lists of at most 30, no nulls and no tags but the
-usual. For anything else, malformed bytes included, they return None, and the compiled codec has the word. So they
-decide nothing: no error is raised here, and no form is accepted that the compiled codec would refuse.
+times faster, for the common form only: bytes in the newest version, lists of at most 30, no nulls and only the usual
+tags. For anything else, malformed bytes included, they return None, and the compiled codec is used. So they decide
+nothing: they raise no error and accept no form that the compiled codec would refuse.
 
 Positions in a value: frame, id and version take a byte each, then partition (4) and topic id (16).
 """
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 PARTITION_HEAD = b"\x01\x03\x02"
 CHANGE_HEAD = b"\x01\x05\x02"
-"""Frame version, record id and record version of the forms known here."""
+"""Frame version, record id and record version of the supported forms."""
 PLACED = (PARTITION_HEAD, CHANGE_HEAD)
 TOPIC_ID = slice(7, 23)
-"""Where values that begin so have the topic id."""
+"""Position of the topic id in values with these heads."""
 LONGEST = 30
 """Longer lists would need sizes of more than one byte."""
 
@@ -47,7 +47,7 @@ _TROUBLE = (error, IndexError, AttributeError, TypeError)
 
 
 def encode_change(record: PartitionChangeRecord) -> bytes | None:
-    """The whole value."""
+    """Return the whole value."""
     if record.directories is not None or record.leader_recovery_state != -1:
         return None
     try:
@@ -76,7 +76,7 @@ def _tagged(tag: int, numbers: list[int]) -> bytes:
 
 
 def decode_change(value: bytes) -> tuple[Any, ...] | None:
-    """The fields in their order, of a value that begins with `CHANGE_HEAD`."""
+    """Return the fields in order, from a value that begins with `CHANGE_HEAD`."""
     try:
         partition, topic_id, tags = _PLACE_AND_TAGS.unpack_from(value, 3)
         position = 24
@@ -106,7 +106,7 @@ def decode_change(value: bytes) -> tuple[Any, ...] | None:
 
 
 def encode_partition(record: PartitionRecord) -> bytes | None:
-    """The whole value."""
+    """Return the whole value."""
     directories = record.directories
     if (
         record.leader_recovery_state != 0
@@ -142,7 +142,7 @@ def _listed(numbers: list[int]) -> bytes:
 
 
 def decode_partition(value: bytes) -> tuple[Any, ...] | None:
-    """The fields in their order, of a value that begins with `PARTITION_HEAD`."""
+    """Return the fields in order, from a value that begins with `PARTITION_HEAD`."""
     try:
         partition, topic_id = _PLACE_ALONE.unpack_from(value, 3)
         position = 23

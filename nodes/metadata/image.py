@@ -1,18 +1,18 @@
-"""The metadata image: what the cluster's log says, replayed up to an offset (MD-04).
+"""The metadata image: the state of the cluster's log, replayed up to an offset (MD-04).
 
 Every node replays the same records in the same order and so holds the same image at the same offset (IMAGE);
-`fingerprint` makes that checkable. Registrations are replaced, never changed in place, so whoever keeps one keeps what
-was true. Replica lists are interned: a million topic-partitions share a few hundred tuples (see `topic`).
+`fingerprint` makes that checkable. Registrations are replaced, never changed in place, so a reference to one keeps the
+old state. Replica lists are interned: a million topic-partitions share a few hundred tuples (see `topic`).
 
-Epochs move here and nowhere else: the partition epoch by one for every change record, the leader epoch by one for
-every change record that names a leader, even the same one (EP-01, EP-02, rule 23).
+Epochs change only here: the partition epoch by one for every change record, the leader epoch by one for every change
+record that names a leader, even the same one (EP-01, EP-02, rule 23).
 
-`replay` tells a `MetadataDelta`, if it is given one, what it touched; a broker acts on the delta of a committed batch.
+`replay` records what it touched in a `MetadataDelta`, if given one; a broker acts on the delta of a committed batch.
 
-A `clone` costs next to nothing at any size: both images hold the same topics, and whichever is to change one copies
-that one first. So the active controller's image that runs ahead, and the image a snapshot is written from while the
-log goes on, take only the memory of what differs. What ran ahead and is committed now is not replayed a second time:
-`replay_after` takes the topics as they are, and the two images hold the same ones again.
+A `clone` costs next to nothing at any size: both images hold the same topics, and an image copies a topic before it
+changes it. So the active controller's image that runs ahead, and the image from which a snapshot is written while the
+log goes on, take only the memory of what differs. Records that ran ahead and are now committed are not replayed a
+second time: `replay_after` takes the topics as they are, and the two images share them again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _ALL_PLACED = frozenset(PLACED)
 
 
 class MetadataError(Exception):
-    """A record that cannot follow what was replayed before it: the log or the controller is broken."""
+    """A record that cannot follow the replayed ones: the log or the controller is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class BrokerRegistration:
 
     @property
     def active(self) -> bool:
-        """Unfenced and staying: may lead and join an ISR (KIP-841)."""
+        """Unfenced and not in controlled shutdown: may lead and join an ISR (KIP-841)."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -102,7 +102,7 @@ class BrokerRegistration:
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """What some replayed records touched, in the order in which they did. Values that matter are in the image.
+    """What replayed records touched, in order. The values are in the image.
 
     `removed_topics` holds the topics as they were.
     """
@@ -159,13 +159,13 @@ class MetadataImage:
     def topic_settings(
         self, topic: str, altered: Mapping[tuple[int, str], Mapping[str, str]] | None = None
     ) -> Mapping[str, str]:
-        """What the log says of a topic's settings: its own, else the cluster's defaults. `altered` go first."""
+        """A topic's settings in the log: its own, else the cluster's defaults. `altered` take precedence."""
         kinds = ((BROKER_RESOURCE, CLUSTER_DEFAULT), (TOPIC_RESOURCE, topic))
         default, own = ((altered or {}).get(kind, self.configs.get(kind, {})) for kind in kinds)
         return {**default, **own} if default else own
 
     def topics_set_by(self, resources: Mapping[tuple[int, str], object]) -> Iterator[Topic]:
-        """The topics whose settings may be others once these resources, by type and name, are altered."""
+        """The topics whose settings may change if these resources, by type and name, are altered."""
         every = (BROKER_RESOURCE, CLUSTER_DEFAULT) in resources
         for topic in self.topics.values() if resources else ():
             if every or (TOPIC_RESOURCE, topic.name) in resources:
@@ -173,11 +173,11 @@ class MetadataImage:
 
     @property
     def keeps_eligible_leaders(self) -> bool:
-        """Whether eligible leader replicas are kept (EL-06)."""
+        """Whether eligible leader replicas are enabled (EL-06)."""
         return self.features.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
     def clone(self) -> MetadataImage:
-        """An image of the same content that can be replayed onto independently. Topics are shared until changed."""
+        """An independent image of the same content. Topics are shared until changed."""
         copy = MetadataImage()
         copy.brokers = dict(self.brokers)
         copy.topics = dict(self.topics)
@@ -191,11 +191,17 @@ class MetadataImage:
         return copy
 
     def become(self, other: MetadataImage) -> None:
-        """Hold what another image holds, which nobody uses any more; whoever keeps this one sees the new content."""
+        """Take the content of another image, which must not be used afterwards.
+
+        References to this image then see the new content.
+        """
         vars(self).update(vars(other))
 
     def fingerprint(self) -> str:
-        """Equal for equal content, whatever the order in which it came to be. Costs what changed since the last."""
+        """Equal for equal content, regardless of the order of changes.
+
+        Costs in proportion to the changes since the last call.
+        """
         digest = blake2b(digest_size=16)
         for key in sorted(self.brokers):
             digest.update(repr(self.brokers[key]).encode())
@@ -211,9 +217,9 @@ class MetadataImage:
     def replay_values(
         self, values: Sequence[bytes], offset: int, epoch: int = -1, delta: MetadataDelta | None = None
     ) -> None:
-        """Apply records as they are in the log, the first of which has this offset.
+        """Apply records as encoded in the log; the first of them has this offset.
 
-        Raises MetadataError, and ProtocolError if one cannot be decoded; the image is of no use any more then.
+        Raises MetadataError, and ProtocolError if one cannot be decoded; the image is then unusable.
         """
         done = 0
         while done < len(values):
@@ -226,12 +232,14 @@ class MetadataImage:
                 done += 1
 
     def replay_value(self, value: bytes, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
-        """The same for one record."""
+        """Apply one record as encoded in the log; see `replay_values`."""
         self.replay_values((value,), offset, epoch, delta)
 
     def _replay_alike(self, values: Sequence[bytes], at: int, offset: int, delta: MetadataDelta | None) -> int:
-        """Apply values of partition or change records of one topic, from `at` on: how many could be, without decoding
-        them. The first has this offset."""
+        """Apply values of partition or change records of one topic, from `at` on, without decoding them.
+
+        Return how many could be applied so. The first has this offset.
+        """
         first = values[at]
         if first.startswith(CHANGE_HEAD):
             topic_id, changes = self._tables.changes(values, at)
@@ -253,17 +261,17 @@ class MetadataImage:
 
     @staticmethod
     def _touched(topic_id: bytes, partitions: Sequence[tuple[int, object]], delta: MetadataDelta | None) -> int:
-        """How many partitions these are; the delta is told of them."""
+        """Add these partitions to the delta; return their number."""
         if delta is not None:
             for number, _ in partitions:
                 delta.partitions[(topic_id, number)] = None
         return len(partitions)
 
     def replay_after(self, ahead: MetadataImage | None, values: Sequence[bytes], offset: int, epoch: int) -> None:
-        """Apply the records of one batch, the first of which has this offset.
+        """Apply the records of one batch; the first of them has this offset.
 
-        `ahead`, if there is one, began as a clone of this image and has replayed the batch already, and perhaps more: a
-        topic that it has not changed since is taken from it.
+        `ahead`, if given, began as a clone of this image and has replayed the batch already, and perhaps more: topics
+        that it has not changed since are taken from it.
         """
         if ahead is None:
             self.replay_values(values, offset, epoch)
@@ -278,13 +286,13 @@ class MetadataImage:
         self.passed(last, epoch)
 
     def _replay_others(self, taken: Set[bytes], values: Sequence[bytes], offset: int, epoch: int) -> None:
-        """Apply the records of one batch that do not only change what is of these topics."""
+        """Apply the records of one batch, except those that only change these topics."""
         for number, value in enumerate(values, offset):
             if not (value.startswith(PLACED) and value[TOPIC_ID] in taken):
                 self.replay_value(value, number, epoch)
 
     def _take(self, topic_id: bytes, ahead: MetadataImage) -> None:
-        """Hold the topic as another image holds it; whoever is to change it next takes a copy."""
+        """Share another image's topic; the next change of either image copies it first."""
         self.topics[topic_id] = ahead.topics[topic_id]
         del ahead._private[topic_id]
         self._private.pop(topic_id, None)
@@ -299,7 +307,7 @@ class MetadataImage:
             self.last_epoch = epoch
 
     def replay(self, record: Message, offset: int, epoch: int = -1, delta: MetadataDelta | None = None) -> None:
-        """Apply one record. Raises MetadataError if it cannot follow what came before."""
+        """Apply one record. Raises MetadataError if it cannot follow the earlier ones."""
         self._follows(offset)
         match record:
             case PartitionChangeRecord():
@@ -339,7 +347,7 @@ class MetadataImage:
                 raise MetadataError(f"no rule to replay a {type(record).__name__}")
 
     def passed(self, offset: int, epoch: int = -1) -> None:
-        """An offset was reached without a record of the image (a control record)."""
+        """Advance to an offset without a record of the image (a control record)."""
         self.last_offset = max(self.last_offset, offset)
         self.last_epoch = max(self.last_epoch, epoch)
 
@@ -390,7 +398,7 @@ class MetadataImage:
         return found
 
     def _own_topic(self, topic_id: bytes, offset: int) -> Topic:
-        """The topic, as one that this image alone holds and may change."""
+        """The topic as a copy that only this image holds and may change."""
         topic = self._topic_of(topic_id)
         if topic_id not in self._private:
             topic = self.topics[topic.id] = topic.copy()

@@ -1,17 +1,17 @@
-"""Values of partition and change records, and registrations, without messages in between.
+"""Encode and decode partition and change records directly, without messages in between.
 
-Two million topic-partitions lie on brokers in a few thousand ways. So almost every value of a PartitionRecord differs
-from some value before it in nothing but the partition, the topic id and three numbers, and almost every value of a
-PartitionChangeRecord in nothing but partition and topic id. What is around those is worked out once, by the codecs of
+Two million topic-partitions have only a few thousand distinct assignments. So almost every value of a PartitionRecord
+differs from an earlier value only in the partition, the topic id and three numbers, and almost every value of a
+PartitionChangeRecord only in partition and topic id. The bytes around those are computed once, by the codecs of
 `records`, and looked up from then on:
 
     PartitionRecord         head | partition | topic id | LISTS | leader, leader epoch, partition epoch | REST
     PartitionChangeRecord   head | partition | topic id | TAGS
 
-`PartitionEncoder` writes registrations that way, for a snapshot, and `change_value` what a controller decides for many
-topic-partitions that lie alike. `PartitionTables` reads values that way, as many of one topic in a row as there are,
-when a snapshot is loaded or the log is replayed; it is also where an image's tuples are interned. Where a value ends is
-decided by the codecs: bytes that were never decoded before are handed to them, so nothing malformed is accepted here.
+`PartitionEncoder` writes registrations that way, for a snapshot, and `change_value` a controller's decision for many
+topic-partitions with equal state. `PartitionTables` reads values that way, as many consecutive ones of one topic as
+there are, when a snapshot is loaded or the log is replayed; it also interns an image's tuples. The codecs decide where
+a value ends: bytes that were never decoded before are passed to them, so nothing malformed is accepted here.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from squall.nodes.protocol.compiler import uvarint
 LISTS_AT = 23
 NUMBERS_SIZE = 12
 KNOWN_AT_MOST = 200_000
-"""Ways to lie on brokers that are remembered; then all are forgotten, and learned again."""
+"""Assignments to remember; beyond that, all are forgotten and collected again."""
 _HEAD = Struct(">3si16s")
 _INT32 = Struct(">i")
 _NUMBERS = Struct(">iii")
 
 
 class Lists(NamedTuple):
-    """What a PartitionRecord says beside its place and its three numbers."""
+    """The fields of a PartitionRecord except partition, topic id and the three numbers."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -49,7 +49,7 @@ class Lists(NamedTuple):
 
 
 class PartitionEncoder:
-    """Registrations as values of PartitionRecords, exactly as `encode_record` writes them."""
+    """Encodes registrations as values of PartitionRecords, exactly as `encode_record` does."""
 
     def __init__(self) -> None:
         self._known: dict[Lists, tuple[bytes, bytes]] = {}
@@ -65,7 +65,7 @@ class PartitionEncoder:
 
 
 def partition_record(topic_id: bytes, number: int, registration: PartitionRegistration) -> PartitionRecord:
-    """One topic-partition as it is now."""
+    """The record of one topic-partition's current state."""
     return PartitionRecord(
         partition_id=number,
         topic_id=topic_id,
@@ -84,7 +84,7 @@ def partition_record(topic_id: bytes, number: int, registration: PartitionRegist
 
 
 def _around(topic_id: bytes, registration: PartitionRegistration) -> tuple[bytes, bytes]:
-    """What stands before and behind the three numbers."""
+    """The bytes before and after the three numbers."""
     value = encode_record(partition_record(topic_id, 0, registration))
     at = LISTS_AT
     for numbers in (registration.replicas, registration.isr, registration.removing, registration.adding):
@@ -93,21 +93,21 @@ def _around(topic_id: bytes, registration: PartitionRegistration) -> tuple[bytes
 
 
 ChangeForm = NewType("ChangeForm", bytes)
-"""What a PartitionChangeRecord's value says beside its place."""
+"""A PartitionChangeRecord's value without partition and topic id."""
 
 
 def change_form(record: PartitionChangeRecord) -> ChangeForm:
-    """The form of a record, of which others may differ in nothing but their places."""
+    """The form of a record, which other topic-partitions' records may share."""
     return ChangeForm(encode_record(record)[LISTS_AT:])
 
 
 def change_value(form: ChangeForm, topic_id: bytes, number: int) -> bytes:
-    """The value of the record of this form at this place, exactly as `encode_record` writes it."""
+    """The value of a record of this form for one topic-partition, exactly as `encode_record` writes it."""
     return _HEAD.pack(CHANGE_HEAD, number, topic_id) + form
 
 
 class PartitionTables:
-    """What images that began as clones of one another have in common: every tuple once, and known values."""
+    """Shared by images that began as clones of one another: interned tuples and known values."""
 
     def __init__(self) -> None:
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {(): ()}
@@ -115,7 +115,7 @@ class PartitionTables:
         self._changed: dict[tuple[object, ...], Seldom] = {}
         self._numbers: dict[int, int] = {}
         self._lists: dict[bytes, tuple[Lists, int]] = {}
-        """By what stands around the three numbers: what it says, and where its four lists end."""
+        """By the bytes around the three numbers: the decoded lists, and where the four lists end."""
         self._changes: dict[bytes, IsrChange] = {}
 
     def interned(self, numbers: list[int]) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class PartitionTables:
         return self._seldom.setdefault(seldom, seldom)
 
     def changed(self, seldom: Seldom, elr: tuple[int, ...] | None, last_known_elr: tuple[int, ...] | None) -> Seldom:
-        """The same with another ELR, other last known members, or both; None is no other."""
+        """The same with another ELR, other last known members, or both; None keeps the old ones."""
         key = (seldom, elr, last_known_elr)
         after = self._changed.get(key)
         if after is None:
@@ -140,7 +140,7 @@ class PartitionTables:
         return after
 
     def number(self, number: int) -> int:
-        """A partition's number as one object, of which millions of topic-partitions need a few."""
+        """A partition's number as one object, which millions of topic-partitions share."""
         return self._numbers.setdefault(number, number)
 
     def lists(self, record: PartitionRecord) -> Lists:
@@ -155,10 +155,10 @@ class PartitionTables:
         return Lists(self.interned(record.replicas), self.interned(record.isr), self.seldom(seldom))
 
     def partitions(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, PartitionRegistration]]]:
-        """Topic id, and partition and registration of each PartitionRecord's value from `at` on, as long as they are
-        of one topic and not of a new form, which only the first may have. Empty if the first must be decoded.
+        """Decode PartitionRecord values of one topic from `at` on: topic id, and (partition, registration) pairs.
 
-        Raises ProtocolError if that cannot be.
+        Stops at another topic or at a new form, which only the first value may have. Empty if the first must be
+        decoded. Raises ProtocolError if that is impossible.
         """
         found: list[tuple[int, PartitionRegistration]] = []
         topic_id, known, numbers = values[at][TOPIC_ID], self._lists, self._numbers
@@ -167,8 +167,8 @@ class PartitionTables:
             value = values[position]
             if value[TOPIC_ID] != topic_id or not value.startswith(PARTITION_HEAD):
                 break
-            # Many end their lists where the one before did. Lists tell their own lengths: if these are known to end
-            # there, they do.
+            # Many values end their lists where the one before did. Lists contain their own lengths: if these bytes are
+            # known to end there, they do.
             lists_to = known.get(value[LISTS_AT:end] + value[end + NUMBERS_SIZE :])
             if lists_to is None or lists_to[1] != end:
                 end = _end_of_lists(value)
@@ -185,7 +185,7 @@ class PartitionTables:
         return topic_id, found
 
     def _learnt(self, value: bytes, end: int) -> tuple[Lists, int]:
-        """What the value says around the numbers at `end`; it is known from then on. Raises ProtocolError."""
+        """Decode and remember the lists around the numbers at `end`. Raises ProtocolError."""
         lists = self.lists(cast(PartitionRecord, decode_record(value)))
         if len(self._lists) >= KNOWN_AT_MOST:
             self._lists.clear()
@@ -193,7 +193,7 @@ class PartitionTables:
         return found
 
     def changes(self, values: Sequence[bytes], at: int) -> tuple[bytes, list[tuple[int, IsrChange]]]:
-        """The same for values of PartitionChangeRecords that change what an `IsrChange` tells, and no more."""
+        """The same for PartitionChangeRecord values that change nothing but the fields of an `IsrChange`."""
         found: list[tuple[int, IsrChange]] = []
         topic_id, known, numbers = values[at][TOPIC_ID], self._changes, self._numbers
         for position in range(at, len(values)):
@@ -210,7 +210,7 @@ class PartitionTables:
         return topic_id, found
 
     def _change_of(self, value: bytes) -> IsrChange | None:
-        """What the value changes, which is known from then on; None if that is more than an `IsrChange` tells.
+        """Decode and remember the change of a value; None if it has more than the fields of an `IsrChange`.
 
         Raises ProtocolError.
         """
@@ -232,12 +232,12 @@ class PartitionTables:
 
 @cache
 def _place_and_numbers(end: int) -> Struct:
-    """Partition, leader and the two epochs, of a value whose lists end there; nothing else is looked at."""
+    """Reads partition, leader and the two epochs from a value whose lists end at `end`."""
     return Struct(f">3xi{end - 7}xiii")
 
 
 def _end_of_lists(value: bytes) -> int:
-    """Where the four lists end that tell their own lengths; 0 if that is not to be seen at once."""
+    """Where the four length-prefixed lists end; 0 if that requires the codec."""
     try:
         at = LISTS_AT
         for _ in range(4):
@@ -251,6 +251,6 @@ def _end_of_lists(value: bytes) -> int:
 
 
 def _is_usual(record: PartitionChangeRecord) -> bool:
-    """Whether it says no more than an `IsrChange` tells."""
+    """Whether the record changes nothing but the fields of an `IsrChange`."""
     others = (record.replicas, record.removing_replicas, record.adding_replicas, record.directories)
     return record.leader_recovery_state < 0 and all(one is None for one in others)

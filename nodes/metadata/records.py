@@ -2,7 +2,7 @@
 
 A record's value is a frame version, its id and its version as unsigned varints, then the message, always in its
 flexible form. Unknown ids are refused: a node that skipped a record would build another image than its peers (IMAGE).
-The two records there are most of have codecs of their own for their usual form (`hot_records`).
+The two most frequent records have hand-written codecs for their usual form (`hot_records`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ConfigRecord(Message):
 
 @message(kind="record", record_id=5, versions=(0, 2), flexible=0)
 class PartitionChangeRecord(Message):
-    """None, and `NO_LEADER_CHANGE`, mean that the field stays as it is."""
+    """None and `NO_LEADER_CHANGE` leave the field unchanged."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -166,7 +166,7 @@ class BrokerRegistrationChangeRecord(Message):
 
 @message(kind="record", record_id=20, versions=(0, 0), flexible=0)
 class NoOpRecord(Message):
-    """Keeps the log moving while nothing happens, so that lag can be told from silence."""
+    """Keeps the log moving while idle, so that lag is distinguishable from silence."""
 
 
 MetadataRecord = (
@@ -206,7 +206,7 @@ RECORDS: dict[int, type[Message]] = {
 
 
 def encode_record(record: Message) -> bytes:
-    """The value of a metadata record, in the newest version of its schema."""
+    """Encode a metadata record's value, in the newest version of its schema."""
     value = None
     if isinstance(record, PartitionChangeRecord):
         value = encode_change(record)
@@ -216,14 +216,14 @@ def encode_record(record: Message) -> bytes:
 
 
 def encode_compiled(record: Message) -> bytes:
-    """The same for every form of every record, by the compiled codecs."""
+    """Encode any form of any record, by the compiled codecs."""
     version = type(record).VERSIONS[1]
     head = uvarint(FRAME_VERSION) + uvarint(record.RECORD_ID) + uvarint(version)
     return head + b"".join(encode(record, version))
 
 
 def decode_record(value: Buffer) -> Message:
-    """The record of a value. Raises ProtocolError for an unknown frame, id or version, or malformed bytes."""
+    """Decode a record's value. Raises ProtocolError for an unknown frame, id or version, or malformed bytes."""
     if type(value) is bytes:
         if value.startswith(CHANGE_HEAD):
             fields = decode_change(value)
@@ -237,7 +237,7 @@ def decode_record(value: Buffer) -> Message:
 
 
 def decode_compiled(value: Buffer) -> Message:
-    """The same for every form of every record, by the compiled codecs."""
+    """Decode any form of any record, by the compiled codecs. Raises ProtocolError."""
     view = memoryview(value)
     try:
         frame, position = read_uvarint(view, 0)

@@ -1,15 +1,14 @@
-"""A metadata image as the records of a snapshot, and back (SN-03, MD-08).
+"""Convert a metadata image to the records of a snapshot, and back (SN-03, MD-08).
 
-Replaying these records into an empty image gives the image that replaying the whole log gave: the fingerprints are
-equal. One record stands for each broker, topic, topic-partition, setting and feature, in the form in which it is now;
-what led there is gone, as are the records of what was removed. The order is Kafka's: features, brokers, topics with
-their partitions, configs, producer ids. What no image keeps (a broker's supported features, say) is not in a snapshot
-either.
+Replaying these records into an empty image gives the same image as replaying the whole log: the fingerprints are equal.
+There is one record for each broker, topic, topic-partition, setting and feature, in its current state; earlier states
+and removed objects are left out. The order is Kafka's: features, brokers, topics with their partitions, configs,
+producer ids. A snapshot lacks what an image does not keep (a broker's supported features, for example).
 
-Topic-partitions are written and read without a message in between (`partition_values`). Both ways go in pieces, because
-two million records take seconds and a node's turn must not: `snapshot_values` is a generator over an image that nobody
-changes any more (a `clone`, whose topics are shared until somebody changes his own), and `SnapshotLoader` replays so
-many records each time it is asked.
+Topic-partitions are written and read without a message in between (`partition_values`). Both directions work in pieces,
+because two million records take seconds and a node's turn must not: `snapshot_values` is a generator over an image that
+no longer changes (a `clone`, whose topics are shared until an image changes its own), and `SnapshotLoader` replays a
+number of records per call.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ LOAD_RECORDS = 10_000
 
 
 def snapshot_values(image: MetadataImage, at_once: int) -> Iterator[list[bytes]]:
-    """The values of the records that make the image, in batches. It must not change while they are taken."""
+    """Yield the values of the image's records, in batches. The image must not change meanwhile."""
     values = _values(image)
     while batch := list(islice(values, at_once)):
         yield batch
@@ -81,7 +80,7 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
 
 
 class SnapshotLoader:
-    """One snapshot on its way to becoming an image."""
+    """Loads one snapshot into an image."""
 
     def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
         self.id = snapshot_id
@@ -89,7 +88,7 @@ class SnapshotLoader:
         self._batches = snapshots.batches(snapshot_id)
 
     def advance(self, at_once: int = LOAD_RECORDS) -> bool:
-        """Replay so many records or a few more; whether that was all, so that `image` is the whole.
+        """Replay about `at_once` records; return whether that was all, so that `image` is complete.
 
         Raises CorruptFile.
         """
@@ -99,15 +98,15 @@ class SnapshotLoader:
             left -= len(batch.values)
             if left <= 0:
                 return False
-        # The offsets within a snapshot are its own; what it stands for ends where its name says.
+        # Offsets within a snapshot are separate from the log's; its name states the end offset in the log.
         image.last_offset, image.last_epoch = self.id.end_offset - 1, self.id.epoch
         return True
 
 
 def difference(old: MetadataImage, new: MetadataImage, broker: int, delta: MetadataDelta) -> None:
-    """Add to `delta` what a broker must look at that goes on with `new` instead of `old`.
+    """Add to `delta` what a broker must examine when it continues with `new` instead of `old`.
 
-    Of topic-partitions only those that are or were its own: the rest is none of its business, and may be millions.
+    Of topic-partitions only those that are or were its own: the others do not concern it, and may be millions.
     """
     for number in [*old.brokers, *new.brokers]:
         if old.brokers.get(number) != new.brokers.get(number):

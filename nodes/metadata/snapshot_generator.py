@@ -1,11 +1,11 @@
-"""When a node writes a snapshot of its image, and how it does so without holding anything up (SN-01).
+"""Decide when a node writes a snapshot of its image, and write it in small steps (SN-01).
 
-Every node does it by itself, after so many bytes of new records or so much time with any (Kafka's
+Every node does so independently, after a number of bytes of new records or, if there are any, after a time (Kafka's
 `metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`). The image is frozen at
 one offset by a `clone`, which costs next to nothing: topics are shared until the log's next record changes one. Then
-some records are written in each turn, while the node goes on replaying into its own.
+each turn writes some records, while the node continues to replay into its own image.
 
-A snapshot stands for what is committed (rule 39): `image` is the committed one, at the end of a batch. Mutant
+A snapshot represents committed state (rule 39): `image` is the committed one, at the end of a batch. Mutant
 `snapshot-above-hw`: the active controller's image that runs ahead of it.
 """
 
@@ -25,11 +25,11 @@ WRITE_RECORDS = 4_000
 
 
 class ImageSource(Protocol):
-    """Who replays the log on this node."""
+    """The component that replays the log on this node."""
 
     @property
     def snapshot_image(self) -> MetadataImage:
-        """What is to be kept in a snapshot, at the end of a batch."""
+        """The image to write into a snapshot, at the end of a batch."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class ImageSource(Protocol):
 
     @property
     def last_applied_ms(self) -> int:
-        """The time of the last batch replayed."""
+        """The time of the last replayed batch."""
         ...
 
 
@@ -63,7 +63,7 @@ class SnapshotConfig:
 
 
 class SnapshotGenerator:
-    """See the module. The host calls `advance` in every turn, after what is committed has been replayed."""
+    """See the module. The host calls `advance` in every turn, after it has replayed the committed records."""
 
     def __init__(self, config: SnapshotConfig, log: SnapshotLog, source: ImageSource, now: int) -> None:
         self._config = config
@@ -77,7 +77,7 @@ class SnapshotGenerator:
         self._values: Iterator[list[bytes]] = iter(())
 
     def advance(self, now: int) -> None:
-        """Begin a snapshot if one is due, or write some more of the one begun."""
+        """Begin a snapshot if one is due, or continue writing the current one."""
         if self._writer is not None:
             self._write(now, self._writer)
         elif self._is_due(now):

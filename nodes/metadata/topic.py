@@ -1,16 +1,16 @@
-"""A topic and its partitions as an image holds them, made for millions.
+"""A topic and its partitions in an image, compact enough for millions.
 
 A registration is a plain object with slots, 80 bytes; its tuples are interned by the image, so a million
 topic-partitions share a few hundred, and so is the part that hardly ever differs (`Seldom`). It is replaced and never
-changed in place: whoever keeps one keeps what was true. (It is not declared frozen because frozen dataclasses take five
-times as long to make, and a leaving broker makes hundreds of thousands.)
+changed in place: a reference to one keeps the old state. (It is not declared frozen because frozen dataclasses take
+five times as long to make, and a leaving broker makes hundreds of thousands.)
 
-Beside the registrations a topic keeps an index of what concerns one broker, so that a broker's coming or going costs
-what it has, not what the cluster has: `of_broker` gives the partitions with a replica there, `leaderless` those that
-wait for a leader. `put`, `put_all` and `change_all` keep the index right, and everything goes through them.
+A topic also indexes its partitions by broker, so that a broker's joining or leaving costs in proportion to its own
+partitions, not the cluster's: `of_broker` returns the partitions with a replica there, `leaderless` those without a
+leader. `put`, `put_all` and `change_all` maintain the index; all changes use them.
 
-Two images may hold the same topic (see `MetadataImage.clone`). Whoever is to change it takes a `copy` first, which
-costs a dict of references; the index is shared further, until replicas themselves change.
+Two images may hold the same topic (see `MetadataImage.clone`). An image takes a `copy` before it changes one, which
+costs a dict of references; the index stays shared until replicas themselves change.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from squall.nodes.protocol.topic_partition import format_id
 
 
 class Seldom(NamedTuple):
-    """What is the same for almost every topic-partition of a cluster, so that all of them share one."""
+    """Fields that are equal for almost every topic-partition of a cluster, so that all of them share one object."""
 
     removing: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     recovery_state: int = 0
     directories: tuple[bytes, ...] = ()
     elr: tuple[int, ...] = ()
-    """Eligible leader replicas (KIP-966): out of the ISR, yet known to have all that is committed."""
+    """Eligible leader replicas (KIP-966): out of the ISR, yet known to have all committed records."""
     last_known_elr: tuple[int, ...] = ()
-    """Once nobody is in the ISR: who led last, first; then those that lost their eligibility by an unclean restart."""
+    """While the ISR is empty: first the last leader, then those that lost their eligibility by an unclean restart."""
 
 
 USUAL = Seldom()
@@ -46,7 +46,7 @@ ChangedSeldom = Callable[[Seldom, Members, Members], Seldom]
 
 @dataclass(slots=True)
 class PartitionRegistration:
-    """One topic-partition as the controller has decided it. `leader` is -1 where there is none."""
+    """The controller's decision on one topic-partition. `leader` is -1 if there is none."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -81,7 +81,7 @@ class PartitionRegistration:
 
 
 class IsrChange(NamedTuple):
-    """What a usual PartitionChangeRecord says beside its place. None, NO_LEADER_CHANGE: that stays as it is."""
+    """The fields of a usual PartitionChangeRecord. None and NO_LEADER_CHANGE leave the field unchanged."""
 
     isr: tuple[int, ...] | None
     leader: int
@@ -91,7 +91,7 @@ class IsrChange(NamedTuple):
 
 @dataclass(slots=True)
 class Topic:
-    """A topic and its partitions by number; `partitions` is to be read; it is written by `put` and its like."""
+    """A topic and its partitions by number. Read `partitions` freely; write by `put`, `put_all` and `change_all`."""
 
     name: str
     id: bytes
@@ -102,11 +102,11 @@ class Topic:
     _digest: bytes | None = field(default=None, compare=False, repr=False)
 
     def put(self, number: int, registration: PartitionRegistration) -> None:
-        """Set a partition, a new one or one that is there."""
+        """Set a new or an existing partition."""
         self.put_all(((number, registration),))
 
     def put_all(self, registrations: Iterable[tuple[int, PartitionRegistration]]) -> None:
-        """`put` each of them."""
+        """Call `put` for each."""
         partitions, leaderless = self.partitions, self._leaderless
         self._digest = None
         for number, registration in registrations:
@@ -120,9 +120,9 @@ class Topic:
                 leaderless.pop(number, None)
 
     def change_all(self, changes: Iterable[tuple[int, IsrChange]], changed: ChangedSeldom) -> None:
-        """Apply each of these changes (rule 23); `changed` gives what a `Seldom` is with another ELR.
+        """Apply each of these changes (rule 23); `changed` returns a `Seldom` with another ELR.
 
-        Raises KeyError with the first partition that is not there.
+        Raises KeyError with the first unknown partition.
         """
         partitions, leaderless = self.partitions, self._leaderless
         self._digest = None
@@ -150,18 +150,18 @@ class Topic:
         return tuple(self._hosted.get(broker, ()))
 
     def leaderless(self) -> tuple[int, ...]:
-        """The partitions that nobody leads."""
+        """The partitions without a leader."""
         return tuple(self._leaderless)
 
     def copy(self) -> Topic:
-        """The same topic, to be changed on its own. Registrations are shared for good, the index until it changes."""
+        """A copy to change independently. Registrations stay shared, the index until it changes."""
         self._shares_index = True
         return Topic(
             self.name, self.id, dict(self.partitions), self._hosted, True, dict(self._leaderless), self._digest
         )
 
     def digest(self) -> bytes:
-        """Equal for equal content, whatever the order in which it came to be; worked out once for each content."""
+        """Equal for equal content, regardless of the order of changes; computed once for each content."""
         if self._digest is None:
             digest = blake2b(f"{self.name} {format_id(self.id)}".encode(), digest_size=16)
             for number in sorted(self.partitions):

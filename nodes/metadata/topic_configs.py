@@ -1,8 +1,9 @@
-"""The settings a topic may have: names, types, defaults, and what values are refused (INVALID_CONFIG).
+"""The settings a topic may have: names, types, defaults, and refused values (INVALID_CONFIG).
 
-Controllers check against this table before a setting is written. Where brokers behave in one way only, no other value
-is accepted (`cleanup.policy`, `compression.type`, `preallocate`). `file.delete.delay.ms` and `delete.retention.ms` are
-checked, kept and described, but nothing here waits for them: files go at once, and there is no compaction.
+Controllers check against this table before a setting is written. Where brokers support only one behaviour, no other
+value is accepted (`cleanup.policy`, `compression.type`, `preallocate`). `file.delete.delay.ms` and
+`delete.retention.ms` are checked, kept and described, but have no effect: files are deleted at once, and there is no
+compaction.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from dataclasses import dataclass
 MIN_ISR = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 CLUSTER_CONFIGS = (MIN_ISR, UNCLEAN_ELECTION)
-"""Settings for which the cluster may have a default of its own, by IncrementalAlterConfigs."""
+"""Settings for which IncrementalAlterConfigs may set a default of the cluster."""
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
 class InvalidConfig(ValueError):
-    """A setting is unknown, or its value is out of range. Says name, value and what is allowed."""
+    """A setting is unknown, or its value is out of range. The message has name, value and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Composition: one node from its parts, request channels, dispatch tables, outbound links. Pure."""
+"""Composition of one node: its parts, request channels, dispatch tables, outbound links. Pure."""

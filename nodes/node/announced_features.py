@@ -1,7 +1,9 @@
-"""What an ApiVersions response says of the cluster's features (KIP-584): the levels that this node can work at, and the
-levels there are by the metadata that it has applied, with the offset they are known up to as their epoch.
+"""Add the cluster's features to an ApiVersions response (KIP-584).
 
-Before version 4 a client cannot read that a feature may have level 0, that is, be absent; Kafka leaves those out there.
+These are the levels that this node supports, and the levels in the metadata that it has applied, with the offset of
+that metadata as their epoch.
+
+Before version 4 a client cannot read that a feature may have level 0, that is, be absent; Kafka omits those there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Metrics of a broker: its standing, what it takes in and gives out, its topic-partitions in all and one by one."""
+"""Metrics of a broker: its state, its traffic, its topic-partitions in total and individually."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _of_topic(metrics: tuple[Metric, ...], counters: TopicTraffic, labels: Label
 
 
 def _replicas(broker: Broker) -> Collected:
-    """Topic-partitions of one broker, in all and one by one."""
+    """Topic-partitions of one broker, in total and individually."""
     led = under = below = at = offline = reassigning = 0
     hosted = broker.replicas.all()
     for number, one in enumerate(hosted, 1):
@@ -118,7 +118,7 @@ def _replicas(broker: Broker) -> Collected:
 
 
 def _assignment(broker: Broker, hosted: Hosted) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Replicas, those of them that a reassignment adds, which nobody misses yet, and whether there is one."""
+    """Replicas, those that a reassignment adds (not yet expected in sync), and whether one is under way."""
     topic = broker.image.topics.get(hosted.topic_id)
     found = None if topic is None else topic.partitions.get(hosted.partition)
     if found is None:

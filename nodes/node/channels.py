@@ -1,30 +1,31 @@
-"""Request channels and the connections that feed them: bounded queues, backpressure, answers in request order.
+"""Request channels and the connections that feed them: bounded queues, backpressure, responses in request order.
 
-A node has two channels, one for control requests (the controller listeners) and one for data (the brokers'
-listeners); every listener feeds exactly one. That split is what KIP-291 asked for and KRaft keeps by
-`controller.listener.names` (CL-24): a flood of produce requests fills the data channel and pauses the connections
-that feed it, and a vote or a heartbeat does not queue behind it.
+A node has two channels, one for control requests (the controller listeners) and one for data (the brokers' listeners);
+every listener feeds exactly one. KIP-291 introduced that split and KRaft keeps it by `controller.listener.names`
+(CL-24): a flood of produce requests fills the data channel and pauses the connections that feed it, and a vote or a
+heartbeat does not queue behind it.
 
 Backpressure. A channel that is full, by requests or by bytes (`queued.max.requests`, `queued.max.request.bytes`),
-pauses every connection that puts into it; it resumes them, first paused first, once half of it is free. A connection
-with `IN_FLIGHT_MAX` requests not yet answered, or `QUEUED_BYTES_MAX` bytes of them not yet looked at, is paused too.
-Kafka allows one request, clients ask for up to a million, and each of them may hold memory while it waits. Frames that
-the host had read before it saw the pause still come in, so these bounds are soft by what one read holds.
+pauses every connection that feeds it; it resumes them, first paused first, once half of it is free. A connection with
+`IN_FLIGHT_MAX` unanswered requests, or `QUEUED_BYTES_MAX` bytes of unprocessed ones, is paused too. Kafka allows one
+request; clients send up to a million, and each of them may hold memory while it waits. Frames that the host had read
+before the pause still arrive, so one read may exceed these bounds.
 
-Answers are memory, too: ten bytes ask for fifty megabytes. A connection whose peer does not take what it was sent, as
-the host tells by `stalled`, or that was given `UNSENT_MAX` bytes in this turn, is served no further request for the
-time being; and no connection has more than `FETCHES_MAX` fetches looked at that are not yet answered. So a peer that
-asks and does not listen makes a node hold `UNSENT_MAX` and as many answers as that at most, each within
-`fetch.max.bytes`. What waits for this is kept at its connection, out of the way of others.
+Responses are memory, too: a request of ten bytes may ask for fifty megabytes. A connection is served no further request
+while its peer does not read its responses, as the host reports by `stalled`, or after it got `UNSENT_MAX` bytes in this
+turn. No connection has more than `FETCHES_MAX` fetches processed and unanswered. So a peer that sends requests and does
+not read makes a node hold at most `UNSENT_MAX` bytes and `FETCHES_MAX` responses, each within `fetch.max.bytes`.
+Requests that wait for this are kept at their connection and do not delay others.
 
-Memory. Whatever a plane's connections make this node hold counts against one budget (`memory_budget.py`): no
-connection that adds to a budget used up is read from, and nothing is served meanwhile that has a long answer.
+Memory. All memory that a plane's connections make this node hold counts against one budget (`memory_budget.py`). While
+a budget is used up, the node does not read from a connection that adds to it, and serves no request with a long
+response.
 
-Size. Only Produce carries records, so only its requests may be as long as `socket.request.max.bytes`; any other that is
+Size. Only Produce carries records, so only its requests may be as long as `socket.request.max.bytes`; any other request
 longer than `PLAIN_REQUEST_MAX` closes its connection before it is decoded into objects many times its size.
 
-Order. Kafka answers a connection's requests in the order in which they came. An answer that is ready early waits in
-its `Inbound` for those before it.
+Order. Kafka responds to a connection's requests in the order in which they arrived. A response that is ready early
+waits in its `Inbound` for the earlier ones.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ IN_FLIGHT_MAX = 64
 QUEUED_BYTES_MAX = 16 << 20
 UNSENT_MAX = 4 << 20
 FETCHES_MAX = 2
-"""A fetch session may have a second fetch overtake the one that is parked (`broker/fetch_sessions.py`)."""
+"""In a fetch session, a second fetch may overtake the parked one (`broker/fetch_sessions.py`)."""
 PLAIN_REQUEST_MAX = 8 << 20
 ELEMENTS_MAX = 1 << 17
 """Items of all arrays in one request, of any depth: an empty item takes two bytes on the wire and hundreds here."""
 ELEMENT_COST = 256
-"""Bytes that are counted for an item as long as its request is parked."""
+"""Bytes counted for an item as long as its request is parked."""
 NO_LIMIT = -1
 NEVER = 2**63 - 1
 _PRODUCE, _FETCH = (int(key).to_bytes(2, "big") for key in (ApiKey.PRODUCE, ApiKey.FETCH))
@@ -62,12 +63,14 @@ _BULKY = frozenset(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     )
 )
-"""Short requests with long answers."""
+"""Short requests with long responses."""
 
 
 class Inbound:
-    """One request from its arrival to its answer. `request` is None until it is decoded, `handled_at` 0 until its
-    handler has returned."""
+    """One request from its arrival to its response.
+
+    `request` is None until it is decoded, `handled_at` 0 until its handler has returned.
+    """
 
     __slots__ = (
         "answered", "began_at", "charge", "chunks", "connection", "frame", "handled_at", "is_bulky", "is_fetch",
@@ -79,7 +82,7 @@ class Inbound:
         self.frame: Buffer | None = frame
         self.size = len(frame)
         self.charge = self.size
-        """What of the connection's memory is this request's."""
+        """This request's part of the connection's memory."""
         api_key = bytes(frame[:2])
         self.is_fetch = api_key == _FETCH
         self.is_bulky = api_key in _BULKY
@@ -92,8 +95,11 @@ class Inbound:
 
 
 class Connection:
-    """One accepted connection. `in_flight` holds its requests, oldest first, until their answers have left; `held` are
-    those that are not served before it has taken answers. `unsent` counts the bytes it was given in this turn."""
+    """One accepted connection.
+
+    `in_flight` holds its requests, oldest first, until their responses have left; `held` are those not served before
+    the peer has read responses. `unsent` counts the response bytes of this turn.
+    """
 
     __slots__ = (
         "at_host", "channel", "closed", "fetches", "heard_at", "held", "id", "in_flight", "listener", "memory",
@@ -110,7 +116,7 @@ class Connection:
         self.held: deque[Inbound] = deque()
         self.queued_bytes = 0
         self.memory = 0
-        """Bytes of the plane's budget that this connection uses, `at_host` of which its host has reported."""
+        """Bytes of the plane's budget that this connection uses, of which its host has reported `at_host`."""
         self.at_host = 0
         self.unsent = 0
         self.fetches = 0
@@ -131,7 +137,7 @@ class Connection:
         return len(self.in_flight) * 2 <= IN_FLIGHT_MAX and self.queued_bytes * 2 <= QUEUED_BYTES_MAX
 
     def must_wait(self, inbound: Inbound) -> bool:
-        """Whether a request is not to be served yet; nor then is any after it."""
+        """Whether a request must not be served yet; nor then any later one."""
         if self.held or self.stalled or self.unsent >= UNSENT_MAX:
             return True
         if inbound.is_bulky and self.channel.budget.is_exhausted:
@@ -139,17 +145,20 @@ class Connection:
         return inbound.is_fetch and self.fetches >= FETCHES_MAX
 
     def use(self, size: int) -> None:
-        """Count bytes, or count them no more."""
+        """Add bytes to the memory in use; negative to free them."""
         self.memory += size
         self.channel.budget.used += size
 
 
 class RequestChannel:
-    """A bounded queue of requests. Plain counters, for metrics: `received`, `depth_max`, `pauses`, and `expired`, the
-    connections that fed it and were closed because they were idle."""
+    """A bounded queue of requests.
+
+    Plain counters, for metrics: `received`, `depth_max`, `pauses`, and `expired`, the connections that fed it and were
+    closed because they were idle.
+    """
 
     def __init__(self, name: str, capacity: int, bytes_max: int = NO_LIMIT, budget: MemoryBudget | None = None) -> None:
-        """`bytes_max` bounds what waits here, `budget` all that its connections make the node hold."""
+        """`bytes_max` bounds the queue, `budget` all memory that its connections make the node hold."""
         self.budget = budget or MemoryBudget()
         self.evicted = 0
         """Connections closed because they held most when the budget was used up."""
@@ -200,7 +209,7 @@ class RequestChannel:
         return None
 
     def put_back(self, connection: Connection) -> None:
-        """What was held may be served now, before anything that came after it."""
+        """Queue held requests again, before later ones, since they may be served now."""
         while connection.held:
             inbound = connection.held.pop()
             self.bytes += inbound.size
@@ -214,7 +223,7 @@ class RequestChannel:
         self._paused.pop(connection.id, None)
 
     def relieved(self) -> list[Connection]:
-        """Paused connections to look at again, because half of the channel is free."""
+        """Paused connections that may be resumed because half of the channel is free."""
         return list(self._paused.values()) if self._paused and self.half_free and self.budget.has_room else []
 
 
@@ -229,11 +238,14 @@ class Connections:
         idle_max: int = NEVER,
         fetched_early: RequestChannel | None = None,
     ) -> None:
-        """`channels` and `versions` are by listener name. A connection that asks nothing for `idle_max` is closed. What
-        is fetched through `fetched_early` may leave before it is durable here."""
+        """`channels` and `versions` are by listener name.
+
+        A connection without a request for `idle_max` is closed. Fetch responses of `fetched_early` may leave before
+        they are durable here.
+        """
         self._fetched_early = fetched_early
         self.idle_due = NEVER
-        """When `expire` must look for idle connections."""
+        """When `expire` must check for idle connections."""
         self._idle_max = idle_max
         self._channels = channels
         self._versions = versions
@@ -241,24 +253,24 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._given: list[Connection] = []
         self.notices: list[str] = []
-        """Lines for people."""
+        """Lines for the node's log."""
         self.opened_count: dict[str, int] = dict.fromkeys(channels, 0)
         """Connections accepted since the start, by listener."""
         self.on_late_answer: Callable[[Inbound], None] | None = None
-        """Told of the answer to a request whose handler had returned without one."""
+        """Called with a request that gets its response after its handler has returned."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def by_listener(self) -> list[tuple[str, int, int]]:
-        """Listener, connections open, connections accepted since the start; for metrics."""
+        """Listener, open connections, connections accepted since the start; for metrics."""
         now_open = dict.fromkeys(self._channels, 0)
         for connection in self._open.values():
             now_open[connection.listener] += 1
         return [(listener, count, self.opened_count[listener]) for listener, count in now_open.items()]
 
     def answers_waiting(self, channel: RequestChannel) -> int:
-        """Answers that are ready and wait for those before them on their connection; for metrics."""
+        """Responses that are ready and wait for earlier ones on their connection; for metrics."""
         return sum(
             inbound.answered
             for connection in self._open.values()
@@ -267,7 +279,7 @@ class Connections:
         )
 
     def parked(self, channel: RequestChannel) -> list[tuple[int, int]]:
-        """API keys, and how many requests of each have been looked at and wait for others; for metrics."""
+        """API keys, and how many requests of each are handled and parked; for metrics."""
         counts: dict[int, int] = {}
         for connection in self._open.values():
             for inbound in connection.in_flight if connection.channel is channel else ():
@@ -294,7 +306,7 @@ class Connections:
             self._pause(connection)
 
     def host_holds(self, identity: int, size: int) -> None:
-        """The host tells how many bytes it holds for a connection: a frame not whole yet, and answers not taken."""
+        """Update how many bytes the host holds for a connection: an incomplete frame, and unread responses."""
         connection = self._open.get(identity)
         if connection is None:
             return
@@ -309,14 +321,14 @@ class Connections:
         return self._channels[listener].budget.takes_no_more
 
     def stalled(self, identity: int, stalled: bool) -> None:
-        """The host tells that the peer does not take what it was sent, or takes it again."""
+        """Record that the peer stopped, or resumed, reading its responses, as the host reports."""
         connection = self._open.get(identity)
         if connection is not None:
             connection.stalled = stalled
             self._release(connection)
 
     def drained(self) -> None:
-        """The host has taken over what was given to it."""
+        """Record that the host has drained the outbox."""
         if self._given:
             given, self._given = self._given, []
             for connection in given:
@@ -335,7 +347,7 @@ class Connections:
             connection.channel.put_back(connection)
 
     def closed(self, identity: int) -> Connection | None:
-        """The host lost a connection: what it still waited for is dropped."""
+        """Remove a connection that the host lost, and drop its unanswered requests."""
         connection = self._open.pop(identity, None)
         if connection is not None:
             connection.closed = True
@@ -350,7 +362,7 @@ class Connections:
         return connection
 
     def expire(self, now: int) -> None:
-        """Close what has asked nothing for so long, unless it is still owed an answer (`connections.max.idle.ms`)."""
+        """Close connections that are idle for too long and have no unanswered request (`connections.max.idle.ms`)."""
         if now < self.idle_due:
             return
         self.idle_due = NEVER
@@ -363,12 +375,12 @@ class Connections:
                 self.idle_due = min(self.idle_due, heard + self._idle_max)
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection from our side."""
+        """Close a connection from this side."""
         if self.closed(connection.id) is not None:
             self._outbox.append(Close(connection.id))
 
     def decode(self, now: int, inbound: Inbound) -> ServerRequest:
-        """The request in a frame; answered already if its version had to be refused. Raises ProtocolError."""
+        """Decode the request in a frame; it is answered already if its version was refused. Raises ProtocolError."""
         assert inbound.frame is not None, "a frame is decoded once"
         if inbound.size > PLAIN_REQUEST_MAX and inbound.frame[:2] != _PRODUCE:
             raise ProtocolError(
@@ -384,8 +396,8 @@ class Connections:
         return request
 
     def _answered(self, inbound: Inbound, request: ServerRequest) -> None:
-        """A request has its answer: chunks, silence, or the end of its connection. Send what is next in order."""
-        request.on_answer = None  # it leads back here by a cycle, and megabytes of records would wait for the collector
+        """Handle a request's answer: chunks, silence, or closing its connection. Send what is next in order."""
+        request.on_answer = None  # breaks a cycle that would keep megabytes of records until garbage collection
         connection = inbound.connection
         if connection.closed:
             return
@@ -414,7 +426,7 @@ class Connections:
                 self._resume(connection)
 
     def handled(self, inbound: Inbound) -> None:
-        """A handler has returned without an answer; it has let go of the frame, but keeps what it must answer."""
+        """Charge a parked request for its decoded items: its frame is freed, the decoded request is kept."""
         request = inbound.request
         if request is not None and not inbound.answered and not inbound.connection.closed:
             self._charge(inbound, request.elements * ELEMENT_COST)
@@ -434,18 +446,18 @@ class Connections:
         connection.use(size)
 
     def relieve(self, channel: RequestChannel) -> None:
-        """Resume what a full channel had paused, if there is room again."""
+        """Resume connections that a full channel had paused, if there is room again."""
         for connection in channel.relieved():
             if not connection.is_overfull:
                 self._resume(connection)
 
     def make_room(self, now: int, channel: RequestChannel) -> None:
-        """Let those go on that waited for memory, or close the one that holds most of it if none has come for long."""
+        """Serve connections that waited for memory, or close those that hold most if none has become free for long."""
         budget = channel.budget
         was_exhausted = budget.exhausted_since != NEVER
         if budget.look(now):
             self._evict(now, channel)
-            budget.look(now)  # before those who go on have filled what was freed
+            budget.look(now)  # before the released connections have filled what was freed
         if was_exhausted and budget.exhausted_since == NEVER:
             for connection in self._open.values():
                 if connection.channel is channel:

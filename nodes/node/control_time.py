@@ -1,7 +1,7 @@
-"""The time by which quorum and controller go: monotonic, as everything in a node does (FD-05, X32).
+"""The time for quorum and controller: monotonic, as everything in a node (FD-05, X32).
 
-Mutant `timers-on-wall-clock`: the wall clock instead, for the timers of the quorum and for brokers' sessions. Whoever
-sets that clock then makes leaders resign, followers stand, and brokers be fenced.
+Mutant `timers-on-wall-clock`: the wall clock instead, for the timers of the quorum and for brokers' sessions. Setting
+that clock then makes leaders resign, followers stand, and fences brokers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ NEVER = 2**63 - 1
 
 
 class ControlTime:
-    """Turns the node's `now` into that of the control plane, and its deadlines back."""
+    """Converts the node's `now` to that of the control plane, and its deadlines back."""
 
     def __init__(self, wall: WallClock, mutants: Mutants) -> None:
         self._wall = wall if mutants.has("timers-on-wall-clock") else None
         self._ahead = 0
-        """The control plane's `now` less the node's, when it was last asked for."""
+        """The control plane's `now` less the node's, at the last call."""
 
     def __call__(self, now: int) -> int:
         if self._wall is None:
@@ -33,7 +33,7 @@ class ControlTime:
         return nearest if nearest == NEVER else nearest - self._ahead
 
     def completing(self, complete: Complete) -> Complete:
-        """For answers to what the control plane has asked others."""
+        """Wrap the completion of a request of the control plane."""
         if self._wall is None:
             return complete
 

@@ -1,7 +1,7 @@
 """DescribeCluster on a controller's listener: the quorum's voters and where they listen (KIP-919).
 
-Admin clients with `bootstrap.controllers` begin with it, and send what only the active controller can do to the one
-that is named as such. The endpoints of brokers are described by brokers.
+Admin clients with `bootstrap.controllers` begin with it, and send requests for the active controller to the node that
+it names. Brokers describe the endpoints of brokers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metrics of a controller: who is registered, how the cluster stands by the committed image, how busy it is.
+"""Metrics of a controller: registered brokers, the cluster by the committed image, request times.
 
-Counting topic-partitions means looking at every one of them; that is done when somebody asks, a bit at a time.
+Counting topic-partitions reads every one of them; this happens on request, in small parts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def registration_state(broker: BrokerRegistration) -> int:
 
 
 def _census(image: MetadataImage) -> Collected:
-    """Topic-partitions of the cluster, counted by looking at every one; an image may have millions."""
+    """Count the cluster's topic-partitions by reading every one; an image may have millions."""
     topics = list(image.topics.values())
     total = offline = imbalanced = 0
     for topic in topics:

@@ -1,11 +1,11 @@
-"""Which APIs a listener serves, in which versions, and which versions we speak to our peers.
+"""Tables of the APIs and versions that each listener serves and that this node uses towards its peers.
 
-Broker and controller listeners have tables of their own: the control plane shares no socket, no queue and no API key
-by accident with the data plane (CL-24). What ApiVersions advertises is exactly what is implemented; clients decide by
-it which features they use, so a row too many breaks them (a client that is offered telemetry uses it).
+Broker and controller listeners have separate tables: the control plane shares no socket, no queue and no API key by
+accident with the data plane (CL-24). What ApiVersions advertises is exactly what is implemented; clients choose their
+features by it, so a row too many breaks them (a client that is offered telemetry uses it).
 
 Produce is advertised from version 0 although only 3 and later are served: librdkafka before 2.5 compresses only for
-brokers that begin at 0 (KAFKA-18659), and no client that knows version 3 asks for less.
+brokers that begin at 0 (KAFKA-18659), and no client that knows version 3 uses a lower one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BROKER_VERSIONS: Versions = {
     int(ApiKey.UNREGISTER_BROKER): (0, 0),
     int(ApiKey.DESCRIBE_TOPIC_PARTITIONS): (0, 0),
 }
-"""What clients and follower brokers may ask of a broker."""
+"""APIs of a broker for clients and follower brokers."""
 
 CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.FETCH): (12, 17),
@@ -70,15 +70,15 @@ CONTROLLER_VERSIONS: Versions = {
     int(ApiKey.REMOVE_RAFT_VOTER): (0, 0),
     int(ApiKey.UPDATE_RAFT_VOTER): (0, 0),
 }
-"""What voters and brokers may ask of a controller."""
+"""APIs of a controller for voters and brokers."""
 
 
 _SPOKEN_TO_BROKERS = {int(ApiKey.FETCH): 16, int(ApiKey.LIST_OFFSETS): 8}
-"""Where newer versions say nothing that one broker asks of another."""
+"""APIs whose newer versions add nothing between brokers."""
 
 
 def peer_version(message: Message, *, to_controller: bool) -> int:
-    """The version we speak to our own kind: the newest that says anything more and that the listener asked serves."""
+    """The version for a request to a peer: the newest that adds anything and that its listener serves."""
     if to_controller:
         return CONTROLLER_VERSIONS[message.API_KEY][1]
     return _SPOKEN_TO_BROKERS.get(message.API_KEY, BROKER_VERSIONS[message.API_KEY][1])
@@ -98,6 +98,9 @@ _PURPOSES = {
 
 
 def purpose_of(message: Message) -> str:
-    """Requests of one purpose share a connection. Answers leave a connection in request order, so a fetch that the
-    other side holds, or a topic that takes its time to create, must not stand before a heartbeat."""
+    """The purpose of a request; requests of one purpose share a connection.
+
+    Responses leave a connection in request order, so a fetch that the other side holds, or a topic that takes long to
+    create, must not delay a heartbeat.
+    """
     return _PURPOSES.get(message.API_KEY, "admin")

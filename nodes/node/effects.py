@@ -1,9 +1,9 @@
-"""What a node asks of its host: the entries of `Node.outbox`, in the order in which they must be carried out.
+"""Effects that a node requests of its host: the entries of `Node.outbox`, to be carried out in order.
 
-Connection ids are never reused; positive ones were given by the host, negative ones by the node. A frame, and so the
-content of a `Send`, is one Kafka message without its four-byte length. The host releases an outbox only after the
-`flush` that follows the turn it was filled in, so that nothing is said before it is durable. What says nothing of that
-kind may leave before, by `Node.release_early`.
+Connection ids are never reused; the host gives positive ones, the node negative ones. A frame, and so the content of a
+`Send`, is one Kafka message without its four-byte length. The host releases an outbox only after the `flush` that
+follows its turn, so that nothing is sent before it is durable. What needs no durability may leave before, by
+`Node.release_early`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send one frame, given as a sequence of buffers; dropped if the connection is gone."""
+    """Send one frame, given as a sequence of buffers; dropped if the connection is closed."""
 
     connection: int
     chunks: Sequence[Buffer]
@@ -26,7 +26,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection; the host answers `opened(now, connection, None)` or `closed(now, connection)`."""
+    """Open a connection; the host then calls `opened(now, connection, None)` or `closed(now, connection)`."""
 
     connection: int
     host: str
@@ -35,7 +35,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close a connection once what was sent on it has left; the host does not answer `closed`."""
+    """Close a connection once its sent frames have left; the host does not call `closed`."""
 
     connection: int
 

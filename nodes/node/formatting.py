@@ -1,14 +1,14 @@
-"""Making a directory ready before a node's first start: what `kafka-storage format` does (KIP-853).
+"""Format a directory before a node's first start, as `kafka-storage format` does (KIP-853).
 
-Only a quorum of dynamic voters needs it, to say with whom it begins:
+Only a quorum of dynamic voters needs it, to set the initial voters:
 
-* `STANDALONE`: with this controller alone; others are added later (AddRaftVoter);
-* `initial_controllers("1@host:9093:directory-id,…")`: with all of these, each formatted with the same list;
-* `NO_INITIAL_CONTROLLERS`: this one is to join a quorum that there is, and begins as an observer of it.
+* `STANDALONE`: this controller alone; others are added later (AddRaftVoter);
+* `initial_controllers("1@host:9093:directory-id,…")`: all of these, each formatted with the same list;
+* `NO_INITIAL_CONTROLLERS`: this node joins an existing quorum, and begins as an observer of it.
 
-A directory that nobody formatted is the last of these, so brokers and later controllers need no step of their own. The
-id of the directory is in `meta.properties`, the voters are in the bootstrap snapshot (`nodes/raft/bootstrap.py`). Both
-go with the directory, and a controller that lost its disk does not take itself for the voter it was.
+An unformatted directory is the last of these, so brokers and later controllers need no formatting. The id of the
+directory is in `meta.properties`, the voters are in the bootstrap snapshot (`nodes/raft/bootstrap.py`). Both are lost
+with the directory, so a controller that lost its disk does not take itself for the voter it was.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from squall.nodes.storage.checkpoints import META_PROPERTIES
 
 @dataclass(frozen=True, slots=True)
 class InitialVoters:
-    """Who votes to begin with: `listed`, this node alone (`standalone`), or nobody that is known here."""
+    """The initial voters: `listed`, this node alone (`standalone`), or none that are known here."""
 
     listed: tuple[Voter, ...] = ()
     standalone: bool = False
@@ -39,7 +39,7 @@ NO_INITIAL_CONTROLLERS = InitialVoters()
 
 
 def initial_controllers(text: str) -> InitialVoters:
-    """From `id@host:port:directory-id,…`, as Kafka writes it. Raises ValueError."""
+    """Parse `id@host:port:directory-id,…`, as Kafka writes it. Raises ValueError."""
     found = [_initial_controller(part.strip()) for part in text.split(",") if part.strip()]
     if not found:
         raise ValueError("it names nobody; give at least one id@host:port:directory-id")
@@ -63,7 +63,7 @@ def _initial_controller(part: str) -> Voter:
 
 
 def format_directory(config: NodeConfig, initial: InitialVoters, *, disk: Disk, rng: Rng, now_ms: int) -> bytes:
-    """Write what the first start is to find; the id of the directory. Raises NodeError."""
+    """Write the files for the first start; return the id of the directory. Raises NodeError."""
     if disk.exists(META_PROPERTIES):
         raise NodeError(
             f"{config.log_dirs}/{META_PROPERTIES}: the directory is formatted already; format an empty one, or leave it"
@@ -92,5 +92,5 @@ def format_directory(config: NodeConfig, initial: InitialVoters, *, disk: Disk, 
         voters = VoterSet((Voter(config.node_id, *raft.address, identity),))
     if wanted:
         write_bootstrap_snapshot(disk, raft.directory, voters, node_id=config.node_id, now_ms=now_ms, trace=NullTrace())
-    write_identity(config, disk, identity)  # last: what has it is formatted
+    write_identity(config, disk, identity)  # last: a directory with this file is formatted
     return identity

@@ -1,7 +1,7 @@
-"""Whose directory this is: `meta.properties`, written at the first start and checked at every other.
+"""Directory ownership: `meta.properties`, written at the first start and checked at every later one.
 
-A directory that belongs to another node or another cluster must never be written to: its votes and its records would
-be given a second time, in another name.
+A node must never write to a directory of another node or another cluster: it would cast that node's votes and write its
+records a second time, under another name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from squall.nodes.storage.checkpoints import META_PROPERTIES, read_properties, w
 
 
 class NodeError(Exception):
-    """This node cannot run here; the message says what is wrong and what to do."""
+    """This node cannot run here; the message states the problem and the remedy."""
 
 
 def write_identity(config: NodeConfig, disk: Disk, identity: bytes) -> None:
@@ -23,7 +23,7 @@ def write_identity(config: NodeConfig, disk: Disk, identity: bytes) -> None:
 
 
 def directory_identity(config: NodeConfig, disk: Disk, rng: Rng) -> bytes:
-    """The directory's id. Raises NodeError if the directory is another's, CorruptFile if it cannot be read."""
+    """The directory's id. Raises NodeError if another node owns the directory, CorruptFile if it cannot be read."""
     stored = read_properties(disk, META_PROPERTIES)
     if stored is None:
         identity = random_id(rng)

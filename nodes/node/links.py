@@ -1,21 +1,21 @@
-"""Outbound connections: to brokers, to voters, to whoever is the active controller.
+"""Outbound connections: to brokers, to voters, to the active controller.
 
-Components hand over `OutboundRequest`s and are told the end of each exactly once. In between, this module finds the
-address, keeps one connection per (destination, purpose), so that a long poll never stands before a heartbeat, and
-lets go of what does not answer:
+Components submit `OutboundRequest`s, each of which is completed exactly once. In between, this module finds the
+address, keeps one connection per (destination, purpose), so that a long poll never delays a heartbeat, and abandons
+connections without responses:
 
-* a connection that fails ends the requests it carried and those that waited for it with None; a destination whose
-  address is not known yet is looked up again after a pause, until the request's deadline;
-* after a failure a link rests before it connects again, from 50 ms doubling to 1 s, with jitter (FD-01: a returning
+* a connection that fails ends the requests it carried and those that waited for it with None; an unknown address is
+  looked up again after a pause, until the request's deadline;
+* after a failure a link pauses before it connects again, from 50 ms doubling to 1 s, with jitter (FD-01: a returning
   peer is found within a second);
-* a request past its deadline ends, and with it the connection it was sent on, since the answer may still come;
-* a connection not established within `CONNECT_TIMEOUT` is given up: in a network partition the retransmissions of a
-  connect thin out, and a fresh one finds the healed network sooner.
+* a request past its deadline ends, and with it the connection it was sent on, since the response may still arrive;
+* a connection not established within `CONNECT_TIMEOUT` is abandoned: in a network partition the retransmissions of a
+  connect become rarer, and a new connect finds the healed network sooner.
 
-Requests to the active controller follow the quorum's leader. One answered NOT_CONTROLLER, in all of its parts, is asked
-again of the then leader until its deadline: a controller says so only of what has changed nothing
-(`controller.refusals`). So is one that was never sent. One that was sent and whose connection was lost before an answer
-may have been carried out, and is never repeated here: it ends with None. Peers speak our fixed versions, so no
+Requests to the active controller follow the quorum's leader. A request is retried at the current leader until its
+deadline if it was answered NOT_CONTROLLER in all its parts, since a controller answers that only if nothing was changed
+(`controller.refusals`), or if it was never sent. A request that was sent and whose connection was lost before a
+response may have been carried out, and is never retried here: it ends with None. Peers use our fixed versions, so no
 ApiVersions precedes the first request.
 """
 
@@ -45,20 +45,20 @@ NOBODY = NullTrace()
 
 
 class Directory(Protocol):
-    """Where nodes are, as this node knows it now."""
+    """The addresses of nodes, as this node knows them now."""
 
     def broker_address(self, broker: int) -> tuple[str, int] | None: ...
 
     def voter_address(self, voter: int) -> tuple[str, int] | None: ...
 
     def active_controller(self) -> int | None:
-        """The leader of the metadata quorum, if one is known."""
+        """The leader of the metadata quorum, None if unknown."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request not yet on the wire."""
+    """A request that is not sent yet."""
 
     request: OutboundRequest
     submitted: int
@@ -80,7 +80,7 @@ class _Link:
     rest_until: int = 0
     backoff: int = BACKOFF_MIN
     due: int = 0
-    """When `tick` must look at it; 0 while that is not known, because something has changed."""
+    """When `tick` must check it; 0 while unknown, because something has changed."""
     waiting: deque[_Waiting] = field(default_factory=deque)
 
 
@@ -95,7 +95,7 @@ class Links:
         outbox: list[Effect],
         trace: Trace = NOBODY,
     ) -> None:
-        """Traced: `admin_sent`, each time that an administrator's write is sent, with the number of the request."""
+        """Traces `admin_sent` each time an administrative write is sent, with the number of the request."""
         self._trace = trace
         self._client_id = client_id
         self._submitted = 0
@@ -108,12 +108,12 @@ class Links:
         self._look_again = NEVER
         self._last_connection = 0
         self.controller_times: dict[int, Recent] = {}
-        """By API key: from a component's asking the active controller to its hearing the end of it, whatever it was."""
+        """By API key: time from a component's request to the active controller to its completion, with any result."""
 
     # -- requests -------------------------------------------------------------------------------------------------
 
     def submit(self, now: int, request: OutboundRequest) -> None:
-        """Take over a request. Its `complete` is never called from inside this."""
+        """Submit a request. Its `complete` is never called from inside this."""
         self._submitted += 1
         waiting = _Waiting(request, now, now + request.timeout, self._submitted)
         if isinstance(request.destination, ToActiveController):
@@ -140,7 +140,7 @@ class Links:
         self._advance(now, link)
 
     def _advance(self, now: int, link: _Link) -> None:
-        """Send what waits, or see to it that there is a connection to send it on."""
+        """Send waiting requests, or start a connection for them."""
         link.due = 0
         if link.established:
             while link.waiting:
@@ -188,7 +188,7 @@ class Links:
         return complete
 
     def _finish(self, now: int, waiting: _Waiting, response: Message | None) -> None:
-        """A request to the active controller has its end."""
+        """Complete a request to the active controller."""
         api_key = waiting.request.message.API_KEY
         times = self.controller_times.get(api_key)
         if times is None:
@@ -197,7 +197,7 @@ class Links:
         waiting.request.complete(now, response)
 
     def described(self, connection: int) -> str | None:
-        """An outbound connection in words, None if there is none of that number."""
+        """Describe an outbound connection in words; None for an unknown number."""
         link = self._by_connection.get(connection)
         if link is None:
             return None
@@ -229,7 +229,7 @@ class Links:
             self._lost(now, link)
 
     def _abandon(self, now: int, link: _Link) -> None:
-        """Close a connection from our side."""
+        """Close a connection from this side."""
         if link.connection:
             self._by_connection.pop(link.connection, None)
             self._outbox.append(Close(link.connection))
@@ -253,7 +253,7 @@ class Links:
         link.backoff = min(link.backoff * 2, BACKOFF_MAX)
 
     def _end(self, now: int, waiting: _Waiting) -> None:
-        """A request that was never sent has failed; one to the active controller may yet find another."""
+        """Fail a request that was never sent; one to the active controller may be retried at another."""
         request = waiting.request
         if isinstance(request.destination, ToActiveController) and now < waiting.deadline:
             self._for_controller.append(waiting)
@@ -310,7 +310,7 @@ class Links:
 
 
 def says_not_controller(response: Message) -> bool:
-    """Whether the node asked was not the active controller, and so did nothing: no part of the answer says else."""
+    """Whether the node was not the active controller and so changed nothing: every part of the response states this."""
     if getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
         return True
     items = [item for name in ("topics", "responses", "results") for item in getattr(response, name, ())]

@@ -1,24 +1,24 @@
-"""How much memory one plane's peers may make a node hold (KIP-72): requests on their way in, answers on their way out.
+"""Limit the memory that one plane's peers may make a node hold (KIP-72): incoming requests and outgoing responses.
 
-Kafka bounds requests from the first byte read to the end of their handling by `queued.max.request.bytes`. Here answers
-that their peers have not taken count as well, since a request of fifty bytes may ask for fifty megabytes. Each plane
-has a budget of its own, so that nobody who floods the brokers' listeners holds up a vote (CL-24).
+Kafka bounds requests from the first byte read to the end of their handling by `queued.max.request.bytes`. Here
+responses that peers have not read count as well, since a request of fifty bytes may ask for fifty megabytes. Each plane
+has its own budget, so that a flood at the brokers' listeners does not delay a vote (CL-24).
 
-What is held is counted by connection, in four parts: frames that are not whole yet and answers that the peer has not
-taken, which the host reports; requests that wait or are parked; answers of this turn. A plane whose budget is used up
-reads on from no connection that adds to it and serves nothing with a long answer. Once that lasts for `PATIENCE`, it
-closes the connections that hold most, a share of the whole every `PAUSE` until there is room: whoever holds memory and
-does nothing must not hold up the rest, be it by one connection or by thousands. A budget that is used up again within
-`PATIENCE` of such a closing waits no longer than `PAUSE`: the same peers go on, and others have waited long enough.
+Memory is counted by connection, in four parts: incomplete frames and unread responses, which the host reports; requests
+that wait or are parked; responses of this turn. A plane whose budget is used up does not read from a connection that
+adds to it, and serves no request with a long response. Once that lasts for `PATIENCE`, it closes the connections that
+hold most, a share of the whole every `PAUSE` until there is room: peers that hold memory and do nothing must not delay
+the others, with one connection or with thousands. A budget that is used up again within `PATIENCE` of such a closing
+waits no longer than `PAUSE`: the same peers continue, and others have waited long enough.
 """
 
 from __future__ import annotations
 
 PATIENCE = 3_000_000
-"""Microseconds that a plane may stand still for want of memory before the largest holder is closed."""
+"""Microseconds that a plane may stall for lack of memory before the largest holder is closed."""
 PAUSE = 250_000
 CLOSED_SHARE = 16
-"""What the connections closed at once hold together: this part of the limit, or slightly more."""
+"""The memory of connections closed at once: this part of the limit, or slightly more."""
 NEVER = 2**63 - 1
 NO_LIMIT = -1
 
@@ -33,8 +33,10 @@ class MemoryBudget:
         self.used = 0
         self._closed_at = -PATIENCE
         self.exhausted_since = NEVER
-        """When `is_exhausted` was first seen since it last had room: whoever was paused then waits for room, not for
-        the budget to be a byte below its limit. Kept by `look`."""
+        """When `is_exhausted` was first seen since there last was room. Kept by `look`.
+
+        Paused connections then wait for room, not only for the budget to be a byte below its limit.
+        """
 
     @property
     def is_exhausted(self) -> bool:
@@ -42,12 +44,12 @@ class MemoryBudget:
 
     @property
     def takes_no_more(self) -> bool:
-        """It is exhausted, or was and has no room yet: what is freed must not be filled at once by those who go on."""
+        """Whether it is exhausted, or was and has no room yet: so resumed connections do not refill it at once."""
         return self.is_exhausted or (self.exhausted_since != NEVER and not self.has_room)
 
     @property
     def has_room(self) -> bool:
-        """A quarter is free: enough to go on, and not to stop again at once."""
+        """Whether a quarter is free: enough to continue without stopping again at once."""
         return self._limit < 0 or self.used * 4 <= self._limit * 3
 
     @property
@@ -57,11 +59,11 @@ class MemoryBudget:
 
     @property
     def to_close(self) -> int:
-        """Bytes that connections closed at once are to free."""
+        """Bytes to free by closing connections at once."""
         return self._limit // CLOSED_SHARE
 
     def look(self, now: int) -> bool:
-        """Keep `exhausted_since`; whether a connection must go by now."""
+        """Update `exhausted_since`; return whether connections must be closed now."""
         if self.has_room:
             self.exhausted_since = NEVER
             return False
@@ -74,10 +76,10 @@ class MemoryBudget:
         return now >= self.exhausted_since + PATIENCE
 
     def wait(self, now: int) -> None:
-        """A connection was closed: give what it held the time to go."""
+        """Record that connections were closed, and leave time for their memory to be freed."""
         self._closed_at = now
         self.exhausted_since = now - PATIENCE + PAUSE
 
     def due(self) -> int:
-        """When `look` is to be asked again."""
+        """When `look` must be called again."""
         return NEVER if self.exhausted_since == NEVER else self.exhausted_since + PATIENCE

@@ -1,6 +1,6 @@
 """The metrics of a node and their names, each mapping one to one to Kafka's (docs/metrics.md).
 
-A metric is written down under the name that Kafka gives it in JMX, and its Prometheus name follows by rule:
+A metric is defined by the name that Kafka gives it in JMX, and its Prometheus name follows by rule:
 
     kafka.controller:type=KafkaController,name=ActiveControllerCount   kafka_controller_active_controller_count
     kafka.server:type=raft-metrics,attribute=current-epoch             kafka_server_raft_current_epoch
@@ -9,9 +9,9 @@ A metric is written down under the name that Kafka gives it in JMX, and its Prom
 
 the domain, the group where Kafka's metric is an attribute of one, the name in snake case. What Kafka keeps as a rate
 (`…PerSec`, `…-rate`) is a counter here, and Prometheus' `rate()` makes the rate. A JMX name that ends in properties
-without values has them as labels; where Kafka has the same of all topics and of each, those of each have `topic` in
-their name, so that no sum counts anything twice. Metrics that Kafka has no counterpart of begin with `squall_`; those
-of the process have the names that Prometheus' own clients give them.
+without values has them as labels; where Kafka has the same metric for all topics and for each, the one for each has
+`topic` in its name, so that no sum counts anything twice. Metrics without a counterpart in Kafka begin with `squall_`;
+those of the process have the names that Prometheus' own clients use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Metric:
 
 
 def prometheus_name(jmx: str) -> str:
-    """The name of Kafka's metric here. Raises ValueError if it is none."""
+    """The Prometheus name of Kafka's metric. Raises ValueError if it is not a metric's name."""
     matched = re.fullmatch(r"([a-z.]+):type=([A-Za-z-]+),(?:name|attribute)=([A-Za-z0-9-]+)(?:,.*)?", jmx)
     if matched is None:
         raise ValueError(f"{jmx!r} is not domain:type=…,name=… or domain:type=…,attribute=…")
@@ -82,7 +82,7 @@ RAFT_COMMIT_MAX = _kafka(f"{_RAFT}commit-latency-max", GAUGE, "ms to commit a re
 RAFT_ELECTION_AVG = _kafka(f"{_RAFT}election-latency-avg", GAUGE, "ms from standing to knowing a leader, mean")
 RAFT_ELECTION_MAX = _kafka(f"{_RAFT}election-latency-max", GAUGE, "ms from standing to knowing a leader, most")
 
-# -- the metadata and its snapshots, on controllers and brokers alike ------------------------------------------------
+# -- the metadata and its snapshots, on controllers and brokers ------------------------------------------------------
 
 _LOADER = "kafka.server:type=MetadataLoader,name="
 METADATA_VERSION = _kafka(f"{_LOADER}CurrentMetadataVersion", GAUGE, "the level of metadata.version; -1 if none yet")
@@ -285,6 +285,6 @@ PROCESS_CPU = Metric(
 PROCESS_MEMORY = Metric("process_resident_memory_bytes", GAUGE, "resident memory of the process", None)
 
 OF_THE_HOST = (ITERATION_TIME, PROCESS_CPU, PROCESS_MEMORY)
-"""What the node's host adds to what the node tells."""
+"""Metrics that the node's host adds to the node's."""
 METRICS = tuple(one for one in dict(globals()).values() if isinstance(one, Metric))
-"""All of them, in the order above."""
+"""All metrics, in the order above."""

@@ -1,15 +1,15 @@
-"""A node's metrics: what its components have counted, read off when somebody asks (issue 4, requirements.md §1.16).
+"""Collect a node's metrics from the counters of its components, on request.
 
-Nothing is computed ahead: components keep plain counters, and `Collector.collect` looks at them, at the images and at
-the logs. That may take long at two million topic-partitions, so it is a generator that says by `None` where its host
-may let the node do other things; what it tells of is then not of one instant, as with any metrics.
+Nothing is computed ahead: components keep plain counters, and `Collector.collect` reads them, the images and the logs.
+That may take long at two million topic-partitions, so it is a generator that yields None where its host may let the
+node do other work; the samples are then not of one instant, as with any metrics.
 
-Sans-IO like the rest: what only the host knows, processor time and memory, the host adds (`nodes/server`). The table
-of names is `metric_names.py`; the text is rendered by `nodes/server/metrics_endpoint.py`.
+Sans-IO like the rest: the host adds what only it knows, processor time and memory (`nodes/server`). The table of names
+is `metric_names.py`; `nodes/server/metrics_endpoint.py` renders the text.
 
-What the planes share. One thread serves both, so the network's idleness is the same figure for both; what keeps them
-apart is the order within a turn (`node.py`), and queue and handlers have figures of their own. CL-18's names for the
-control plane are used for the controller listener.
+Shared by the planes: one thread serves both, so the network's idleness is the same figure for both. The order within a
+turn separates them (`node.py`), and queue and handlers have separate figures. CL-18's names for the control plane are
+used for the controller listener.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from squall.nodes.raft.roles import Leader
 
 RAFT_STATES = ("leader", "candidate", "prospective", "follower", "unattached", "resigned", "observer")
 PURGATORIES = ("Produce", "Fetch", "DeleteRecords")
-"""What brokers park; told of even where nothing is parked."""
+"""What brokers park; reported even where nothing is parked."""
 
 
 class Collector:
-    """Reads one node. It keeps nothing but earlier readings of idleness."""
+    """Reads one node. It keeps only earlier readings of idleness."""
 
     def __init__(self, node: Node, clock: WallClock, now: int, busy: int) -> None:
-        """`now` and `busy` as in `collect`: where idleness is counted from at first."""
+        """`now` and `busy` as in `collect`: the first reading of idleness."""
         self._node = node
         self._clock = clock
         self._network_idle = IdleMeter(now, busy)
@@ -41,7 +41,10 @@ class Collector:
         self._control_idle = IdleMeter(now, node.control_times.busy)
 
     def collect(self, now: int, busy: int) -> Collected:
-        """All samples; None where the host may pause. `busy` is the processor time of the node's thread, in µs."""
+        """Yield all samples; None where the host may pause.
+
+        `busy` is the processor time of the node's thread, in µs.
+        """
         node = self._node
         now_ms = self._clock.now_ms()
         yield from self._quorum()
@@ -94,7 +97,7 @@ class Collector:
     # -- the metadata ---------------------------------------------------------------------------------------------
 
     def _metadata(self, now: int) -> Collected:
-        """What controllers and brokers have in common: an image, and snapshots of it."""
+        """Metrics common to controllers and brokers: an image, and snapshots of it."""
         node = self._node
         features: dict[str, int] = {}
         loaded = 0
@@ -139,7 +142,7 @@ class Collector:
 
 
 def _purgatories(node: Node) -> Collected:
-    """Requests of the data plane that were looked at and are not answered yet."""
+    """Requests of the data plane that were handled and are not answered yet."""
     parked = dict.fromkeys(PURGATORIES, 0)
     for api_key, count in node.connections.parked(node.data):
         name = api_name(api_key)

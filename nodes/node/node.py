@@ -1,20 +1,21 @@
-"""One node: its components put together, its turn, and the contract with its host (docs/architecture.md).
+"""One node: its components, its turn, and the contract with its host (docs/architecture.md).
 
     host ── opened, received, closed, tick ──▶ queues
-    host ── turn ─▶  timers and peers' answers, all control requests, committed metadata,
+    host ── turn ─▶  timers and peers' responses, all control requests, committed metadata,
                      then data requests, up to `turn.requests.max` or `turn.bytes.max`;
-                     the parked that became ready
-    host ◀─ early ── the leader's records, on their way to the followers while it makes them durable
+                     parked requests that became ready
+    host ◀─ early ── the leader's records, sent to the followers while it makes them durable
     host ── flush ▶  the metadata log to disk; what that commits is applied and answered
-    host ◀─ outbox ─ released only now: nothing is said before it is durable
+    host ◀─ outbox ─ released only now: nothing is sent before it is durable
 
-The order within a turn is the isolation of the control plane (CL-24): whatever data requests are queued, the next vote,
-heartbeat or timer waits for at most one turn's worth of them. What the control plane has to say does not wait for them
-either: a turn that has something for a controller, or an answer of one, ends there and is released, and data come in
-the next, which the host begins at once. Data never wait twice in a row, so that they cannot starve.
+The order within a turn isolates the control plane (CL-24): with any number of data requests queued, the next vote,
+heartbeat or timer waits for at most one turn's worth of them. Messages of the control plane do not wait for data
+requests either: a turn that has a request to a controller or a controller's response to send ends there and is
+released, and data requests follow in the next turn, which the host begins at once. Data requests never wait twice in a
+row, so that they cannot starve.
 
 A node has one quorum replica, voter or observer, which a controller and a broker in the same node share (QC-24). A
-frame that cannot be decoded, or asks for what its listener does not serve, ends its connection and nothing else.
+frame that cannot be decoded, or requests an API that its listener does not serve, ends its connection and nothing else.
 Exceptions from components pass through: a node with a broken invariant or a broken disk must stop.
 """
 
@@ -57,7 +58,7 @@ _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
 
 class Node:
-    """See the module. `notices` are lines for people, drained by the host if it has a log."""
+    """See the module. `notices` are lines for the node's log; a host that has one drains them."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Node:
         mutants: Mutants = HEALTHY,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        """Read and recover what is on the disk, which may take long. Raises NodeError."""
+        """Read and recover the files on the disk, which may take long. Raises NodeError."""
         self.config = config
         self.outbox: list[Effect] = []
         self.notices: list[str] = []
@@ -107,7 +108,7 @@ class Node:
         self.control_times = PlaneTimes("control")
         self.data_times = PlaneTimes("data")
         self.controller_times = ApiTimes()
-        """Of the requests that the controller decided, whatever their API; those of the quorum are not among them."""
+        """Times of the requests that the controller decided, of any API; the quorum's are not among them."""
         self.quorum_watch = QuorumWatch(self.raft)
         self._clock = Clock(stopwatch)
         self.connections.on_late_answer = self._answered_late
@@ -141,7 +142,7 @@ class Node:
         )  # fmt: skip
 
     def _make_snapshot_generator(self, now: int) -> SnapshotGenerator:
-        """One for the node, whichever of its parts replays the log (SN-01)."""
+        """One generator for the node, for the part that replays the log (SN-01)."""
         if self.controller is not None:
             return SnapshotGenerator(snapshot_config(self.config), self.raft, self.controller, now)
         assert self.broker is not None, "a node has at least one role"
@@ -164,7 +165,7 @@ class Node:
             table |= {int(key): self.controller.handle for key in self.controller.api_keys}
         return table
 
-    # -- where others are (links.Directory) -----------------------------------------------------------------------
+    # -- addresses (links.Directory) ------------------------------------------------------------------------------
 
     def broker_address(self, broker: int) -> tuple[str, int] | None:
         if self.broker is None:
@@ -198,13 +199,17 @@ class Node:
             self.connections.closed(connection)
 
     def stalled(self, now: int, connection: int, stalled: bool) -> None:
-        """The peer of an accepted connection does not take its answers, or takes them again. Hosts that cannot tell
-        need not."""
+        """Record that the peer of an accepted connection stopped, or resumed, reading responses.
+
+        A host that cannot detect this need not call it.
+        """
         self.connections.stalled(connection, stalled)
 
     def host_holds(self, now: int, connection: int, size: int) -> None:
-        """How many bytes the host holds for an accepted connection: of a frame that is not whole yet, and of answers
-        that its peer has not taken. Hosts that hold none need not tell."""
+        """Record how many bytes the host holds for an accepted connection: an incomplete frame, and unread responses.
+
+        A host that holds none need not call it.
+        """
         self.connections.host_holds(connection, size)
 
     def is_short(self, listener: str) -> bool:
@@ -212,7 +217,7 @@ class Node:
         return self.connections.is_short(listener)
 
     def tick(self, now: int) -> None:
-        """Timers are looked at in every turn."""
+        """Do nothing: every turn checks the timers."""
 
     # -- the turn -------------------------------------------------------------------------------------------------
 
@@ -280,7 +285,7 @@ class Node:
                 )
 
     def _serve_control(self, now: int) -> bool:
-        """All that there is; whether there was any."""
+        """Serve all control requests; return whether there were any."""
         served = False
         while (inbound := self.control.take()) is not None:
             served = True
@@ -342,7 +347,7 @@ class Node:
         self._control_handlers[request.api_key](self._control_time(now), request)
 
     def _ask_peers(self, now: int) -> None:
-        """Hand what the components want to ask to the links."""
+        """Submit the components' outbound requests to the links."""
         requests = self.raft.requests
         if requests:
             asked = list(requests)
@@ -359,10 +364,10 @@ class Node:
     def release_early(self) -> list[Effect]:
         """Take out of the outbox, between `turn` and `flush`, what need not wait for the disk. Hosts may call it.
 
-        While a leader makes its records durable they are on their way to the followers, which do so, too; a commit then
-        waits for the slower of the two instead of for both, one after the other (Kafka does the same). It promises
-        nothing: the leader counts itself up to what is durable (X14), and a follower by the fetch that comes after its
-        own flush. What the leader loses in a crash it may find again at those who had it.
+        While a leader makes its records durable, they are sent to the followers, which do the same; a commit then waits
+        for the slower of the two instead of for both, one after the other (Kafka does the same). This is safe: the
+        leader counts itself up to what is durable (X14), and a follower by the fetch that follows its own flush. A
+        leader that loses records in a crash may fetch them again from the followers that have them.
         """
         if self._closed or not self._has_unflushed():
             return []
@@ -379,7 +384,7 @@ class Node:
         return early
 
     def flush(self, now: int) -> None:
-        """Make the metadata log durable; apply and answer what is committed by that."""
+        """Make the metadata log durable; apply and answer what that commits."""
         if self._closed:
             return
         control_now = self._control_time(now)
@@ -393,7 +398,7 @@ class Node:
             self.quorum_watch.observe(now)
 
     def deadline(self) -> int:
-        """When the host must come again without an input; in the past if work was left."""
+        """When the host must call again without an input; in the past if work was left."""
         if self._closed:
             return NEVER
         if self._peer_events or len(self.control) or self._has_unflushed() or self._has_data():
@@ -416,17 +421,17 @@ class Node:
         return self.config.is_controller and self.raft.log.durable_offset < self.raft.end_offset
 
     def begin_shutdown(self, now: int) -> None:
-        """Prepare to be closed. A broker hands over what it leads (CS-01), a controller has nothing to prepare."""
+        """Prepare to be closed. A broker hands over its leaderships (CS-01), a controller has nothing to prepare."""
         if self.broker is not None and not self._closed:
             self.broker.begin_shutdown(now)
 
     @property
     def may_close(self) -> bool:
-        """Whether the shutdown that was begun is prepared, or its time is over. `close` may come without."""
+        """Whether the begun shutdown is prepared, or its time is over. The host may call `close` earlier."""
         return self.broker is None or self.broker.may_close
 
     def close(self, now: int) -> None:
-        """Stop cleanly: say goodbye, close every log. What is in the outbox afterwards may still be sent."""
+        """Stop cleanly: resign, close every log. The host may still send the outbox afterwards."""
         if self._closed:
             return
         if self.controller is not None:

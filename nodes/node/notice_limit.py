@@ -1,6 +1,6 @@
-"""Limits how often a node reports what any peer can cause, so that a flood of bad frames does not fill the disk.
+"""Limit how often a node reports what any peer can cause, so that a flood of bad frames does not fill the disk.
 
-A limit belongs to one cause. The first notice passes, and one every `EVERY` afterwards; it says how many were left out.
+A limit belongs to one cause. The first notice passes, then one every `EVERY`; it states how many were omitted.
 """
 
 from __future__ import annotations

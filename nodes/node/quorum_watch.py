@@ -1,12 +1,12 @@
-"""What there is to tell of the quorum over time: how long commits and elections take, how often leaders change.
+"""Measure the quorum over time: duration of commits and elections, number of leader changes.
 
-Looked at from outside after each flush, so that the quorum replica itself counts nothing: its role, its log's end and
-its high watermark say it all. Times are those of turns, so they are what a waiting request would have felt.
+It observes the quorum replica after each flush, so that the replica itself counts nothing: its role, its log's end and
+its high watermark suffice. Times are those of turns, so they are what a waiting request would have seen.
 
-* A commit takes from the turn in which the leader wrote a record to the one whose flush moved the high watermark
-  past it.
-* An election takes from the turn in which this voter stood to the one in which it knew a leader (KIP-595: measured
-  where a candidate was, whoever won).
+* A commit takes from the turn in which the leader wrote a record to the one whose flush moved the high watermark past
+  it.
+* An election takes from the turn in which this voter stood to the one in which it knew a leader (KIP-595: measured at
+  each candidate, whichever voter won).
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from squall.nodes.node.timings import Recent
 from squall.nodes.raft.replica import RaftReplica
 
 STANDING = ("prospective", "candidate")
-"""Roles of a voter that seeks to lead."""
+"""Roles of a voter that stands for election."""
 
 
 class QuorumWatch:
-    """Call `observe` once per turn, after the flush, if this replica votes; others commit and elect nothing."""
+    """Call `observe` once per turn, after the flush, if this replica votes; observers commit and elect nothing."""
 
     def __init__(self, raft: RaftReplica) -> None:
         self.commits = Recent()
         self.elections = Recent()
         self.new_leaders = 0
-        """How often a leader of the quorum became known here, as the node tells; the same one in a new epoch counts
-        again."""
+        """How often a leader became known here, counted by the node; the same one in a new epoch counts again."""
         self._raft = raft
         self._standing_since = -1
         self._written: deque[tuple[int, int]] = deque()

@@ -1,6 +1,6 @@
-"""What a collection of metrics consists of: samples, and how summaries are made of recent times.
+"""Metric samples, and summaries of recent times.
 
-A collection is a generator: a sample, or None where its host may let the node do something else (`metrics.py`).
+A collection is a generator: a sample, or None where its host may let the node do other work (`metrics.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from squall.nodes.node.metric_names import Metric
 from squall.nodes.node.timings import quantile
 
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
-"""As Kafka's histograms have them; 1 is the largest."""
+"""As in Kafka's histograms; 1 is the largest."""
 BREATH = 5_000
-"""After so many topic-partitions the host may do something else."""
+"""Topic-partitions after which the host may do other work."""
 
 Labels = tuple[tuple[str, str], ...]
 

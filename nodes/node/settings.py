@@ -1,4 +1,4 @@
-"""From a node's configuration to those of its components: names and units change, nothing is decided."""
+"""Convert a node's configuration to those of its components: only names and units change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def raft_config(config: NodeConfig, directory_id: bytes) -> RaftConfig:
 
 
 def _voter_address(config: NodeConfig) -> tuple[str, int] | None:
-    """What a voter says of itself; one of the configuration is where that says."""
+    """The address that a voter advertises; None for configured voters, whose address is in the configuration."""
     advertised = config.advertised_controller
     if not config.has_dynamic_voters or advertised is None:
         return None

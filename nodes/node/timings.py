@@ -1,15 +1,15 @@
-"""How long requests take, and how busy a plane is: small rings of what was measured last, and sums since the start.
+"""Request times and idleness of a plane: ring buffers of the last measurements, and sums since the start.
 
-Kafka keeps a reservoir of about a thousand samples of each time and reports its quantiles. Here the last `KEPT` of
-each API are kept as they are: adding one is a store into a list, and quantiles cost only whoever asks for them.
+Kafka keeps a reservoir of about a thousand samples of each time and reports its quantiles. Here the last `KEPT` of each
+API are kept unsorted: adding one is a store into a list, and only a reader pays for quantiles.
 
     received ─ queue ─▶ handler begins ─ local ─▶ handler returns ─ remote ─▶ answered        total = all of it
 
-*Queue* is the time in the request channel, *local* that of the handler, *remote* what a parked request waits for
-others: followers that fetch, a majority that commits.
+*Queue* is the time in the request channel, *local* that of the handler, *remote* the time that a parked request waits
+for others: followers that fetch, a majority that commits.
 
-The times are read off a stopwatch of the host (`ports.Stopwatch`), or from `now` where the host has none; then a
-handler takes no time. They are told to people and decide nothing.
+The times come from a stopwatch of the host (`ports.Stopwatch`), or from `now` where the host has none; then a handler
+takes no time. They are for reports and decide nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEPT = 1024
 """Samples kept of each API; a power of two."""
 _MASK = KEPT - 1
 IDLE_WINDOW = 60_000_000
-"""Idleness is told over about the last minute, as Kafka's one-minute rates are."""
+"""Idleness covers about the last minute, as Kafka's one-minute rates do."""
 
 
 class Recent:
@@ -43,12 +43,12 @@ class Recent:
         self.total += value
 
     def values(self) -> list[int]:
-        """What is kept, in ascending order."""
+        """The kept values, in ascending order."""
         return sorted(self._ring[: self.count])
 
 
 def quantile(ascending: Sequence[int], of: float) -> float:
-    """The smallest value that at least this share of all reaches; NaN of nothing."""
+    """The smallest value that at least this share of the values does not exceed; NaN if there are none."""
     if not ascending:
         return float("nan")
     return ascending[max(0, -int(-of * len(ascending) // 1) - 1)]
@@ -73,13 +73,13 @@ class ApiTimes:
         self.total += total
 
     def values(self) -> tuple[list[int], ...]:
-        """What is kept of queue, local, remote and total times, each in ascending order."""
+        """The kept queue, local, remote and total times, each in ascending order."""
         kept = self._ring[: self.count]
         return tuple(sorted(one[place] for one in kept) for place in range(4))
 
 
 class PlaneTimes:
-    """The requests of one plane: times by API key, and how long its handlers were at work altogether."""
+    """The requests of one plane: times by API key, and the total working time of its handlers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class PlaneTimes:
         self.by_api: dict[int, ApiTimes] = {}
 
     def served(self, inbound: Inbound, began: int, ended: int) -> None:
-        """A handler has returned; the request is answered, or parked."""
+        """Record that a handler has returned; the request is answered, or parked."""
         self.busy += ended - began
         inbound.began_at = began
         inbound.handled_at = ended
@@ -95,7 +95,7 @@ class PlaneTimes:
             self.answered(inbound, ended)
 
     def answered(self, inbound: Inbound, at: int) -> None:
-        """A request that was handled has its answer."""
+        """Record that a handled request was answered."""
         assert inbound.request is not None
         api = self.by_api.get(inbound.request.api_key)
         if api is None:
@@ -116,9 +116,9 @@ class Clock:
 
 
 class IdleMeter:
-    """Which share of about the last minute was not worked, from readings of a counter of microseconds at work.
+    """The idle share of about the last minute, from readings of a counter of busy microseconds.
 
-    It is read when somebody asks, and compared with the oldest reading of that minute; at first with the start.
+    It is read on request, and compared with the oldest reading of that minute; at first with the start.
     """
 
     def __init__(self, now: int, busy: int) -> None:
@@ -136,5 +136,5 @@ class IdleMeter:
 
 
 def api_name(api_key: int) -> str:
-    """An API as Kafka's metrics name it: BrokerHeartbeat, Produce."""
+    """An API's name in Kafka's metrics: BrokerHeartbeat, Produce."""
     return "".join(part.capitalize() for part in ApiKey(api_key).name.split("_"))

@@ -1,6 +1,6 @@
-"""What a quorum replica is told when it is made. Durations are in microseconds.
+"""Configuration of one quorum replica. Durations are in microseconds.
 
-The names of Kafka's properties stand beside the fields; mapping one onto the other is the node's business.
+Kafka's property names are given beside the fields; the node maps one to the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TOPIC_ID = METADATA_TOPIC_ID
 
 NEVER = 2**63 - 1
 BATCH_BYTES_MAX = 64 << 20
-"""No batch of the quorum's own making is larger; what one operation may write is bounded by the controller."""
+"""Largest batch that the quorum itself writes. The controller bounds what one operation may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Voter:
     host: str
     port: int
     directory_id: bytes = ZERO_ID
-    """The directory of its log; all zero while that is not known."""
+    """The directory of its log; all zeros while unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """One replica of the metadata log: who it is, who votes, how patient it is."""
+    """One replica of the metadata log: its identity, the voters, timeouts and limits."""
 
     node_id: int
     cluster_id: str
@@ -41,11 +41,11 @@ class RaftConfig:
     directory: str = f"{TOPIC}-{PARTITION}"
     log: LogConfig = field(default_factory=lambda: LogConfig(max_message_bytes=BATCH_BYTES_MAX))
     dynamic_voters: bool = False
-    """kraft.version 1: the voters are those of the log, to begin with the ones above (KIP-853)."""
+    """kraft.version 1: the voters are those of the log; the ones above are the initial set (KIP-853)."""
     bootstrap: tuple[tuple[str, int], ...] = ()
-    """`controller.quorum.bootstrap.servers`: where to ask who leads, for who knows no voter."""
+    """`controller.quorum.bootstrap.servers`: where to ask for the leader if no voter is known."""
     address: tuple[str, int] | None = None
-    """Where this node listens as a voter; None if the voters tell."""
+    """Where this node listens as a voter; None to use its entry among the voters."""
     is_voter: bool | None = None
     """Whether this node takes part in elections; None means if its id is among the voters."""
     election_timeout: int = 1_000_000
@@ -53,21 +53,23 @@ class RaftConfig:
     election_backoff_max: int = 1_000_000
     """`controller.quorum.election.backoff.max.ms`."""
     fetch_timeout: int = 2_000_000
-    """`controller.quorum.fetch.timeout.ms`: without a fetched answer for so long, the leader is given up."""
+    """`controller.quorum.fetch.timeout.ms`: without a response to a fetch for this long, the leader counts as lost."""
     request_timeout: int = 2_000_000
     """`controller.quorum.request.timeout.ms`."""
     retry_backoff: int = 20_000
-    """`controller.quorum.retry.backoff.ms`: doubles with each failure in a row."""
+    """`controller.quorum.retry.backoff.ms`: doubles with each consecutive failure."""
     fetch_max_wait: int = 500_000
     """How long a leader may hold an empty fetch."""
     fetch_max_bytes: int = 8 << 20
     snapshot_fetch_max_bytes: int = 8 << 20
-    """How much of a snapshot is asked for, and given, at once."""
+    """Most bytes of a snapshot per request and per response."""
     retention_bytes: int = 100 << 20
-    """`metadata.max.retention.bytes`: with more in log and snapshots the oldest snapshot goes, and the log before the
-    next one; -1 is any size."""
+    """`metadata.max.retention.bytes`: limit of log and snapshots; -1 is any size.
+
+    Above it, the oldest snapshot is deleted, and the log before the next one.
+    """
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
-    """`metadata.max.retention.ms`: so does a snapshot whose last record is older than this, in ms; -1 is for ever."""
+    """`metadata.max.retention.ms`: also delete a snapshot whose last record is older, in ms; -1 is forever."""
 
     def __post_init__(self) -> None:
         if len(self.directory_id) != 16:
@@ -82,8 +84,10 @@ class RaftConfig:
 
     @property
     def votes(self) -> bool:
-        """Whether this replica may vote, as a controller may, as opposed to a broker. With dynamic voters it does so
-        while it is among them (`Quorum.votes`)."""
+        """Whether this replica may vote, as a controller may, as opposed to a broker.
+
+        With dynamic voters it votes while it is among them (`Quorum.votes`).
+        """
         return self.endpoint(self.node_id) is not None if self.is_voter is None else self.is_voter
 
     @property

@@ -1,4 +1,4 @@
-"""What the parts of a replica share: role, log, high watermark, long polls, and news of epochs and leaders."""
+"""State and helpers shared by the parts of a replica: role, log, high watermark, long polls, epochs and leaders."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ from squall.nodes.raft.voters import (
 )
 
 REFUSAL_TOLD_EVERY = 1_000_000
-"""Lines about implausible messages come this seldom, in microseconds; who floods a node must not flood its log."""
+"""Minimum interval between log lines about implausible messages, in microseconds.
+
+A peer that floods a node must not flood its log.
+"""
 FIRST_BOOTSTRAP = -2
-"""Bootstrap servers have no ids yet; they are asked as -2, -3, … in the order of the configuration."""
+"""Bootstrap servers have no ids yet; requests address them as -2, -3, … in the order of the configuration."""
 
 
 def load_voters(voters: VoterHistory, log: MetadataLog) -> None:
-    """Read again who votes: from the latest snapshot, then from the log."""
+    """Rebuild the voters: from the latest snapshot, then from the log."""
     voters.clear()
     latest = log.snapshots.latest
     if latest is not None:
@@ -54,7 +57,7 @@ def load_voters(voters: VoterHistory, log: MetadataLog) -> None:
 
 
 class Core:
-    """The state of one replica, and the few things that every part of it does alike."""
+    """The state of one replica, and the operations that every part of it shares."""
 
     def __init__(
         self,
@@ -74,11 +77,11 @@ class Core:
         self.trace = trace
         self.purgatory = FetchPurgatory()
         self.leader_address: Voter | None = None
-        """Where the leader is: for who does not know the voters yet, or if it has moved."""
+        """Address of the leader: for a replica that does not know the voters yet, or if the leader has moved."""
         self._address_epoch = -1
-        """The epoch in which it was told."""
+        """The epoch in which `leader_address` was received."""
         self._told_by_leader = (-1, -1)
-        """The epoch and the leader whose own word that is; hearsay does not replace it."""
+        """The epoch and leader that sent this address itself; addresses from other nodes do not replace it."""
         self.requests: list[OutboundRequest] = []
         self.implausible_count = 0
         """Messages refused since the start."""
@@ -86,13 +89,13 @@ class Core:
         self._told_refusal_at = -REFUSAL_TOLD_EVERY
         latest = log.snapshots.latest
         self.high_watermark = 0 if latest is None else latest.end_offset
-        """What a snapshot stands for was committed when it was made."""
+        """Everything in a snapshot was committed when it was made."""
         quorum.committed(self.high_watermark)
 
-    # -- news -------------------------------------------------------------------------------------------------
+    # -- epochs and leaders -----------------------------------------------------------------------------------
 
     def heed(self, now: int, hint: messages.Hint) -> None:
-        """Follow what an answer says about epoch and leader, and where that is. Raises Implausible."""
+        """Update epoch, leader and endpoint from a response. Raises Implausible."""
         check_answered_epoch(self.quorum.epoch, hint.epoch)
         check_endpoint(hint.endpoint)
         self._check_leader(hint.epoch, hint.leader_id)
@@ -102,7 +105,7 @@ class Core:
         self.learn(now, hint.epoch, hint.leader_id)
 
     def hear_leader(self, now: int, news: messages.LeaderNews) -> None:
-        """Follow what a leader says of itself: where it is, it knows better than anybody else. Raises Implausible."""
+        """Update epoch and leader from a leader's own message, whose address takes precedence. Raises Implausible."""
         if news.leader_id == self.config.node_id:
             raise Implausible("it is this node that is said to say so")
         check_endpoint(news.endpoint)
@@ -114,12 +117,12 @@ class Core:
         self.learn(now, news.epoch, news.leader_id)
 
     def hear_candidate(self, now: int, epoch: int) -> None:
-        """Follow the epoch that a candidate stands for. Raises Implausible."""
+        """Update the epoch from a candidate's request. Raises Implausible."""
         self._allowance.check(now, self.quorum.epoch, epoch)
         self.learn(now, epoch, None)
 
     def _check_leader(self, epoch: int, leader_id: int | None) -> None:
-        """Refuse news of a leader that cannot be one. Raises Implausible; nothing has changed."""
+        """Refuse a leader that cannot be one. Raises Implausible; nothing has changed."""
         quorum = self.quorum
         if leader_id is None or epoch < quorum.epoch:
             return
@@ -135,9 +138,10 @@ class Core:
             raise Implausible(f"{leader_id} is said to lead epoch {epoch}; the voters are {list(voters)}")
 
     def refuse(self, now: int, what: str, why: object) -> None:
-        """A message of a peer was refused because it cannot be true: say so, but not more often than people can read.
+        """Report a refused, implausible message of a peer, at a rate that people can read.
 
-        The trace has each of them: where nobody forges messages, one is a bug of a node (`harness.simulation`).
+        The trace has every one of them: where messages are not forged, one means a bug of a node
+        (`harness.simulation`).
         """
         self.implausible_count += 1
         self.trace.event("implausible", node=self.config.node_id, what=what, why=str(why))
@@ -149,7 +153,7 @@ class Core:
             )
 
     def learn(self, now: int, epoch: int, leader_id: int | None) -> None:
-        """Follow what a checked message says about epoch and leader, if it is news; old epochs are not."""
+        """Update epoch and leader from a checked message if they are newer. Older epochs are ignored."""
         quorum = self.quorum
         if epoch < quorum.epoch:
             return
@@ -163,7 +167,7 @@ class Core:
         self.fail_parked_unless_leading()
 
     def epoch_error(self, epoch: int) -> int:
-        """Why a request of this epoch cannot be served by a leader here, 0 if it can (rule 36)."""
+        """The error for a request of this epoch if this replica cannot serve it as leader, else 0 (rule 36)."""
         if epoch < self.quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.quorum.epoch:
@@ -171,7 +175,7 @@ class Core:
         return ErrorCode.NONE if isinstance(self.quorum.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def hint(self) -> messages.Hint:
-        """Epoch and leader as every answer carries them."""
+        """Epoch and leader as every response carries them."""
         leader = self.quorum.leader_id
         if leader is None:
             return messages.Hint(self.quorum.epoch, None)
@@ -185,14 +189,14 @@ class Core:
         return self.quorum.voters
 
     def address_of(self, voter: int) -> tuple[str, int] | None:
-        """Where to reach a voter, by the log, the configuration or hearsay; -2 and below are the bootstrap servers."""
+        """Address of a voter, by log, configuration or other nodes' responses; -2 and below are bootstrap servers."""
         if voter <= FIRST_BOOTSTRAP:
             return self.config.bootstrap[FIRST_BOOTSTRAP - voter]
         found = self._place_of(voter)
         return None if found is None else (found.host, found.port)
 
     def _place_of(self, voter: int) -> Voter | None:
-        """What is said of the leader of this epoch, else what the log says or, without dynamic voters, the file."""
+        """The leader's reported endpoint, else that of the log or, without dynamic voters, the configuration."""
         listed = self.voters.latest.find(voter) or self.config.endpoint(voter)
         told = self.leader_address
         if told is None or told.id != voter:
@@ -201,12 +205,12 @@ class Core:
         return told if listed is None or may_have_moved else listed
 
     def directory_of(self, voter: int) -> bytes:
-        """The directory that a voter is known by; zeros if it is not."""
+        """The directory by which a voter is known; zeros if unknown."""
         found = self.voters.latest.find(voter)
         return NO_DIRECTORY if found is None else found.directory_id
 
     def local_voter(self) -> Voter | None:
-        """This node as it should stand among the voters."""
+        """This node's entry as it should be among the voters."""
         config = self.config
         listed = self.voters.latest.find(config.node_id)
         if config.address is not None:
@@ -214,14 +218,14 @@ class Core:
         return None if listed is None else replace(listed, directory_id=config.directory_id)
 
     def begin_dynamic_voters(self, now: int) -> None:
-        """The first leader of a quorum with dynamic voters writes down those it begins with."""
+        """Write the initial voters, as the first leader of a quorum with dynamic voters."""
         if self.config.dynamic_voters and self.voters.latest_offset < 0:
             local = self.local_voter()
             voters = self.voters.latest
             self.append_voters(now, voters if local is None else voters.with_voter(local))
 
     def append_voters(self, now: int, voters: VoterSet) -> int:
-        """Append the record; it counts at once. The version goes before the first one. Returns its offset."""
+        """Append a voters record, preceded by the version if it is the first; return its offset. It counts at once."""
         values = [(KRAFT_VOTERS, voters_record(voters))]
         if self.voters.latest_offset < 0:
             values.insert(0, (KRAFT_VERSION, kraft_version_record()))
@@ -230,7 +234,7 @@ class Core:
         return offset
 
     def follow_voters(self, now: int, changes: Sequence[tuple[int, VoterSet]]) -> None:
-        """Count by the voters that fetched batches bring, before they are committed (rule 40)."""
+        """Apply the voters in fetched batches before they are committed (rule 40)."""
         for offset, voters in changes:
             self._voters_follow(now, offset, voters)
 
@@ -240,17 +244,17 @@ class Core:
         self.trace.event("voters", node=self.config.node_id, offset=offset, voters=list(voters.ids))
 
     def voters_truncated(self, now: int) -> None:
-        """The log was cut: the voters are what is left of it says."""
+        """Restore the voters from the rest of the log after a truncation."""
         if self.voters.truncate(self.log.end_offset):
             self.quorum.voters_changed(now)
 
     def reload_voters(self, now: int) -> None:
-        """The log begins anew after a snapshot: the voters are what that says."""
+        """Reload the voters after a snapshot replaced the log."""
         load_voters(self.voters, self.log)
         self.quorum.voters_changed(now)
 
     def fail_parked_unless_leading(self) -> None:
-        """Whoever waits at a former leader must look for the new one."""
+        """Fail fetches parked at a former leader, so that their senders look for the new leader."""
         if len(self.purgatory) and not isinstance(self.quorum.role, Leader):
             for fetch in self.purgatory.take_all():
                 self.refuse_fetch(fetch.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -261,7 +265,7 @@ class Core:
     # -- progress ---------------------------------------------------------------------------------------------
 
     def raise_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is committed. It never falls (HWM) and never passes the log's end."""
+        """Mark everything below `offset` as committed. It never falls (HWM) and never passes the log's end."""
         if offset < self.high_watermark or offset > self.log.end_offset:
             raise InvariantViolation(
                 f"node {self.config.node_id}: high watermark from {self.high_watermark} to {offset}, "
@@ -273,13 +277,13 @@ class Core:
             self.trace.event("high_watermark", node=self.config.node_id, epoch=self.quorum.epoch, offset=offset)
 
     def heard_from_leader(self, now: int, role: Follower) -> None:
-        """Its leader has answered this follower, which therefore stays one for another while (QC-18)."""
+        """Extend this follower's fetch timeout: its leader has responded (QC-18)."""
         if not role.abandoned:
             role.give_up_at = now + self.config.fetch_timeout
             role.heard = True
 
     def heard_from_fetcher(self, now: int, replica_id: int) -> None:
-        """A voter that is busy with a snapshot follows this leader (QC-18), though it acknowledges nothing by it."""
+        """Count a voter's snapshot fetch as a sign that it follows this leader (QC-18); it acknowledges nothing."""
         role = self.quorum.role
         if isinstance(role, Leader) and replica_id in role.others:
             role.others[replica_id].fetched_at = now
@@ -288,7 +292,7 @@ class Core:
     # -- requests ---------------------------------------------------------------------------------------------
 
     def ask(self, voter: int, message: Message, peer: Peer, answered: messages.Answered) -> None:
-        """Send one request to a voter. `answered` hears of an answer; `peer` backs off without one."""
+        """Send one request to a voter. `answered` receives the response; without one, `peer` backs off."""
         config = self.config
 
         def complete(now: int, response: Message | None) -> None:

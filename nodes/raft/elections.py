@@ -1,4 +1,4 @@
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch: both halves of each (QC-05..12, rules 33, 34, 38, 41)."""
+"""Elections: both sides of Vote, BeginQuorumEpoch and EndQuorumEpoch (QC-05..12, rules 33, 34, 38, 41)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Asking = TypeVar("Asking", Prospective, Candidate)
 
 
 class Elections:
-    """Asks for votes and gives them; spreads the news of a leader that begins or ends."""
+    """Requests and grants votes; announces the begin and end of a leader's epoch."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -46,7 +46,7 @@ class Elections:
         request.respond(messages.vote_answer(self._config, error, self._core.hint(), granted))
 
     def _heard(self, now: int, what: str, hear: Callable[[], None]) -> int:
-        """Follow a request's news; the error of one that cannot be true."""
+        """Apply a request's epoch and leader; return an error if it is implausible."""
         try:
             hear()
         except Implausible as why:
@@ -55,7 +55,8 @@ class Elections:
         return ErrorCode.NONE
 
     def _vote_error(self, question: messages.VoteQuestion) -> int:
-        # Who stands has no record of the epoch it stands for; who only asks is still in the epoch of its last record.
+        # A candidate has no record of the epoch it stands for; in a pre-vote it is still in the epoch of its last
+        # record.
         newest = question.epoch if question.pre_vote else question.epoch - 1
         if not question.valid_partition or not 0 <= question.last_epoch <= newest:
             return ErrorCode.INVALID_REQUEST
@@ -68,7 +69,7 @@ class Elections:
         return ErrorCode.FENCED_LEADER_EPOCH if question.epoch < self._quorum.epoch else ErrorCode.NONE
 
     def _grants(self, question: messages.VoteQuestion) -> bool:
-        """Only while no leader is known, to one candidate, whose log has at least what this one has (QC-07)."""
+        """Grant only while no leader is known, to one candidate, whose log has at least what this one has (QC-07)."""
         role = self._quorum.role
         if not isinstance(role, Unattached | Prospective):
             return False
@@ -77,8 +78,11 @@ class Elections:
         return role.leader_id is None and self._covers(question)
 
     def _would_grant(self, now: int, question: messages.VoteQuestion) -> bool:
-        """Pre-vote: unless a leader lives, as far as this one knows; whom it has voted for in this epoch is nothing
-        to the next (rule 41). Changes nothing."""
+        """Pre-vote: grant unless this replica knows a live leader.
+
+        A vote cast in this epoch does not matter, since the candidate would stand for the next (rule 41). Changes
+        nothing.
+        """
         role = self._quorum.role
         hears_leader = isinstance(role, Follower) and role.heard and now < role.give_up_at
         return not isinstance(role, Leader) and not hears_leader and self._covers(question)
@@ -98,7 +102,10 @@ class Elections:
     # -- asking for votes -------------------------------------------------------------------------------------
 
     def run_prospective(self, now: int, role: Prospective) -> None:
-        """Ask everybody, and again whoever refuses: it may lose the leader later than this one did."""
+        """Request pre-votes from all voters.
+
+        Retry those that refuse: they may lose the leader later than this one did.
+        """
         if role.granted() >= self._quorum.majority:
             self._quorum.become_candidate(now)
         elif now >= role.election_at:
@@ -138,7 +145,7 @@ class Elections:
                 self._core.ask(voter, message, peer, answered(role, voter, peer))
 
     def run_candidate(self, now: int, role: Candidate) -> None:
-        """Ask whoever has not answered yet; when time is up, wait or stand again."""
+        """Request votes from voters that have not responded; at the timeout, back off or stand again."""
         if now >= role.election_at:
             if role.backing_off:
                 self._quorum.become_prospective(now)
@@ -170,11 +177,11 @@ class Elections:
         return answered
 
     def _is_lost(self, role: Prospective | Candidate) -> bool:
-        """Whether those who refuse leave no majority to win."""
+        """Whether the refusals leave no majority to win."""
         return role.rejected() > len(self._quorum.voters.latest.voters) - self._quorum.majority
 
     def _lead(self, now: int, role: Candidate) -> None:
-        """Begin the epoch with a record of its own: nothing older is committed before it (QC-16)."""
+        """Begin the epoch with a record in it: nothing older is committed before that (QC-16)."""
         log = self._core.log
         granted = tuple(voter for voter, vote in role.votes.items() if vote)
         self._quorum.become_leader(now, log.end_offset)
@@ -184,7 +191,7 @@ class Elections:
     # -- a leader begins --------------------------------------------------------------------------------------
 
     def announce(self, now: int, role: Leader) -> None:
-        """Tell every voter that has not fetched lately who leads (QC-11)."""
+        """Announce this leader to every voter that has not fetched lately (QC-11)."""
         pause = self._config.fetch_timeout // 2
         for voter, progress in role.others.items():
             peer = progress.begin
@@ -224,7 +231,7 @@ class Elections:
             now, f"BeginQuorumEpoch of {news.leader_id}", lambda: self._core.hear_leader(now, news)
         )
         if error == ErrorCode.NONE and isinstance(self._quorum.role, Prospective):
-            self._quorum.become_follower(now, news.epoch, news.leader_id)  # the leader it had lost is there
+            self._quorum.become_follower(now, news.epoch, news.leader_id)  # the lost leader is alive
         request.respond(messages.begin_answer(self._config, error, self._core.hint()))
 
     def _news_error(self, news: messages.LeaderNews) -> int:
@@ -237,12 +244,12 @@ class Elections:
     # -- a leader ends ----------------------------------------------------------------------------------------
 
     def run_resigned(self, now: int, role: Resigned) -> None:
-        """Say goodbye until heard; if nobody takes over, stand for the next epoch."""
+        """Send EndQuorumEpoch until it is acknowledged; without a new leader, stand for the next epoch."""
         if now >= role.election_at:
             if self._quorum.votes:
                 self._quorum.become_prospective(now)
             else:
-                self._quorum.become_unattached(now, role.epoch + 1)  # removed, and now looking for the others' leader
+                self._quorum.become_unattached(now, role.epoch + 1)  # removed: find the leader of the other voters
             return
         self.say_goodbye(now, role)
 
@@ -280,7 +287,7 @@ class Elections:
         request.respond(messages.end_answer(self._config, error, self._core.hint()))
 
     def _succession_delay(self, successors: tuple[int, ...]) -> int:
-        """The best successor stands at once, the others exponentially later, strangers last (rule 38)."""
+        """The best successor stands at once, the others exponentially later, unlisted voters last (rule 38)."""
         longest = self._config.election_backoff_max
         if self._config.node_id not in successors:
             return longest

@@ -1,9 +1,9 @@
-"""The quorum's RPCs as questions and answers about one topic-partition, `__cluster_metadata-0`.
+"""Build and read the quorum's RPCs: requests and responses about one topic-partition, `__cluster_metadata-0`.
 
-On the wire each RPC carries lists of topics and partitions; a quorum has one of each. Here the lists are packed and
-unpacked, so that nothing else in this room sees them. Versions: Vote 2, BeginQuorumEpoch 1, EndQuorumEpoch 1, Fetch 17
-(12 and later are understood), DescribeQuorum 2. A response that lacks the partition, as one with a top-level error
-does, reads as that error with no news of epoch or leader.
+On the wire each RPC carries lists of topics and partitions; a quorum has one of each. Only this module packs and
+unpacks these lists. Versions: Vote 2, BeginQuorumEpoch 1, EndQuorumEpoch 1, Fetch 17 (12 and later are understood),
+DescribeQuorum 2. A response that lacks the partition, as one with a top-level error does, is read as that error without
+epoch or leader.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Answered = Callable[[int, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What every answer says besides: the epoch of the answerer, and the leader it knows of."""
+    """What every response also carries: the sender's epoch and the leader it knows."""
 
     epoch: int
     leader_id: int | None
     endpoint: Voter | None = field(default=None, compare=False)
-    """Where that leader is, if that is known."""
+    """The leader's endpoint, if known."""
 
 
 NO_NEWS = Hint(-1, None)
@@ -41,7 +41,7 @@ NO_NEWS = Hint(-1, None)
 
 @dataclass(frozen=True, slots=True)
 class QuorumAnswer:
-    """An answer to Vote, BeginQuorumEpoch or EndQuorumEpoch. `granted` is Vote's."""
+    """A response to Vote, BeginQuorumEpoch or EndQuorumEpoch. `granted` is Vote's."""
 
     error: int
     hint: Hint
@@ -49,7 +49,7 @@ class QuorumAnswer:
 
 
 def _only_partition(topics: Iterable[Any], *, by_id: bool = False) -> Any | None:
-    """The data of the metadata partition if that is exactly what the lists hold."""
+    """The data of the metadata partition if the lists hold exactly that, else None."""
     listed = list(topics)
     if len(listed) != 1 or len(listed[0].partitions) != 1:
         return None
@@ -80,7 +80,7 @@ def _read_answer(response: Any) -> QuorumAnswer:
 
 
 def _endpoint(response: Any, leader_id: int | None) -> Voter | None:
-    """Where a response says that the leader is."""
+    """The leader's endpoint in a response."""
     found = next((node for node in response.node_endpoints if node.node_id == leader_id), None)
     return None if found is None else Voter(found.node_id, found.host, found.port)
 
@@ -93,7 +93,7 @@ NOBODY = ReplicaKey(-1)
 
 @dataclass(frozen=True, slots=True)
 class VoteQuestion:
-    """A candidate asks for a vote; `voter` is whom it means to ask, None if it does not say."""
+    """A candidate requests a vote; `voter` is the intended receiver, None if not given."""
 
     cluster_id: str | None
     valid_partition: bool
@@ -103,7 +103,7 @@ class VoteQuestion:
     last_epoch: int = -1
     end_offset: int = -1
     pre_vote: bool = False
-    """Only whether the vote would be granted; neither side promises anything (KIP-996)."""
+    """A pre-vote: whether the vote would be granted; neither side commits to anything (KIP-996)."""
 
 
 def vote(
@@ -181,7 +181,7 @@ class LeaderNews:
     voter: ReplicaKey | None = None
     successors: tuple[int, ...] = ()
     endpoint: Voter | None = field(default=None, compare=False)
-    """Where the leader is, by its own word."""
+    """The leader's endpoint as the leader itself sent it."""
 
 
 def _leader_endpoints(schema: Any, leader: Voter | None) -> list[Any]:
@@ -201,7 +201,7 @@ def begin_quorum_epoch(
     voter_directory: bytes = NO_DIRECTORY,
     leader: Voter | None = None,
 ) -> begin_schema.BeginQuorumEpochRequest:
-    """This node leads; `leader` says where it is."""
+    """Announce that this node leads; `leader` is its endpoint."""
     data = begin_schema.PartitionDataRequest(
         partition_index=PARTITION, voter_directory_id=voter_directory, leader_id=config.node_id, leader_epoch=epoch
     )
@@ -250,7 +250,7 @@ def read_begin_answer(response: Message) -> QuorumAnswer:
 def end_quorum_epoch(
     config: RaftConfig, epoch: int, successors: Sequence[ReplicaKey], leader: Voter | None = None
 ) -> end_schema.EndQuorumEpochRequest:
-    """This node leads no more; `leader` says where it is."""
+    """Announce that this node no longer leads; `leader` is its endpoint."""
     preferred = [
         end_schema.ReplicaInfo(candidate_id=voter.id, candidate_directory_id=voter.directory_id) for voter in successors
     ]
@@ -297,7 +297,7 @@ def read_end_answer(response: Message) -> QuorumAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FetchQuestion:
-    """A replica asks for records from `offset` on, having `last_fetched_epoch` just before."""
+    """A replica fetches records from `offset` on; its record before that has `last_fetched_epoch`."""
 
     cluster_id: str | None
     valid_partition: bool
@@ -312,14 +312,14 @@ class FetchQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What the leader, or somebody who is not, answers to a fetch. `high_watermark` is -1 while not known."""
+    """A fetch response from the leader or another node. `high_watermark` is -1 while unknown."""
 
     error: int
     hint: Hint
     high_watermark: int = -1
     diverging: tuple[int, int] | None = None
     snapshot: tuple[int, int] | None = None
-    """(end offset, epoch) of the snapshot to be fetched instead of records."""
+    """(end offset, epoch) of the snapshot to fetch instead of records."""
     records: Buffer = b""
 
 

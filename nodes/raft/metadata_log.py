@@ -1,17 +1,18 @@
-"""The log of `__cluster_metadata` with the rules that a quorum puts on it.
+"""The log of `__cluster_metadata` with the rules of a quorum.
 
-Adds to `storage.Log`: record batches made from values, the order of log ends (X05), the answer to a fetcher whose log
-is no prefix of this one (QC-15, rule 13), truncation that never reaches below the high watermark (rule 36), and the
-reading of what is committed.
+Adds to `storage.Log`: record batches built from values, the order of log ends (X05), the response to a fetcher whose
+log is not a prefix of this one (QC-15, rule 13), truncation that never goes below the high watermark (rule 36), and the
+reading of committed batches.
 
-Snapshots take the place of a prefix (SN-03, rule 39). The log is whole, from 0 on, or it begins where the oldest
-snapshot that is kept ends: `retain` moves its start from one snapshot to the next, `restart_at` empties it where a
-downloaded one ends. Where the log begins is on the disk before anything goes, as the start of the first epoch in its
-epoch cache. What a start finds is made to agree: a log that ends before the newest snapshot was left behind by a
-download that ended between rename and reset, and goes; what no snapshot reaches is refused at a voter, who answers for
-what it acknowledged, and dropped by an observer, who fetches it again.
+Snapshots replace a prefix (SN-03, rule 39). The log begins at 0 or at the end of the oldest kept snapshot: `retain`
+moves its start from one snapshot to the next, `restart_at` empties it at the end of a downloaded one. The log's start
+is on the disk before anything is deleted, as the start of the first epoch in its epoch cache.
 
-Below the newest snapshot everything is durable (`flush` precedes a snapshot), so a start scans only what lies above.
+A start makes log and snapshots agree. A log that ends before the newest snapshot is left over from a download that
+ended between rename and reset; it is emptied. A log that begins above every snapshot is refused at a voter, which is
+responsible for what it acknowledged, and dropped by an observer, which fetches it again.
+
+Everything below the newest snapshot is durable (`flush` precedes a snapshot), so a start scans only the log above it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from squall.nodes.storage.errors import CorruptFile
 from squall.nodes.storage.log import Appended, Log
 
 UNREAD_BATCHES = 64
-"""So many batches written here may wait to be read back, as they are once committed, without being taken apart."""
+"""How many batches written here are kept decoded, so that they need no decoding when read after commit."""
 LEADER_CHANGE = 2
-"""The kind of control record that says who leads from here on."""
+"""The kind of the control record that names the leader of an epoch."""
 
 
 @message()
@@ -88,9 +89,9 @@ class MetadataLog:
         self._trace = trace
         self._claims_durability = mutants.has("metadata-not-fsynced")
         self._unread: dict[tuple[int, int], tuple[bytes, ...]] = {}
-        """Values written here as the leader and not read back yet, by epoch and offset, which are of one batch ever."""
+        """Values this leader wrote and has not read back, by (epoch, offset), which always identify the same batch."""
         self.written_records = self.fetched_records = 0
-        """Records that came since the start, from this node as the leader and from other leaders; for metrics."""
+        """Records appended since the start, from this node as the leader and from other leaders; for metrics."""
         self.snapshots = Snapshots(disk, config.directory, node_id=config.node_id, trace=trace)
         latest = self.snapshots.latest
         known_epochs = LeaderEpochCache(disk, config.directory).entries
@@ -106,7 +107,7 @@ class MetadataLog:
         self._agree_with_snapshots()
 
     def _agree_with_snapshots(self) -> None:
-        """A start may find log and snapshots in any state that a crash leaves behind; see the module."""
+        """Reconcile log and snapshots, which a crash may leave in any state; see the module."""
         latest, start = self.snapshots.latest, self.start_offset
         if start > (0 if latest is None else latest.end_offset):
             if self._config.votes:
@@ -144,7 +145,7 @@ class MetadataLog:
     # -- writing ----------------------------------------------------------------------------------------------
 
     def append(self, values: Sequence[bytes], epoch: int, now_ms: int) -> int:
-        """Append one batch as the leader; returns the offset of its last record."""
+        """Append one batch as the leader; return the offset of its last record."""
         batch = build_value_batch(values, now_ms)
         if len(self._unread) >= UNREAD_BATCHES:
             self._unread.clear()
@@ -162,7 +163,7 @@ class MetadataLog:
         return self._append(build_batch([record], timestamp=now_ms, control=True), epoch, now_ms)
 
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, now_ms: int) -> int:
-        """Append one control batch of the quorum's own, (kind, value) each; returns the offset of the last record."""
+        """Append one control batch of (kind, value) records; return the offset of the last record."""
         built = [Record(key=control_key(kind), value=value) for kind, value in records]
         return self._append(build_batch(built, timestamp=now_ms, control=True), epoch, now_ms)
 
@@ -178,9 +179,9 @@ class MetadataLog:
         )
 
     def append_fetched(self, content: memoryview, leader_epoch: int) -> list[tuple[int, VoterSet]]:
-        """Append whole batches as the leader of an epoch sent them; the voters they bring, by offset.
+        """Append whole batches that the leader of an epoch sent; return the voters in them, by offset.
 
-        They must continue this log, offsets and epochs alike. Raises Implausible, and then nothing is appended.
+        They must continue this log, offsets and epochs. Raises Implausible, and then nothing is appended.
         """
         self._check_fetched(content, leader_epoch)
         try:
@@ -217,7 +218,7 @@ class MetadataLog:
             raise Implausible(f"what was fetched cannot be read: {trouble}") from trouble
 
     def flush(self) -> int:
-        """Make everything durable; returns the end of what is. Mutant `metadata-not-fsynced`: only says so."""
+        """Make everything durable; return its end. Mutant `metadata-not-fsynced`: only claims so."""
         if self._claims_durability:
             return self._log.end_offset
         if self._log.durable_offset < self._log.end_offset:
@@ -231,7 +232,7 @@ class MetadataLog:
     # -- a snapshot in place of a prefix ----------------------------------------------------------------------
 
     def restart_at(self, snapshot: SnapshotId) -> None:
-        """Nothing but the snapshot counts; the log is empty and goes on where it ends. Durable at once."""
+        """Empty the log and continue at the snapshot's end: only the snapshot counts. Durable at once."""
         self._trace.event("log_reset", node=self._node, end=snapshot.end_offset, was=self.end_offset)
         self._log.restart_at(snapshot.end_offset)
         self._log.assign_epoch(snapshot.epoch, snapshot.end_offset)
@@ -239,9 +240,9 @@ class MetadataLog:
         self.snapshots.remove_before(snapshot.end_offset)
 
     def retain(self, now_ms: int) -> bool:
-        """Give up old snapshots and the log before those that stay, as far as the limits want; whether any went.
+        """Delete old snapshots and the log before the kept ones, as the limits require; return whether any was deleted.
 
-        The limits are soft: the newest snapshot always stays, and so does all of the log behind the oldest kept.
+        The limits are soft: the newest snapshot and all of the log after the oldest kept snapshot always stay.
         """
         before = self.snapshots.oldest
         while len(self.snapshots.ids) > 1 and self._is_too_much(now_ms):
@@ -261,10 +262,11 @@ class MetadataLog:
         return 0 <= config.retention_ms < now_ms - self.snapshots.timestamp_of(oldest)
 
     def snapshot_for(self, fetch_offset: int, last_fetched_epoch: int) -> SnapshotId | None:
-        """What a replica with this log end must fetch instead of records, None if records will do (SN-05, rule 36).
+        """The snapshot that a replica with this log end must fetch, None if records suffice (SN-05, rule 36).
 
-        Offset 0 takes a snapshot even where the log is whole: it is shorter (SN-06). Otherwise a whole log tells
-        exactly where two logs part, whatever their epochs. The bootstrap snapshot stands for no record of the log.
+        Offset 0 takes a snapshot even where the log is whole: it is shorter (SN-06). Otherwise a whole log determines
+        exactly where two logs diverge, regardless of their epochs. The bootstrap snapshot represents no record of the
+        log.
         """
         oldest, latest, start = self.snapshots.oldest, self.snapshots.latest, self.start_offset
         if oldest is None or latest is None or latest.end_offset == 0:
@@ -279,11 +281,11 @@ class MetadataLog:
     # -- agreement --------------------------------------------------------------------------------------------
 
     def is_covered_by(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a log with this end has at least as much as this one: first the epoch counts, then the offset."""
+        """Whether a log with this end has at least as much as this one: compares the epoch first, then the offset."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.end_offset)
 
     def divergence(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """None if a log with this end is a prefix of this one, else where it may be: (epoch, end of that epoch)."""
+        """None if a log with this end is a prefix of this one, else the possible divergence: (epoch, its end)."""
         if fetch_offset == 0:
             return None
         epoch, end_offset = self._log.end_offset_for(last_fetched_epoch)
@@ -294,9 +296,9 @@ class MetadataLog:
         return None
 
     def truncate_diverged(self, epoch: int, end_offset: int, high_watermark: int) -> None:
-        """Cut what the leader does not have: back to the end of `epoch`, or of the next lower one known here.
+        """Truncate what the leader does not have: to the end of `epoch`, or of the next lower one known here.
 
-        Raises Implausible rather than cut what is committed (rule 36).
+        Raises Implausible rather than truncate committed records (rule 36).
         """
         own_epoch, own_end = self._log.end_offset_for(epoch)
         if own_epoch < 0:
@@ -312,7 +314,7 @@ class MetadataLog:
         self._log.truncate_to(target)
         latest = self.snapshots.latest
         if latest is not None and target == latest.end_offset:
-            self._log.assign_epoch(latest.epoch, target)  # nothing else says so if the log begins here
+            self._log.assign_epoch(latest.epoch, target)  # the only record of this epoch if the log begins here
 
     # -- reading ----------------------------------------------------------------------------------------------
 
@@ -320,11 +322,11 @@ class MetadataLog:
         return self._log.read(offset, max_bytes, upper=self.end_offset, at_least_one=True)
 
     def raw_batches(self, from_offset: int, upper: int) -> Iterator[memoryview]:
-        """Whole batches as they are in the log."""
+        """Whole batches as stored in the log."""
         return self._log.batches(from_offset, upper)
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
-        """Whole batches from the one that holds `from_offset`, all below `upper`."""
+        """Whole batches from the batch that holds `from_offset`, all below `upper`."""
         if from_offset < self.start_offset:
             raise InvariantViolation(
                 f"node {self._node}: records from {from_offset} are wanted, the log begins at {self.start_offset}; "

@@ -1,9 +1,9 @@
-"""Fetches that wait at the leader for something new.
+"""Park fetches at the leader until there is something new.
 
-A fetch at the log's end is held for at most the fetcher's own wait. It is answered when records arrive, and also when
-the high watermark passes what that fetcher was last told: Kafka lets it wait for the next record or the timeout then,
-which would cost every observer up to half a second per change. The wire is none the wiser: an answer without records
-but with a newer high watermark is always legal.
+A fetch at the log's end is held for at most the fetcher's own wait. It completes when records arrive, and also when the
+high watermark passes the value last sent to that fetcher: Kafka then lets it wait for the next record or the timeout,
+which would cost every observer up to half a second per change. This is compatible on the wire: a response without
+records but with a newer high watermark is always legal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from squall.nodes.raft.config import NEVER
 
 @dataclass(frozen=True, slots=True)
 class ParkedFetch:
-    """A fetch that could not be answered with news yet."""
+    """A fetch for which there is nothing new yet."""
 
     request: ServerRequest
     replica_id: int
@@ -28,7 +28,7 @@ class ParkedFetch:
 
 
 class FetchPurgatory:
-    """Parked fetches in the order in which they came."""
+    """Parked fetches in order of arrival."""
 
     def __init__(self) -> None:
         self._parked: list[ParkedFetch] = []
@@ -40,7 +40,7 @@ class FetchPurgatory:
         self._parked.append(fetch)
 
     def take(self, ready: Callable[[ParkedFetch], bool]) -> list[ParkedFetch]:
-        """Remove and return those that are ready; forget those whose connection is gone."""
+        """Remove and return the ready fetches; drop those whose connection has closed."""
         if not self._parked:
             return []
         taken: list[ParkedFetch] = []

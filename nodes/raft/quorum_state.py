@@ -1,8 +1,8 @@
-"""The `quorum-state` file: the little that a voter must not forget (QC-08, rule 32).
+"""The `quorum-state` file: the state that a voter must not lose (QC-08, rule 32).
 
 Epoch, leader and vote, as JSON in Kafka's version 1 of the file. It is written to a temporary file, made durable and
-renamed before anything that depends on it is answered or sent, so that a vote is never cast twice in one epoch, not
-even by a node that lost its power in between.
+renamed before any response or request that depends on it, so that a vote is never cast twice in one epoch, not even by
+a node that lost power in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CorruptQuorumState(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKey:
-    """A replica by id and the directory its log lives in; the directory is all zero where it is not known."""
+    """A replica by id and the directory of its log; the directory is all zeros where unknown."""
 
     id: int
     directory_id: bytes = NO_DIRECTORY
@@ -38,7 +38,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """What has been promised: the epoch, its leader if known, and the candidate voted for in it, if any."""
+    """The durable state: the epoch, its leader if known, and the candidate voted for in it, if any."""
 
     epoch: int = 0
     leader_id: int | None = None
@@ -59,7 +59,7 @@ class QuorumStateStore:
         return self._last
 
     def read(self) -> QuorumState | None:
-        """The state as last written, None if none ever was."""
+        """The state as last written, None if the file does not exist."""
         content = read_whole(self._disk, self._path)
         if content is None:
             return None
@@ -72,7 +72,7 @@ class QuorumStateStore:
         return self._last
 
     def write(self, state: QuorumState) -> None:
-        """Replace the state; durable on return. Mutant `vote-not-persisted`: all of it but the vote."""
+        """Replace the state; durable on return. Mutant `vote-not-persisted`: omits the vote."""
         kept = replace(state, voted=None) if self._forgets_votes else state
         write_atomically(self._disk, self._path, _encode(kept))
         self._last = state

@@ -1,19 +1,19 @@
 """`RaftReplica`: one replica of the metadata log, voter or observer (QC-01..22, rules 32..38).
 
 Differs from textbook Raft as KRaft does: followers pull (Fetch), so the leader announces itself (BeginQuorumEpoch) and
-takes its leave (EndQuorumEpoch); the offset of the next fetch is the acknowledgement; observers fetch like followers
+announces its end (EndQuorumEpoch); the offset of the next fetch is the acknowledgement; observers fetch like followers
 but neither vote nor count. Vote is as in Raft. The roles and their transitions are in `transitions`.
 
 Contract with its host, besides the component grammar of docs/architecture.md:
 
-1. `handle_…` and completions queue answers and requests; none may leave this machine before `flush(now)` has returned.
-   What must precede an answer is then durable: votes and epochs are written at once, the log by `flush`.
-2. After `flush`, `high_watermark` may have moved; `committed(offset)` gives what there is to apply.
-3. Leadership is to be watched through `leader_and_epoch`; `append` raises `NotLeader` once it is lost.
-4. `InvariantViolation` and OSError mean that the node must stop. What a peer says never raises either: what cannot
-   be true is refused (`Implausible`), which `Core.refuse` reports.
+1. `handle_…` and completions queue responses and requests; none may leave this host before `flush(now)` has returned.
+   What must precede a response is then durable: votes and epochs are written at once, the log by `flush`.
+2. After `flush`, `high_watermark` may have moved; `committed(offset)` returns the batches to apply.
+3. The host watches leadership through `leader_and_epoch`; `append` raises `NotLeader` once it is lost.
+4. `InvariantViolation` and OSError mean that the node must stop. A peer's message never raises either: an impossible
+   one is refused (`Implausible`), which `Core.refuse` reports.
 
-Only voters flush: an observer counts for nothing and fetches again what it lost (QC-20).
+Only voters flush: an observer counts for nothing and fetches lost records again (QC-20).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from squall.nodes.raft.voters import KRAFT_VERSION, KRAFT_VOTERS, VoterSet, kraf
 __all__ = ["CommittedBatch", "RaftReplica"]
 
 TRANSITIONS_PER_TICK = 3
-"""A transition may leave something to do at once; a quorum of one is prospective, candidate and leader in one go."""
+"""A transition may leave work to do at once; a quorum of one is prospective, candidate and leader in one tick."""
 
 
 class RaftReplica:
@@ -74,7 +74,7 @@ class RaftReplica:
         self._closed = False
         self._snapshots_pass_high_watermark = mutants.has("snapshot-above-hw")
 
-    # -- what others may know ---------------------------------------------------------------------------------
+    # -- public state -----------------------------------------------------------------------------------------
 
     @property
     def requests(self) -> list[OutboundRequest]:
@@ -99,14 +99,14 @@ class RaftReplica:
 
     @property
     def epoch_start_offset(self) -> int:
-        """As the leader: where this epoch began. All before it may be of other leaders. Raises NotLeader."""
+        """The offset at which this leader's epoch began; earlier records may be other leaders'. Raises NotLeader."""
         return self._leader().epoch_start_offset
 
     @property
     def high_watermark(self) -> int:
-        """All below is committed, as far as this replica has heard. Never falls while it runs.
+        """Everything below is committed, as far as this replica knows. Never falls while it runs.
 
-        Mutant `uncommitted-metadata-applied`: a broker takes all that it has fetched for committed.
+        Mutant `uncommitted-metadata-applied`: a broker takes everything fetched as committed.
         """
         if self._takes_all_for_committed:
             return self.end_offset
@@ -114,21 +114,21 @@ class RaftReplica:
 
     @property
     def voters(self) -> VoterSet:
-        """Who votes, by the log as it is here, committed or not (rule 40)."""
+        """The voters by the local log, committed or not (rule 40)."""
         return self._core.voters.latest
 
     @property
     def voters_uncommitted(self) -> bool:
-        """Whether the last change of them may yet be undone."""
+        """Whether the last change of the voters may still be undone."""
         return self._core.voters.latest_offset >= self._core.high_watermark
 
     @property
     def votes(self) -> bool:
-        """Whether this replica is one of them."""
+        """Whether this replica is one of the voters."""
         return self._core.quorum.counts
 
     def voter_address(self, voter: int) -> tuple[str, int] | None:
-        """Where to reach a voter, or by a number below -1 a bootstrap server."""
+        """Address of a voter, or of a bootstrap server for a number below -1."""
         return self._core.address_of(voter)
 
     @property
@@ -141,33 +141,33 @@ class RaftReplica:
         return self._core.log
 
     def committed(self, from_offset: int) -> Iterator[CommittedBatch]:
-        """Committed batches in order, from the one that holds `from_offset`."""
+        """Committed batches in order, from the batch that holds `from_offset`."""
         return self._core.log.batches(from_offset, self.high_watermark)
 
     def batches(self, from_offset: int, upper: int) -> Iterator[CommittedBatch]:
-        """The same up to any offset. What is not committed may be replaced yet."""
+        """Batches up to any offset. Uncommitted batches may still be replaced."""
         return self._core.log.batches(from_offset, upper)
 
     # -- snapshots --------------------------------------------------------------------------------------------
 
     @property
     def snapshots(self) -> Snapshots:
-        """Those that are here."""
+        """The local snapshots."""
         return self._core.log.snapshots
 
     def snapshot_before(self, next_offset: int) -> SnapshotId | None:
-        """The snapshot to load by whoever has replayed everything below `next_offset`; None if the log goes on there.
+        """The snapshot to load after replaying everything below `next_offset`; None if the log continues there.
 
-        Who begins at 0 takes a snapshot even where the log is whole (SN-04).
+        A caller that begins at 0 gets a snapshot even where the log is whole (SN-04).
         """
         latest = self.snapshots.latest
         begins_here = next_offset >= self._core.log.start_offset and next_offset > 0
         return None if begins_here or latest is None or latest.end_offset <= next_offset else latest
 
     def begin_snapshot(self, snapshot_id: SnapshotId, timestamp_ms: int) -> SnapshotWriter:
-        """Begin a snapshot of what is replayed; everything in it is committed (SN-02, rule 39). Raises ValueError.
+        """Begin a snapshot of the replayed state; everything in it is committed (SN-02, rule 39). Raises ValueError.
 
-        Mutant `snapshot-above-hw`: of whatever is in the log.
+        Mutant `snapshot-above-hw`: accepts uncommitted records too.
         """
         limit = self.end_offset if self._snapshots_pass_high_watermark else self.high_watermark
         if snapshot_id.end_offset > limit:
@@ -176,7 +176,7 @@ class RaftReplica:
         return self.snapshots.create(snapshot_id, timestamp_ms, self._quorum_records(snapshot_id.end_offset))
 
     def _quorum_records(self, end_offset: int) -> list[ControlRecord]:
-        """The quorum's own records below an offset, which a snapshot stands for too."""
+        """The quorum's own records below an offset, which a snapshot also includes."""
         voters = self._core.voters.at(end_offset)
         if voters is None:
             return []
@@ -186,7 +186,7 @@ class RaftReplica:
         ]
 
     def finish_snapshot(self, writer: SnapshotWriter) -> bool:
-        """Put it in its place and let old ones go; False, and it is gone, if one that reaches further has come."""
+        """Put a snapshot in place and delete old ones. If a newer one has arrived, delete it and return False."""
         latest = self.snapshots.latest
         if latest is not None and latest.end_offset >= writer.id.end_offset:
             writer.abandon()
@@ -198,7 +198,7 @@ class RaftReplica:
     # -- writing ----------------------------------------------------------------------------------------------
 
     def append(self, now: int, batches: Sequence[Sequence[bytes]]) -> int:
-        """Append batches of record values; each batch is atomic. Returns the last offset. Raises NotLeader.
+        """Append batches of record values; each batch is atomic. Return the last offset. Raises NotLeader.
 
         Committed once `high_watermark` has passed that offset; lost if leadership is lost before.
         """
@@ -210,20 +210,20 @@ class RaftReplica:
         return last_offset
 
     def flush(self, now: int) -> None:
-        """Make the log durable, and as leader count it. Whatever waits to be sent may leave after this."""
+        """Make the log durable and, as leader, count it. Queued messages may be sent after this."""
         if self.config.votes:
             self._core.log.flush()
             self._service.advance(now)
             self._voter_changes.advance(now)
 
     def resign(self, now: int) -> None:
-        """Give up leading, as a controller does that cannot go on. Raises NotLeader."""
+        """Resign as leader, for a controller that cannot continue. Raises NotLeader."""
         self._leader()
         self._core.quorum.resign(now)
         self._core.fail_parked_unless_leading()
 
     def close(self, now: int) -> None:
-        """Stop cleanly: a leader hands over first (QC-12). Requests made here are still to be sent."""
+        """Stop cleanly: a leader hands over first (QC-12). The host still sends requests queued here."""
         if self._closed:
             return
         self._closed = True
@@ -273,7 +273,7 @@ class RaftReplica:
     # -- time -------------------------------------------------------------------------------------------------
 
     def tick(self, now: int) -> None:
-        """Do what is due: elections, fetches, announcements, answers to fetches that have waited long enough."""
+        """Do what is due: elections, fetches, announcements, responses to fetches that have waited long enough."""
         if self._closed:
             return
         for _ in range(TRANSITIONS_PER_TICK):
@@ -302,7 +302,7 @@ class RaftReplica:
 
     @property
     def _patience(self) -> int:
-        """How long a leader goes on without hearing from a majority (QC-18): 1.5 fetch timeouts."""
+        """How long a leader continues without fetches from a majority (QC-18): 1.5 fetch timeouts."""
         return self.config.fetch_timeout * 3 // 2
 
     def deadline(self) -> int:

@@ -1,9 +1,9 @@
-"""Pull replication of the metadata log: the leader's half and the fetchers' half (QC-13..18, rules 13, 35, 36).
+"""Pull replication of the metadata log: the leader's and the fetchers' side (QC-13..18, rules 13, 35, 36).
 
-A fetch at offset o from a voter says that all below o is durable there, because its host releases the fetch only after
-`flush`; it is the only acknowledgement there is. The leader counts itself up to what its own `flush` has made durable
-(X14). Followers and observers keep one fetch under way; whoever is not sure who leads asks any voter and follows the
-hint in the answer.
+A fetch at offset o from a voter states that everything below o is durable there, because its host releases the fetch
+only after `flush`; there is no other acknowledgement. The leader counts itself up to what its own `flush` has made
+durable (X14). Followers and observers keep one fetch under way; a replica that does not know the leader asks any voter
+and follows the hint in the response.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OBSERVERS_MAX = 4096
 
 
 class FetchService:
-    """The leader's half: answers fetches, learns progress from them, moves the high watermark."""
+    """The leader's side: serves fetches, derives progress from them, advances the high watermark."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -39,7 +39,7 @@ class FetchService:
         self._counts_observers = core.mutants.has("observer-counted")
         self._counts_removed = core.mutants.has("removed-voter-counted")
         self._told: dict[int, tuple[int, int]] = {}
-        """By replica: its connection, and the high watermark it was last sent there."""
+        """By replica: its connection, and the high watermark last sent there."""
 
     def handle_fetch(self, now: int, request: ServerRequest) -> None:
         question = messages.read_fetch(request.body, request.api_version)
@@ -64,7 +64,7 @@ class FetchService:
             return
         diverging = core.log.divergence(question.offset, question.last_fetched_epoch)
         if diverging is not None:
-            # Says nothing about what the fetcher has in common with this log, so it counts for nothing (rule 13).
+            # Does not show what the fetcher has in common with this log, so it counts for nothing (rule 13).
             request.respond(messages.fetch_answer(self._config, ErrorCode.NONE, core.hint(), diverging=diverging))
             return
         role = core.quorum.role
@@ -108,7 +108,7 @@ class FetchService:
             self.advance(now)
 
     def _forget_observers(self, role: Leader) -> None:
-        """Anybody can fetch in any number of names: keep the half that has fetched last."""
+        """Keep the half that has fetched last: any node can fetch under any number of ids."""
         by_age = sorted(role.observers, key=lambda one: role.observers[one].fetched_at)
         for one in by_age[: OBSERVERS_MAX // 2]:
             del role.observers[one]
@@ -122,7 +122,7 @@ class FetchService:
         return fetch.offset < self._core.log.end_offset or self._exposed() > fetch.told_high_watermark
 
     def _exposed(self) -> int:
-        """The high watermark as others may see it: -1 until one of this epoch is known (QC-16)."""
+        """The high watermark as other nodes may see it: -1 until one of this epoch is known (QC-16)."""
         role = self._core.quorum.role
         return role.high_watermark if isinstance(role, Leader) and role.high_watermark is not None else -1
 
@@ -130,7 +130,7 @@ class FetchService:
         core = self._core
         exposed = self._exposed()
         if len(self._told) >= 2 * OBSERVERS_MAX:
-            self._told.clear()  # costs each of them an answer that brings nothing
+            self._told.clear()  # costs each of them one response without news
         self._told[fetch.replica_id] = (fetch.request.connection, exposed)
         records = core.log.read(fetch.offset, fetch.max_bytes)
         fetch.request.respond(
@@ -147,9 +147,9 @@ class FetchService:
     # -- progress ---------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """Count what a majority has, and let those know who wait for it.
+        """Advance the high watermark to what a majority has, and complete waiting fetches.
 
-        Mutants `observer-counted` and `removed-voter-counted`: it may be a majority by those who have no vote.
+        Mutants `observer-counted` and `removed-voter-counted`: replicas without a vote may complete the majority.
         """
         role = self._core.quorum.role
         if not isinstance(role, Leader):
@@ -166,7 +166,7 @@ class FetchService:
         self.wake(now)
 
     def _wrongly_counted(self, role: Leader) -> list[Progress]:
-        """Nobody, but for two mutants."""
+        """Replicas that only two mutants count; empty otherwise."""
         if self._counts_observers:
             return list(role.observers.values())
         if self._counts_removed:
@@ -174,7 +174,7 @@ class FetchService:
         return []
 
     def wake(self, now: int) -> None:
-        """Answer the parked fetches that have news, or have waited long enough."""
+        """Complete parked fetches that have news or have waited long enough."""
         for fetch in self._core.purgatory.take(lambda fetch: fetch.expires_at <= now or self._has_news(fetch)):
             self._answer(fetch)
 
@@ -227,7 +227,7 @@ class FetchService:
 
 
 class Fetcher:
-    """The follower's and the observer's half: keeps one fetch under way and takes what comes."""
+    """The follower's and observer's side: keeps one fetch under way and applies the responses."""
 
     def __init__(self, core: Core, rng: Rng) -> None:
         self._core = core
@@ -236,7 +236,7 @@ class Fetcher:
         self.download = SnapshotDownload(core)
 
     def run_follower(self, now: int, role: Follower) -> None:
-        """Fetch; without answers a voter stands for election, an observer asks somebody else who leads."""
+        """Fetch. Without responses, a voter stands for election, and an observer asks another node for the leader."""
         core = self._core
         lost = now >= role.give_up_at
         if not core.quorum.votes and role.update.due != NEVER:
@@ -255,7 +255,7 @@ class Fetcher:
                 self._fetch(now, role, self._any_voter() if lost else role.leader_id)
 
     def run_unattached(self, now: int, role: Unattached) -> None:
-        """A voter waits to hear of a leader, or stands; an observer asks."""
+        """A voter waits for a leader, then stands; an observer asks for the leader."""
         core = self._core
         if core.quorum.votes:
             if now >= role.election_at:
@@ -264,7 +264,7 @@ class Fetcher:
             self._fetch(now, role, self._any_voter())
 
     def _tell_where_this_is(self, now: int, role: Follower) -> None:
-        """A voter whose entry in the log is not what it should be asks the leader to write it anew (KIP-853)."""
+        """Ask the leader to rewrite this voter's entry in the log if it is outdated (KIP-853)."""
         core = self._core
         local = core.local_voter()
         written = core.voters.latest_offset >= 0 and core.config.dynamic_voters
@@ -281,14 +281,14 @@ class Fetcher:
         )
 
         def answered(now: int, response: Message) -> None:
-            role.update.answered(now, core.config.fetch_timeout // 4)  # the record itself tells whether that was heard
+            role.update.answered(now, core.config.fetch_timeout // 4)  # the record shows whether it was applied
 
         core.ask(role.leader_id, message, role.update, answered)
 
     def _any_voter(self) -> int:
-        """Each in turn, so that a dead one is never asked twice in a row; where to begin is drawn."""
+        """Each in turn, so that a dead one is never asked twice in a row; the first is chosen at random."""
         core = self._core
-        leader = core.quorum.leader_id  # the voters that are known here may all have been replaced
+        leader = core.quorum.leader_id  # the voters known here may all have been replaced
         others = [*core.quorum.other_voters, *(() if leader is None else (leader,))]
         others += [FIRST_BOOTSTRAP - index for index in range(len(core.config.bootstrap))]
         others = [voter for voter in others if voter != core.config.node_id] or [core.config.node_id]
@@ -315,7 +315,7 @@ class Fetcher:
         return answered
 
     def _take(self, now: int, role: Follower, answer: messages.FetchAnswer) -> None:
-        """Only the leader of this epoch answers without error. Raises Implausible for what no leader says."""
+        """Apply a response without error: only this epoch's leader sends one. Raises Implausible."""
         core = self._core
         if answer.snapshot is not None:
             self.download.begin(role, SnapshotId(*answer.snapshot))

@@ -1,8 +1,8 @@
-"""The roles of a quorum replica, one class each: what a replica in that role must remember (QC-03).
+"""The roles of a quorum replica, one class each, with the state of that role (QC-03).
 
-A role holds no reference to the replica and decides no transition; `transitions.Quorum` does. `deadline` is when there
-is next something to do, `patience` how long a leader goes on without a majority. All times are `now`,
-monotonic microseconds (X32). An observer is an `Unattached` or a `Follower` of a replica that does not vote.
+A role holds no reference to the replica and decides no transition; `transitions.Quorum` does. `deadline` is the time of
+the next action, `patience` how long a leader continues without a majority. All times are `now`, monotonic microseconds
+(X32). An observer is an `Unattached` or a `Follower` of a replica that does not vote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from squall.nodes.raft.voters import VoterSet
 
 @dataclass(slots=True)
 class Peer:
-    """Requests of one kind to one voter: at most one under way, sent again with exponential back-off."""
+    """Requests of one kind to one voter: at most one under way, retried with exponential back-off."""
 
     in_flight: bool = False
     failures: int = 0
@@ -47,14 +47,14 @@ def peers_of(voters: Iterable[int]) -> dict[int, Peer]:
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows of no leader in this epoch, and may have voted in it. A voter stands at `election_at`."""
+    """Knows no leader in this epoch, and may have voted in it. A voter stands at `election_at`."""
 
     name = "unattached"
     epoch: int
     voted: ReplicaKey | None
     election_at: int
     elections_lost: int = 0
-    """How often it has asked for votes in vain since it last knew a leader."""
+    """Unsuccessful requests for votes since it last knew a leader."""
     fetch: Peer = field(default_factory=Peer)
     """An observer asks any voter who the leader is."""
     leader_id: int | None = None
@@ -65,7 +65,7 @@ class Unattached:
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and will not again. Tells the other voters, then waits for another or stands itself."""
+    """Led this epoch and will not again. Notifies the other voters, then waits for a new leader or stands."""
 
     name = "resigned"
     epoch: int
@@ -81,16 +81,16 @@ class Resigned:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks whether a majority would vote for it, before it makes anybody change epochs (KIP-996, rule 41)."""
+    """Asks whether a majority would vote for it, before other voters have to change epochs (KIP-996, rule 41)."""
 
     name = "prospective"
     epoch: int
     leader_id: int | None
-    """The leader it no longer hears, to whom it returns unless a majority has lost it too."""
+    """The leader it no longer reaches, and to which it returns unless a majority has lost it too."""
     voted: ReplicaKey | None
     elections_lost: int
     election_at: int
-    """When it gives up asking."""
+    """When it stops asking."""
     peers: dict[int, Peer]
     votes: dict[int, bool]
 
@@ -106,17 +106,20 @@ class Prospective:
 
 @dataclass(slots=True)
 class Candidate:
-    """Has voted for itself and asks the others. After losing it waits, ever longer, and stands again (QC-10)."""
+    """Has voted for itself and requests other votes.
+
+    After losing it waits, longer each time, and stands again (QC-10).
+    """
 
     name = "candidate"
     epoch: int
     voted: ReplicaKey
     elections_lost: int
     election_at: int
-    """When this election is given up; while backing off, when the next one starts."""
+    """The timeout of this election; while backing off, the start of the next one."""
     peers: dict[int, Peer]
     votes: dict[int, bool]
-    """The answers so far by voter, its own included."""
+    """The responses so far by voter, including its own vote."""
     backing_off: bool = False
     leader_id: int | None = None
 
@@ -134,7 +137,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Progress:
-    """How far another replica has come, as its last fetch told (QC-17: the fetch offset is the acknowledgement)."""
+    """Another replica's progress by its last fetch (QC-17: the fetch offset is the acknowledgement)."""
 
     end_offset: int = -1
     directory_id: bytes = NO_DIRECTORY
@@ -146,7 +149,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Leader:
-    """The one writer of its epoch. Counts itself only up to what is durable (X14)."""
+    """The only writer of its epoch. Counts itself only up to what is durable (X14)."""
 
     name = "leader"
     epoch: int
@@ -159,13 +162,15 @@ class Leader:
     observers: dict[int, Progress] = field(default_factory=dict)
     own_durable_offset: int = -1
     votes: bool = True
-    """False once it has removed itself: it leads on until that is committed, and counts the others only (DA-06)."""
+    """False once it has removed itself: it leads until that is committed, and counts only the others (DA-06)."""
     high_watermark: int | None = None
-    """Known once a record of this very epoch is on a majority (QC-16); None before."""
+    """Known once a record of this epoch is on a majority (QC-16); None before."""
 
     def majority_end_offset(self, besides: Iterable[Progress] = ()) -> int:
-        """The largest offset below which a majority of the voters has everything, -1 if not known. Only mutants count
-        anybody besides."""
+        """The largest offset below which a majority of the voters has everything, -1 if unknown.
+
+        Only mutants pass `besides`, which also counts.
+        """
         ends = [progress.end_offset for progress in (*self.others.values(), *besides)]
         if self.votes:
             ends.append(self.own_durable_offset)
@@ -173,7 +178,7 @@ class Leader:
         return ends[self.majority - 1]
 
     def majority_heard_at(self) -> int:
-        """The last time at which a majority, this leader included, was known to be following it."""
+        """The last time at which a majority, this leader included, was known to follow it."""
         needed = self.majority - 1 if self.votes else self.majority
         if needed == 0:
             return NEVER
@@ -181,7 +186,7 @@ class Leader:
         return heard[needed - 1]
 
     def reconfigure(self, now: int, voters: VoterSet, local_id: int, *, votes: bool) -> None:
-        """Count by another set of voters from now on. Who was removed goes on as an observer."""
+        """Count by another set of voters from now on. A removed voter remains as an observer."""
         known = {**self.observers, **self.others}
         self.votes = votes
         self.majority = voters.majority
@@ -197,7 +202,7 @@ class Leader:
         self.observers = {replica: progress for replica, progress in known.items() if replica not in self.others}
 
     def resign_at(self, patience: int) -> int:
-        """When the leader must give up, unless more voters fetch before that (QC-18)."""
+        """When the leader must resign, unless more voters fetch before that (QC-18)."""
         heard = self.majority_heard_at()
         return NEVER if heard == NEVER else heard + patience
 
@@ -213,23 +218,23 @@ class Leader:
 
 @dataclass(slots=True)
 class Follower:
-    """Fetches from the leader of its epoch; each answer is a sign of the leader's life (QC-18)."""
+    """Fetches from the leader of its epoch; each response proves that the leader is alive (QC-18)."""
 
     name = "follower"
     epoch: int
     leader_id: int
     give_up_at: int
-    """When a voter stands, or an observer asks another voter who leads, unless the leader answers before."""
+    """When a voter stands, or an observer asks another voter for the leader, unless the leader responds before."""
     fetch: Peer = field(default_factory=Peer)
     voted: ReplicaKey | None = None
     votes: bool = True
-    """False for an observer, which does nothing but fetch."""
+    """False for an observer, which only fetches."""
     heard: bool = False
-    """The leader has answered in this role, and has not taken leave since: reason enough to refuse pre-votes."""
+    """The leader has responded in this role, and has not resigned since: reason enough to refuse pre-votes."""
     abandoned: bool = False
-    """The leader has taken leave, so that whoever stands disturbs nobody."""
+    """The leader has resigned, so that a candidate disrupts no leader."""
     update: Peer = field(default_factory=lambda: Peer(due=NEVER))
-    """When to compare where this voter is with what the log says of it."""
+    """When to compare this voter's endpoint with its entry in the log."""
 
     def deadline(self, patience: int = 0) -> int:
         return min(self.give_up_at, self.fetch.deadline, self.update.deadline) if self.votes else self.fetch.deadline

@@ -1,13 +1,12 @@
-"""Snapshots from replica to replica: the leader hands out bytes, a fetcher puts them together (SN-05, SN-06, rule 36).
+"""Transfer snapshots between replicas: the leader serves bytes, a fetcher assembles them (SN-05, SN-06, rule 36).
 
-A fetch that records cannot serve is answered with the id of the leader's newest snapshot. The fetcher then asks for
-that file by byte position, one piece after another, in place of its fetches; each answer is a sign of the leader's
-life, and to the leader each question is one of the fetcher's. When the last byte is there the file is synced, read
-through, and given its name; the log is emptied and goes on where the snapshot ends; the next fetch asks for what
-follows.
+If records cannot serve a fetch, the response names the leader's newest snapshot. The fetcher then requests that file by
+byte position, one piece after another, in place of its fetches; each response proves that the leader is alive, and each
+request that the fetcher is. After the last byte the file is synced, verified, and renamed; the log is emptied and
+continues where the snapshot ends; the next fetch requests what follows.
 
 A download belongs to one leader in one epoch: another node's snapshot of the same id need not have the same bytes. With
-another leader, after a restart, or if the leader has the snapshot no longer, it begins anew with the next fetch.
+another leader, after a restart, or if the leader no longer has the snapshot, it starts again with the next fetch.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from squall.nodes.storage.errors import CorruptFile
 
 
 class SnapshotService:
-    """The leader's half."""
+    """The leader's side."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -65,7 +64,7 @@ class SnapshotService:
 
 
 class SnapshotDownload:
-    """The fetcher's half: at most one snapshot on its way."""
+    """The fetcher's side: at most one download at a time."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -73,13 +72,13 @@ class SnapshotDownload:
         self._role: Follower | None = None
 
     def is_under_way(self, role: Follower) -> bool:
-        """Whether this follower is to ask for the next piece. What was begun in another role is given up."""
+        """Whether this follower must request the next piece. A download of another role is abandoned."""
         if self._role is not role:
             self.give_up()
         return self._part is not None
 
     def begin(self, role: Follower, snapshot_id: SnapshotId) -> None:
-        """Download what the leader names. Raises Implausible."""
+        """Download the snapshot that the leader names. Raises Implausible."""
         core = self._core
         if snapshot_id.end_offset < core.high_watermark or not 0 <= snapshot_id.epoch <= role.epoch:
             raise Implausible(
@@ -98,7 +97,7 @@ class SnapshotDownload:
         self._part = self._role = None
 
     def ask(self, now: int, role: Follower) -> None:
-        """Ask the leader for the next piece."""
+        """Request the next piece from the leader."""
         part = self._part
         assert part is not None
         message = fetch_snapshot(self._core.config, role.epoch, part.id, part.size)
@@ -125,7 +124,7 @@ class SnapshotDownload:
 
     @staticmethod
     def _continues(part: SnapshotReceiver, answer: SnapshotAnswer) -> bool:
-        """Whether the answer brings the next bytes of this very snapshot, and at least one of them."""
+        """Whether the response holds the next bytes of this snapshot, at least one of them."""
         return (
             answer.error == ErrorCode.NONE
             and answer.snapshot_id == part.id
@@ -134,7 +133,7 @@ class SnapshotDownload:
         )
 
     def _finish(self, now: int, role: Follower, part: SnapshotReceiver) -> None:
-        """All is here: the snapshot first, then the log that it replaces."""
+        """Complete the download: first put the snapshot in place, then empty the log that it replaces."""
         core = self._core
         self._part = self._role = None
         try:

@@ -1,15 +1,15 @@
-"""The content of a snapshot: record batches, as in a log, with a header in front and a footer behind (KIP-630).
+"""The content of a snapshot: record batches, as in a log, between a header and a footer (KIP-630).
 
-    control batch   SnapshotHeader, with the time of the last record that the snapshot stands for
-    control batch   KRaftVersion, Voters: the quorum's own records, where it has any
+    control batch   SnapshotHeader, with the time of the last record that the snapshot includes
+    control batch   KRaftVersion, Voters: the quorum's own records, if there are any
     data batches    the records that make the image, offsets from 0 on without a gap
     control batch   SnapshotFooter
 
-The offsets of a snapshot are its own; the epoch of its batches is that of the snapshot. A file is *whole* if its
-batches follow one another without a gap, every sum is right, the header is first and the footer last with nothing
-behind it. Nothing less is ever loaded (SN-02): a file that was cut off has no footer.
+A snapshot has its own offsets; the epoch of its batches is that of the snapshot. A file is *whole* if its batches
+follow one another without a gap, every checksum is right, the header is first and the footer last with nothing behind
+it. Only a whole file is loaded (SN-02): a truncated file has no footer.
 
-Files are read in pieces, so that a large one never stands in memory.
+Files are read in pieces, so that a large one is never held in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SNAPSHOT_HEADER, SNAPSHOT_FOOTER = 3, 4
 """The kinds of the control records that open and close a snapshot."""
 READ_BYTES = 1 << 20
 SYNC_BYTES = 4 << 20
-"""So much is written before it is synced: one sync at the end of a large file would take long."""
+"""Bytes written between two syncs: one sync at the end of a large file would take long."""
 
 
 @message(flexible=0)
@@ -55,7 +55,7 @@ class SnapshotFooterRecord(Message):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A record of the quorum's own: its kind (5 KRaftVersion, 6 Voters) and its encoded value."""
+    """One of the quorum's own records: its kind (5 KRaftVersion, 6 Voters) and its encoded value."""
 
     kind: int
     value: bytes
@@ -63,7 +63,7 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBatch:
-    """One batch of a snapshot: record values if it is one of data, else control records."""
+    """One batch of a snapshot: record values in a data batch, else control records."""
 
     header: BatchHeader
     values: tuple[bytes, ...]
@@ -89,11 +89,11 @@ class SnapshotContent:
             self._append_control(control)
 
     def append(self, values: Sequence[bytes]) -> None:
-        """One batch of record values."""
+        """Append one batch of record values."""
         self._append(build_value_batch(values, self._timestamp_ms), len(values))
 
     def end(self) -> None:
-        """The footer, and everything durable."""
+        """Append the footer and make everything durable."""
         self._append_control([ControlRecord(SNAPSHOT_FOOTER, encode_bytes(SnapshotFooterRecord(), 0))])
         self._sync()
 
@@ -120,9 +120,9 @@ class SnapshotContent:
 
 
 def read_batches(disk: Disk, path: str) -> Iterator[SnapshotBatch]:
-    """The batches of a snapshot in order, the header's and the footer's among them.
+    """Yield the batches of a snapshot in order, including the header's and the footer's.
 
-    Raises CorruptFile at the first thing that is not as it must be, at the latest at the end.
+    Raises CorruptFile at the first defect, at the latest at the end.
     """
     before: SnapshotBatch | None = None
     closed = False
@@ -143,7 +143,7 @@ def read_batches(disk: Disk, path: str) -> Iterator[SnapshotBatch]:
 
 
 def check_whole(disk: Disk, path: str) -> None:
-    """Read everything but the records. Raises CorruptFile."""
+    """Verify everything except the records. Raises CorruptFile."""
     first, last = True, False
     for header, batch in _sound_batches(disk, path):
         if last:
@@ -157,7 +157,7 @@ def check_whole(disk: Disk, path: str) -> None:
 
 
 def read_timestamp(disk: Disk, path: str) -> int:
-    """The time of the last record that a snapshot stands for. Raises CorruptFile."""
+    """The time of the last record that a snapshot includes. Raises CorruptFile."""
     for batch in read_batches(disk, path):
         opening = decode(SnapshotHeaderRecord, 0, batch.control[0].value)
         assert isinstance(opening, SnapshotHeaderRecord)
@@ -166,7 +166,7 @@ def read_timestamp(disk: Disk, path: str) -> int:
 
 
 def _sound_batches(disk: Disk, path: str) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Header and content of each batch, whose sum is right and which continues the one before it."""
+    """Yield header and content of each batch, verifying its checksum and that it continues the one before."""
     with on_disk(path, "read the file"):
         file = disk.open(path)
         try:
@@ -191,7 +191,7 @@ def _batches_of(file: File, path: str) -> Iterator[tuple[BatchHeader, memoryview
         batch = block[start : start + header.size]
         if header.base_offset != offset or header.last_offset_delta != header.count - 1 or header.count <= 0:
             raise _corrupt(path, f"the batch at byte {position} has offset {header.base_offset}, expected {offset}")
-        if header.leader_epoch != epoch and epoch is not None:  # no sum covers it
+        if header.leader_epoch != epoch and epoch is not None:  # no checksum covers it
             raise _corrupt(path, f"the batch at byte {position} is of epoch {header.leader_epoch}, not {epoch}")
         epoch = header.leader_epoch
         if not crc_ok(batch):

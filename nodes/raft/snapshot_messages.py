@@ -1,7 +1,7 @@
-"""FetchSnapshot as question and answer about one snapshot of `__cluster_metadata-0` (KIP-630); see `messages`.
+"""Build and read FetchSnapshot: request and response about one snapshot of `__cluster_metadata-0` (KIP-630).
 
-Spoken in version 1. The position is a place in the file, in bytes; the content of an answer may begin and end anywhere
-within a batch.
+See `messages`. Uses version 1. The position is a byte position in the file; the content of a response may begin and end
+anywhere within a batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN = SnapshotId(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotQuestion:
-    """A replica asks for the bytes of a snapshot from `position` on."""
+    """A replica requests the bytes of a snapshot from `position` on."""
 
     cluster_id: str | None
     valid_partition: bool
@@ -35,7 +35,7 @@ class SnapshotQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAnswer:
-    """Bytes of a snapshot whose file has `size` bytes in all, or why there are none."""
+    """Bytes of a snapshot whose file has `size` bytes in all, or the error."""
 
     error: int
     hint: Hint

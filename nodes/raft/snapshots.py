@@ -1,17 +1,17 @@
 """The snapshots of one replica of the metadata log, as files beside the log's segments (SN-01..04, rule 39).
 
-A snapshot stands for everything in the log below its *end offset*, the last of which was written in its *epoch*; the
-two are its id and its name, `%020d-%010d.checkpoint`. It comes to be in three steps, made here or downloaded:
+A snapshot replaces everything in the log below its *end offset*, whose last record was written in its *epoch*; the two
+are its id and its name, `%020d-%010d.checkpoint`. It is created in three steps, made here or downloaded:
 
-    %020d-%010d.checkpoint.part     written and synced; nobody looks at it, and a start removes it
-    rename, fsync of the directory  from now on it is there, whole, after any crash
-    the log may begin later         only then, and never later than the oldest snapshot that is kept
+    %020d-%010d.checkpoint.part     written and synced; it is not used, and a start removes it
+    rename, fsync of the directory  from now on it exists, whole, after any crash
+    the log may begin later         only then, and never later than the oldest kept snapshot
 
-`Snapshots` knows which there are. At the start the newest is read through, and if it is damaged the next older one:
-what is skipped is said in a line of the node's log and left on the disk for people; it counts for nothing. Older ones
-are read when they are needed.
+`Snapshots` lists the existing ones. At the start the newest is verified, and if it is damaged the next older one. A
+damaged snapshot is reported in the node's log, left on the disk for people, and not used. Older ones are read when
+needed.
 
-Which snapshot may be made is not decided here: `RaftReplica` sees to it that none passes the high watermark.
+This module does not decide which snapshot may be made: `RaftReplica` ensures that none passes the high watermark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part)?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """Everything below `end_offset`, the last of it written in `epoch`."""
+    """Everything below `end_offset`, whose last record was written in `epoch`."""
 
     end_offset: int
     epoch: int
@@ -53,7 +53,7 @@ class SnapshotId:
 
 
 class SnapshotNotFound(Exception):
-    """There is no such snapshot here, or no longer."""
+    """The snapshot does not exist here, or no longer."""
 
 
 class PositionOutOfRange(Exception):
@@ -61,7 +61,7 @@ class PositionOutOfRange(Exception):
 
 
 class _Part:
-    """A file in the making. `finished` puts it in its place, `abandon` removes it."""
+    """An unfinished file. `_finished` puts it in place, `abandon` removes it."""
 
     def __init__(self, snapshots: Snapshots, snapshot_id: SnapshotId) -> None:
         self.id = snapshot_id
@@ -88,14 +88,14 @@ class _Part:
         self._snapshots.put_in_place(self.id)
 
     def abandon(self) -> None:
-        """Nothing comes of it."""
+        """Discard the file."""
         if self._file is not None:
             self._close()
             self._snapshots.remove_part(self.id)
 
 
 class SnapshotWriter(_Part):
-    """A snapshot that is made here: `append` batches of record values, then `finish`."""
+    """A snapshot made here: `append` batches of record values, then `finish`."""
 
     def __init__(
         self, snapshots: Snapshots, snapshot_id: SnapshotId, timestamp_ms: int, control: Sequence[ControlRecord]
@@ -107,20 +107,20 @@ class SnapshotWriter(_Part):
         self._content.append(values)
 
     def finish(self) -> None:
-        """Durable and in its place when this returns."""
+        """Finish the snapshot: durable and in place on return."""
         self._content.end()
         self._finished()
 
 
 class SnapshotReceiver(_Part):
-    """A snapshot that is downloaded: its bytes in order, from position 0 on."""
+    """A downloaded snapshot: its bytes in order, from position 0 on."""
 
     def append(self, content: bytes | bytearray | memoryview) -> None:
         with on_disk(self._path, "append"):
             self.file.append(content)
 
     def finish(self) -> None:
-        """Check it, and put it in its place. Raises CorruptFile, and then it is gone."""
+        """Verify the snapshot and put it in place. Raises CorruptFile; then it is deleted."""
         with on_disk(self._path, "sync"):
             self.file.sync()
         try:
@@ -132,7 +132,7 @@ class SnapshotReceiver(_Part):
 
 
 class Snapshots:
-    """See the module. `notices` are lines for people."""
+    """See the module. `notices` are lines for the node's log."""
 
     def __init__(self, disk: Disk, directory: str, *, node_id: int, trace: Trace) -> None:
         self.notices: list[str] = []
@@ -143,7 +143,7 @@ class Snapshots:
         self._ids = self._found()
 
     def _found(self) -> list[SnapshotId]:
-        """What is on the disk, oldest first, without what was never finished or is damaged."""
+        """The snapshots on the disk, oldest first, without unfinished ones and damaged newest ones."""
         found: list[SnapshotId] = []
         for name in self._disk.list(self._directory):
             matched = _NAME.fullmatch(name)
@@ -184,7 +184,7 @@ class Snapshots:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all snapshots."""
         return sum(self.size_of(one) for one in self._ids)
 
     def path(self, snapshot_id: SnapshotId) -> str:
@@ -194,15 +194,15 @@ class Snapshots:
         return self.read(snapshot_id, 0, 0)[0]
 
     def timestamp_of(self, snapshot_id: SnapshotId) -> int:
-        """The time of the last record that it stands for. Raises CorruptFile."""
+        """The time of the last record that the snapshot includes. Raises CorruptFile."""
         return read_timestamp(self._disk, self.path(snapshot_id))
 
     def batches(self, snapshot_id: SnapshotId) -> Iterator[SnapshotBatch]:
-        """Its content. Raises CorruptFile on the way."""
+        """The batches of a snapshot. Raises CorruptFile during iteration."""
         return read_batches(self._disk, self.path(snapshot_id))
 
     def control_records(self, snapshot_id: SnapshotId) -> list[ControlRecord]:
-        """The quorum's own records in it, which stand before those of the image; without header and footer."""
+        """The quorum's own records in it, which precede those of the image; without header and footer."""
         found: list[ControlRecord] = []
         for position, batch in enumerate(self.batches(snapshot_id)):
             if batch.values:
@@ -225,7 +225,7 @@ class Snapshots:
             finally:
                 file.close()
 
-    # -- making -----------------------------------------------------------------------------------------------
+    # -- creating ---------------------------------------------------------------------------------------------
 
     def create(
         self, snapshot_id: SnapshotId, timestamp_ms: int, control: Sequence[ControlRecord] = ()
@@ -251,7 +251,7 @@ class Snapshots:
         remove_if_there(self._disk, self.path(snapshot_id) + PART)
 
     def put_in_place(self, snapshot_id: SnapshotId) -> None:
-        """The part is whole and synced: give it its name, durably."""
+        """Give a whole and synced part its final name, durably."""
         path = self.path(snapshot_id)
         with on_disk(path, "rename the snapshot"):
             self._disk.rename(path + PART, path)
@@ -262,7 +262,7 @@ class Snapshots:
     # -- removing ---------------------------------------------------------------------------------------------
 
     def remove_before(self, end_offset: int) -> None:
-        """Remove the snapshots that end below an offset, damaged ones too; durable when this returns."""
+        """Remove the snapshots that end below an offset, damaged ones too; durable on return."""
         going = [one for one in self._on_disk() if one.end_offset < end_offset]
         self._ids = [one for one in self._ids if one.end_offset >= end_offset]
         for one in going:

@@ -1,28 +1,28 @@
-"""Which role follows which, and what is made durable on the way (QC-03..05, QC-08, rules 32..37).
+"""Role transitions of a quorum replica, and what is made durable on the way (QC-03..05, QC-08, rules 32..37).
 
     from \\ to    unattached        prospective       candidate       leader    follower          resigned
-    unattached    higher epoch, or  election timeout  -               -         leader heard of   -
+    unattached    higher epoch, or  election timeout  -               -         leader known      -
                   vote granted
-    prospective   higher epoch,     -                 majority would  -         leader heard of,  refused, having
+    prospective   higher epoch,     -                 majority would  -         leader known,     refused, having
                   vote granted, or                    vote for it               or refused,       led this epoch
                   refused                                                       knowing one
-    candidate     higher epoch      next election     -               majority  leader heard of   -
+    candidate     higher epoch      next election     -               majority  leader known      -
     leader        higher epoch      -                 -               -         higher epoch and  no majority
                                                                                 its leader        fetches, stop,
                                                                                                   or removed
-    follower      higher epoch      no answer for     its leader has  -         higher epoch and  -
-                                    fetch timeout     taken leave               its leader
+    follower      higher epoch      no response for   its leader has  -         higher epoch and  -
+                                    fetch timeout     resigned                  its leader
     resigned      higher epoch      election timeout  -               -         higher epoch and  -
                                                                                 its leader
 
-Only a candidate makes others change epochs, and before it stands it has asked whether a majority would vote for it
-(KIP-996, rule 41). So a voter that was cut off comes back in the epoch in which it left, and whoever hears a leader
-refuses it. The one that a leader itself names as it takes leave need not ask: nobody is disturbed.
+Only a candidate makes other voters change epochs, and before it stands it has asked whether a majority would vote for
+it (KIP-996, rule 41). So a voter that was cut off returns in the epoch in which it left, and voters that have a live
+leader refuse it. A successor that the resigning leader names need not ask: there is no leader to disrupt.
 
 An observer is only ever unattached or follower. Epochs never fall. Within an epoch there is at most one vote and one
 leader; both are written to `quorum-state` before `become_…` returns, so nothing that follows from a transition can be
 sent before it is durable. A restarted leader is *resigned in the same epoch*: it may have sent records that it then
-lost, and would otherwise write others at the same offset and epoch (QC-04).
+lost, and would otherwise write different records at the same offset and epoch (QC-04).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BACKOFF_BASE = 100_000
 
 
 class Quorum:
-    """The role of this replica now, and the only place where it changes."""
+    """The current role of this replica, and the only place where it changes."""
 
     def __init__(self, config: RaftConfig, store: QuorumStateStore, *, rng: Rng, trace: Trace) -> None:
         self._config = config
@@ -66,7 +66,7 @@ class Quorum:
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of this epoch as far as known; a resigned leader no longer counts as one."""
+        """The leader of this epoch if known; a resigned leader does not count."""
         role = self.role
         return None if role.leader_id == self.local.id and not isinstance(role, Leader) else role.leader_id
 
@@ -79,7 +79,7 @@ class Quorum:
 
     @property
     def counts(self) -> bool:
-        """Whether it is one of those whose majority decides."""
+        """Whether this replica counts for the majority."""
         return self._config.votes and self.voters.counts(self.local)
 
     @property
@@ -91,7 +91,7 @@ class Quorum:
         return self.voters.latest.majority
 
     def voters_changed(self, now: int) -> None:
-        """The log says of other voters than before: count by them, and vote, or stop voting."""
+        """Apply a change of the voters: count by the new set, and start or stop voting."""
         role = self.role
         if isinstance(role, Leader):
             role.reconfigure(now, self.voters.latest, self.local.id, votes=self.counts)
@@ -102,7 +102,7 @@ class Quorum:
             role.election_at = self._election_at(now)
 
     def committed(self, high_watermark: int) -> None:
-        """More is committed; a removed voter no longer stands once its removal is."""
+        """Apply a higher high watermark; a removed voter no longer stands once its removal is committed."""
         self.voters.high_watermark = high_watermark
         if isinstance(self.role, Follower):
             self.role.votes = self.votes
@@ -135,12 +135,12 @@ class Quorum:
     # -- transitions ------------------------------------------------------------------------------------------
 
     def become_unattached(self, now: int, epoch: int) -> None:
-        """A higher epoch exists; who leads it is not known."""
+        """Enter a higher epoch whose leader is unknown."""
         self._require(epoch > self.epoch, f"unattached in epoch {epoch}, being in {self.epoch} already")
         self._enter(Unattached(epoch, None, self._kept_election_at(now)))
 
     def grant_vote(self, now: int, candidate: ReplicaKey) -> None:
-        """Promise this epoch to a candidate. Durable on return."""
+        """Vote for a candidate in this epoch. Durable on return."""
         role = self.role
         free = isinstance(role, Unattached | Prospective) and role.voted is None and role.leader_id is None
         self._require(free, f"second vote in epoch {self.epoch}: for {candidate.id} after {self.role.voted}")
@@ -148,7 +148,7 @@ class Quorum:
         self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=candidate.id)
 
     def become_prospective(self, now: int) -> None:
-        """Ask whether standing would help. Epoch, vote and the leader last known stay what they are."""
+        """Start a pre-vote. Epoch, vote and the last known leader stay the same."""
         role = self.role
         self._require(self.votes, "an observer cannot stand for election")
         self._require(not isinstance(role, Leader), "a leader cannot stand for election")
@@ -166,7 +166,7 @@ class Quorum:
         )
 
     def withdraw(self, now: int) -> None:
-        """A majority would not vote for this one: back to where it came from, with new patience."""
+        """Return to the previous role with a new timeout: a majority would not vote for this one."""
         role = self.role
         assert isinstance(role, Prospective)
         if role.leader_id is None:
@@ -179,7 +179,7 @@ class Quorum:
             self._enter(follower)
 
     def become_candidate(self, now: int) -> None:
-        """Stand for the next epoch, and vote for oneself."""
+        """Stand for the next epoch, and vote for itself."""
         self._require(self.votes, "an observer cannot stand for election")
         self._require(not isinstance(self.role, Leader), "a leader cannot stand for election")
         lost = self.role.elections_lost if isinstance(self.role, Prospective) else 0
@@ -196,7 +196,7 @@ class Quorum:
         self._trace.event("vote", node=self.local.id, epoch=self.epoch, candidate=self.local.id)
 
     def back_off(self, now: int) -> None:
-        """This election is lost: wait a random time, longer after each loss, then stand again."""
+        """Wait a random time after a lost election, longer after each loss, then stand again."""
         role = self.role
         assert isinstance(role, Candidate)
         width = 2 << min(role.elections_lost, 20)
@@ -221,7 +221,7 @@ class Quorum:
         return leader
 
     def become_follower(self, now: int, epoch: int, leader_id: int) -> None:
-        """The leader of this or a higher epoch is known. A second one for the same epoch is fatal (rule 37)."""
+        """Follow the leader of this or a higher epoch. A second leader for the same epoch is fatal (rule 37)."""
         self._require(epoch >= self.epoch, f"follower in epoch {epoch}, being in {self.epoch}")
         if epoch == self.epoch:
             known = self.role.leader_id
@@ -254,13 +254,16 @@ class Quorum:
         return Resigned(epoch, self.local.id, successors, until, peers, voted)
 
     def _election_at(self, now: int) -> int:
-        """A random moment between one and two election timeouts away; never for an observer."""
+        """A random time between one and two election timeouts away; never for an observer."""
         timeout = self._config.election_timeout
         return now + self._rng.randrange(timeout, 2 * timeout) if self.votes else NEVER
 
     def _kept_election_at(self, now: int) -> int:
-        """The patience left before the news. A replica that began anew with every higher epoch would never stand, and
-        one that keeps standing in vain, its log being too short, could keep the others from it for ever."""
+        """The election time as it was before the new epoch.
+
+        A replica that reset it with every higher epoch would never stand, and a replica that keeps standing without
+        success, its log being too short, could block the others forever.
+        """
         role = self.role
         if isinstance(role, Leader) or not self.votes:
             return self._election_at(now)

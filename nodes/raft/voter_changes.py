@@ -1,15 +1,15 @@
-"""The leader changes the voters: one at a time, each by a record that counts at once (KIP-853, rule 40, PP-02).
+"""Change the voters as leader, one at a time, by a record that counts at once (KIP-853, rule 40, PP-02).
 
-Whoever asks is refused unless the voters are kept in the log, this leader has committed something of its own epoch, and
-the change before is committed. A voter to be added must have caught up first, so that its majority is not one in name
-only; the request waits for that as long as it may. The answer comes when the record is committed, by a majority of the
-*new* voters.
+A request is refused unless the voters are kept in the log, this leader has committed a record of its epoch, and the
+previous change is committed. A voter to be added must have caught up first, so that its majority is not one in name
+only; the request waits for that until its timeout. The response is sent when the record is committed, by a majority of
+the *new* voters.
 
-A voter that is not where the log says asks for that to be changed (`Fetcher`); a leader writes it down itself.
+A voter whose endpoint differs from the log requests the change (`Fetcher`); a leader writes its own entry.
 
-A leader may remove itself. It then leads on without counting itself until the record is committed, lingers so that the
-others hear of it, and takes its leave (DA-06). A removed voter goes on fetching as an observer: that is how it learns
-of its removal, and why it disturbs nobody.
+A leader may remove itself. It then leads without counting itself until the record is committed, waits so that the
+others learn it, and resigns (DA-06). A removed voter continues to fetch as an observer: so it receives its removal, and
+so it disrupts no leader.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ Finish = Callable[[int, str | None], None]
 
 
 def _is_place(listeners: Sequence[AddedListener | UpdatedListener]) -> bool:
-    """Whether the first listener, which is the one that counts, can be reached by its name."""
+    """Whether the first listener, which alone counts, has a usable host and port."""
     return bool(listeners) and 0 < listeners[0].port < 1 << 16 and 0 < len(listeners[0].host) <= HOST_MAX
 
 
 def _nobody_asked(error: int, why: str | None) -> None:
-    """The end of a change that the leader made for itself."""
+    """End a change that the leader made for itself."""
 
 
 @dataclass(slots=True)
 class _Change:
-    """The one change under way. `offset` is that of its record, None while the new voter is still catching up."""
+    """The change under way. `offset` is that of its record, None while the new voter is still catching up."""
 
     finish: Finish
     deadline: int
     epoch: int
     added: Voter | None = None
     needed: int = 0
-    """The end of the log that the added one must reach."""
+    """The log end that the added voter must reach."""
     offset: int | None = None
     answered: bool = False
 
@@ -136,7 +136,7 @@ class VoterChanges:
         self.update(now, Voter(body.voter_id, listener.host, listener.port, body.voter_directory_id), finish)
 
     def update(self, now: int, voter: Voter, finish: Finish) -> None:
-        """Write down where a voter is, if that is news."""
+        """Write a voter's endpoint to the log if it changed."""
         if self._voters.find(voter.id) == voter:
             finish(ErrorCode.NONE, None)
         else:
@@ -161,7 +161,7 @@ class VoterChanges:
     # -- progress ---------------------------------------------------------------------------------------------
 
     def advance(self, now: int) -> None:
-        """See whether the change under way can go on, or is done."""
+        """Advance or finish the change under way."""
         core = self._core
         change = self._change
         if change is not None and (not isinstance(core.quorum.role, Leader) or core.quorum.epoch != change.epoch):
@@ -174,7 +174,7 @@ class VoterChanges:
         self._leave(now)
 
     def _write_own_place(self, now: int) -> None:
-        """A leader that is not where the log says writes that down; it has nobody else to ask."""
+        """Write this leader's own endpoint to the log if it changed; no other node does it for the leader."""
         local = self._core.local_voter()
         if local is None or not self._core.quorum.counts or self._voters.find(local.id) == local:
             return
@@ -206,7 +206,7 @@ class VoterChanges:
             change.finish(error, why)
 
     def _leave(self, now: int) -> None:
-        """A leader that is no voter any more goes when that is committed, and after the others had time to hear it."""
+        """Resign as a removed leader once the removal is committed, after a delay for the others to receive it."""
         core = self._core
         role = core.quorum.role
         gone = isinstance(role, Leader) and not core.quorum.counts and core.voters.latest_offset < core.high_watermark

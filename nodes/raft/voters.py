@@ -1,14 +1,14 @@
-"""Who votes: sets of voters, the records that change them, and which set holds at which offset (KIP-853, rule 40).
+"""Voter sets, the records that change them, and which set holds at which offset (KIP-853, rule 40).
 
-With `controller.quorum.voters` alone the set is what the configuration says (kraft.version 0). In a quorum of dynamic
-voters (kraft.version 1) it is what the log says: the last VotersRecord in it counts from the moment it is *appended*,
-committed or not, and a truncation that takes it away brings back the one before. What the configuration lists, or the
-bootstrap snapshot (`bootstrap.py`), is then only the set to begin with; without either there are no voters until the
-log tells of some, and who knows none asks the bootstrap servers. Two sets that follow one another differ by at most one
-voter, so that any majority of the one meets any majority of the other.
+With only `controller.quorum.voters`, the set is the configured one (kraft.version 0). In a quorum of dynamic voters
+(kraft.version 1) the log defines it: the last VotersRecord in it counts from the moment it is *appended*, committed or
+not, and a truncation that removes it restores the previous set. The voters of the configuration, or of the bootstrap
+snapshot (`bootstrap.py`), are then only the initial set; without either there are no voters until the log has some, and
+a node that knows none asks the bootstrap servers. Two consecutive sets differ by at most one voter, so that any
+majority of one intersects any majority of the other.
 
-A voter is an id and the id of a directory: one who comes back with an empty disk is another, that has promised
-nothing, and must be added anew. A directory of zeros is not known yet and matches any (`ReplicaKey.is_same_as`).
+A voter is an id and the id of a directory. A node that returns with an empty disk is a different replica, which has
+cast no vote, and must be added again. A directory of zeros is unknown and matches any (`ReplicaKey.is_same_as`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from squall.nodes.raft.config import Voter
 from squall.nodes.raft.quorum_state import ReplicaKey
 
 KRAFT_VERSION, KRAFT_VOTERS = 5, 6
-"""The kinds of the control records that say how voters are kept, and who they are."""
+"""The kinds of the control records for the kraft version and the voters."""
 DYNAMIC = 1
 LISTENER = "CONTROLLER"
 
@@ -79,12 +79,12 @@ class VoterSet:
         return next((voter for voter in self.voters if voter.id == voter_id), None)
 
     def has(self, key: ReplicaKey) -> bool:
-        """Whether this very replica votes, as far as its directory is known."""
+        """Whether this exact replica votes, as far as its directory is known."""
         voter = self.find(key.id)
         return voter is not None and ReplicaKey(voter.id, voter.directory_id).is_same_as(key)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """With one more, or with one in place of its former self."""
+        """The set with one more voter, or with one voter's entry replaced."""
         others = [one for one in self.voters if one.id != voter.id]
         return VoterSet(tuple(sorted([*others, voter], key=lambda one: one.id)))
 
@@ -93,7 +93,7 @@ class VoterSet:
 
 
 class VoterHistory:
-    """The sets by the offsets of their records, the one to begin with before all."""
+    """The voter sets by the offsets of their records; the initial set precedes all."""
 
     def __init__(self, configured: Sequence[Voter]) -> None:
         self._first = VoterSet(tuple(sorted(configured, key=lambda voter: voter.id)))
@@ -102,17 +102,17 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterSet:
-        """The set that counts now."""
+        """The current set."""
         return self._logged[-1][1] if self._logged else self._first
 
     @property
     def latest_offset(self) -> int:
-        """Where its record is; -1 if it is the one to begin with."""
+        """The offset of its record; -1 for the initial set."""
         return self._logged[-1][0] if self._logged else -1
 
     @property
     def former_ids(self) -> tuple[int, ...]:
-        """Those who voted once, as far as is known here, and do no more."""
+        """Former voters that are known here and no longer vote."""
         known = {one: None for voters in (self._first, *(voters for _, voters in self._logged)) for one in voters.ids}
         return tuple(one for one in known if one not in self.latest.ids)
 
@@ -121,29 +121,29 @@ class VoterHistory:
         return self.latest.has(key)
 
     def may_stand(self, key: ReplicaKey) -> bool:
-        """Whether a replica is among the voters, or was until a record that may not be committed.
+        """Whether a replica is among the voters, or was until a record that may be uncommitted.
 
-        Who alone has that record has the longest log, and the voters before it may need its vote: if it did not stand,
-        nobody could be elected. It is elected by the new voters, not counting itself.
+        If only this replica has that record, it has the longest log, and the previous voters may need its vote: if it
+        did not stand, no leader could be elected. The new voters elect it, without counting itself.
         """
         if self.latest.has(key) or self.latest_offset < self.high_watermark:
             return self.latest.has(key)
         return (self.at(self.latest_offset) or self._first).has(key)
 
     def at(self, end_offset: int) -> VoterSet | None:
-        """The set by what is below an offset, as a snapshot that ends there must tell it; None without a record."""
+        """The set by the records below an offset, for a snapshot that ends there; None without a record."""
         below = [voters for offset, voters in self._logged if offset < end_offset]
         return below[-1] if below else None
 
     def begin_with(self, voters: VoterSet) -> None:
-        """What counts until the log says otherwise."""
+        """Set the initial voters, which count until the log has others."""
         self._first = voters
 
     def append(self, offset: int, voters: VoterSet) -> None:
         self._logged.append((offset, voters))
 
     def truncate(self, end_offset: int) -> bool:
-        """Forget what stood at `end_offset` and above; whether that changed anything."""
+        """Forget sets at `end_offset` and above; return whether that changed anything."""
         kept = [entry for entry in self._logged if entry[0] < end_offset]
         changed = len(kept) != len(self._logged)
         self._logged = kept
@@ -184,7 +184,7 @@ def read_voters_record(value: bytes) -> VoterSet:
 
 
 def voters_in(content: Buffer) -> Iterator[tuple[int, VoterSet]]:
-    """The sets that whole record batches bring, by offset. Batches of data cost a look at their header."""
+    """Yield the sets in whole record batches, by offset. Of a data batch only the header is read."""
     view = memoryview(content)
     start = 0
     while start < len(view):

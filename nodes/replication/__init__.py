@@ -1,6 +1,6 @@
 """One topic-partition's replica: leader, follower, ISR, high watermark, fencing; and the fetcher (pure).
 
-What the broker composes, all of it published here:
+The interface for the broker:
 
     replica = TopicPartitionReplica(broker_id, state, log, config, view, clock=, trace=, mutants=, high_watermark=)
     replica.apply(now, PartitionState) -> Applied
@@ -25,10 +25,10 @@ What the broker composes, all of it published here:
 
     fetcher = ReplicaFetcher(broker_id, leader, config, broker_epoch=callable)    one per leader broker (DP-04)
               add(now, replica), remove(topic_id, partition), moved(topic_id, partition), tick(now), deadline()
-              requests, advanced                                 to be drained: what to send, whose high watermark moved
+              requests, advanced                                 to drain: what to send, whose high watermark moved
 
-A replica is written in four steps, each on top of the one before: `base.py` what every replica has, `following.py`,
-`serving.py` what it answers to readers, `replica.py` configuration and leading.
+A replica is four modules, each on top of the one before: `base.py` (common to all replicas), `following.py`,
+`serving.py` (reads), `replica.py` (configuration and leading).
 
-Methods that return `bool` or carry `advanced` say that the high watermark moved.
+Methods that return `bool` or carry `advanced` report whether the high watermark moved.
 """

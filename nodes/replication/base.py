@@ -1,7 +1,7 @@
-"""What every replica has, whether it leads or follows: its name, its log, its high watermark, and the fence of epochs.
+"""The common part of leader and follower replicas: name, log, high watermark, and epoch fencing.
 
 Every request that names a leader epoch is fenced by it (EP-03): older FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH.
-Cutting the log takes the high watermark down with it; nothing else here moves it.
+Truncating the log lowers the high watermark with it; nothing else here moves it.
 
 Mutant `hw-restored-too-high` in the constructor.
 """
@@ -32,7 +32,7 @@ class BaseReplica:
         mutants: Mutants = HEALTHY,
         high_watermark: int = 0,
     ) -> None:
-        """`state` gives the replica its name only; call `apply` with it. `high_watermark` is the checkpointed one."""
+        """`state` gives only the replica's name; call `apply` with it. `high_watermark` is the checkpointed one."""
         self.broker = broker
         self.topic_id = state.topic_id
         self.topic = state.topic
@@ -62,7 +62,10 @@ class BaseReplica:
         self._trace.event(name, broker=self.broker, topic=self.topic, partition=self.partition, **fields)
 
     def _check_epoch(self, current_leader_epoch: int) -> int:
-        """EP-03. The epoch counts before the role, so that a stale asker learns that it is; -1 skips the check."""
+        """Check EP-03.
+
+        The epoch counts before the role, so that a stale sender gets an epoch error; -1 skips the check.
+        """
         if current_leader_epoch != -1:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -75,7 +78,7 @@ class BaseReplica:
         self._event("high_watermark", offset=offset, end=self.end_offset, epoch=self.leader_epoch, led=self.is_leader)
 
     def _truncate(self, offset: int) -> None:
-        """Cut the log and its epochs at `offset`; the high watermark follows the log's end down."""
+        """Truncate the log and its epochs at `offset`; lower the high watermark to the log's end."""
         end = self.end_offset
         self.log.truncate_to(offset)
         self._event("truncate", to=self.end_offset, end=end, high_watermark=self.high_watermark)

@@ -1,10 +1,10 @@
-"""A fetch session as its fetcher keeps it (KIP-227): an id the leader gave, and an epoch counted up with each fetch.
+"""A fetch session at the fetcher (KIP-227): an id that the leader gave, and an epoch that counts fetches.
 
-    no id, epoch 0 ──answer with an id──▶ id, epoch 1, 2, 3 …      established: only changes are asked and answered
+    no id, epoch 0 ──response with an id──▶ id, epoch 1, 2, 3 …    established: both sides send only changes
          │                                     │
-         └──answer without: ask in full again  └──an error, or no answer──▶ a successor: this id, epoch 0
+         └──response without: full request     └──an error, or no response──▶ a successor: this id, epoch 0
 
-The successor names the lost session in its first fetch, so that the leader lets it go.
+The successor names the lost session in its first fetch, so that the leader drops it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FetchSession:
 
     @property
     def established(self) -> bool:
-        """Whether the leader keeps what it was asked."""
+        """Whether the leader keeps the session."""
         return self.epoch > 0
 
     def next(self) -> tuple[int, int]:
@@ -33,7 +33,7 @@ class FetchSession:
         return used
 
     def answered(self, session_id: int) -> None:
-        """A fetch was answered without error, with this id: 0 if the leader keeps no session, or no longer."""
+        """Record a response without error and its session id: 0 if the leader keeps no session, or no longer."""
         if session_id == 0:
             self.id = self.epoch = 0
         elif not self.established:

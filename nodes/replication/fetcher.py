@@ -1,30 +1,30 @@
-"""The follower's side of replication: one fetch session per leader broker, carrying every topic-partition led there.
+"""Fetch from one leader broker: one fetch session for all topic-partitions that it leads and this broker follows.
 
-DP-03, DP-04. A fetch session (KIP-227) begins with a request that names every topic-partition; the requests that
-follow name only those whose position has changed, and the leader answers only for those where something has happened,
-so that replication costs what is replicated. The fetcher asks again as soon as an answer has been dealt with; when
-there is nothing new the leader holds the request for `fetch_wait_max`. Without an answer, or with an error for the
-whole request, the session begins anew.
+DP-03, DP-04. A fetch session (KIP-227) begins with a request that names every topic-partition. Later requests name only
+those whose position has changed, and the leader responds only for those with news, so that the cost of replication is
+proportional to what is replicated. The fetcher sends the next request as soon as it has applied a response; if there is
+nothing new, the leader holds the request for `fetch_wait_max`. Without a response, or with an error for the whole
+request, a new session begins.
 
-There is one request under way. One more may follow it, once, when topic-partitions are to be added: the leader answers
-the request it holds as soon as the next of the session arrives, so a topic-partition that changes hands does not wait
-for a long poll to end.
+There is one request under way. One more may follow it, once, when topic-partitions are to be added: the leader responds
+to the request it holds as soon as the next of the session arrives, so a topic-partition that changes its leader does
+not wait for a long poll to end.
 
-Per topic-partition, an answer may be
+Per topic-partition, a response may be
 
-    records, high watermark          append, go on
-    a diverging epoch                truncate by it, ask again at once (rule 13); several rounds may be needed
-    OFFSET_OUT_OF_RANGE              ask ListOffsets for the leader's end, then its start: truncate or restart (rule 15)
-    FENCED_LEADER_EPOCH              rest until metadata gives the topic-partition a newer epoch, i.e. `add` is called
-    any other error                  rest for `fetch_backoff`; UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER are
-                                     ordinary around a leader change, when one side knows of it and the other not yet
+    records, high watermark          append, continue
+    a diverging epoch                truncate by it, retry at once (rule 13); several rounds may be needed
+    OFFSET_OUT_OF_RANGE              ListOffsets for the leader's end, then its start: truncate or restart (rule 15)
+    FENCED_LEADER_EPOCH              pause until metadata gives the topic-partition a newer epoch, i.e. `add` is called
+    any other error                  pause for `fetch_backoff`; UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER are
+                                     normal around a leader change, when one side knows of it and the other not yet
 
-A new leader epoch ends every rest: that of the topic-partition, and that of the whole fetcher after a failure, since
-the leader that was elected was alive a moment ago.
+A new leader epoch ends every pause: that of the topic-partition, and that of the whole fetcher after a failure, since
+the newly elected leader was alive a moment ago.
 
-An answer counts only for what was asked: if a replica has been removed, added anew or has moved meanwhile, its part of
-the answer is dropped (mutant `stale-fetch-appended` appends of it what lies beyond the log's end). The broker calls
-`add` on every new leader epoch, even of the same leader (rule 9).
+A response counts only for its request: if a replica has been removed, added again or has moved meanwhile, its part of
+the response is dropped (mutant `stale-fetch-appended` appends the part beyond the log's end). The broker calls `add` on
+every new leader epoch, even of the same leader (rule 9).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _SESSION_ERRORS = (
 
 
 class _Followed:
-    """One topic-partition: its replica, and from when on it may be asked for."""
+    """One topic-partition: its replica, and from when on it may be requested."""
 
     __slots__ = ("ready_at", "replica")
 
@@ -79,7 +79,7 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was asked of one topic-partition, and in which of the requests, counted up."""
+    """What was requested for one topic-partition, and the number of that request."""
 
     followed: _Followed
     position: FetchPosition
@@ -87,8 +87,11 @@ class _Asked:
 
 
 class ReplicaFetcher:
-    """Follows one leader broker. `requests` is drained by the node, `advanced` by the broker: whose high watermark has
-    moved. `truncations`, `failures` and `bytes_in` are counters."""
+    """Follows one leader broker.
+
+    The node drains `requests`; the broker drains `advanced`: replicas whose high watermark has moved. `truncations`,
+    `failures` and `bytes_in` are counters.
+    """
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         mutants: Mutants = HEALTHY,
     ) -> None:
-        """`broker_epoch` gives this broker's current epoch, -1 before it is registered (KIP-903)."""
+        """`broker_epoch` returns this broker's current epoch, -1 before it is registered (KIP-903)."""
         self.broker = broker
         self.leader = leader
         self.requests: list[OutboundRequest] = []
@@ -112,13 +115,13 @@ class ReplicaFetcher:
         self._takes_stale_answers = mutants.has("stale-fetch-appended")
         self._followed: dict[_Key, _Followed] = {}
         self._moved: dict[_Key, None] = {}
-        """To be asked with the next request: new, or elsewhere than the leader's session has them."""
+        """To include in the next request: new, or at another position than in the leader's session."""
         self._resting: dict[_Key, None] = {}
         """Waiting for their `ready_at`."""
         self._asked: dict[_Key, _Asked] = {}
-        """What the leader's session holds: asked for, and not yet forgotten."""
+        """Held by the leader's session: requested, and not yet forgotten."""
         self._unwanted: dict[_Key, None] = {}
-        """To be forgotten with the next request."""
+        """To forget with the next request."""
         self._session = FetchSession()
         self._under_way = 0
         self._asked_count = 0
@@ -130,7 +133,7 @@ class ReplicaFetcher:
         return len(self._followed)
 
     def add(self, now: int, replica: TopicPartitionReplica) -> None:
-        """Follow a topic-partition from its log's end, afresh if it was followed before."""
+        """Follow a topic-partition from its log's end; if it was followed already, start again."""
         key = (replica.topic_id, replica.partition)
         self._followed[key] = _Followed(replica, now)
         self._resting.pop(key, None)
@@ -145,13 +148,13 @@ class ReplicaFetcher:
         self._drop(key)
 
     def moved(self, topic_id: bytes, partition: int) -> None:
-        """The log begins elsewhere than the leader was told."""
+        """Handle a log start that differs from the one last sent to the leader."""
         key = (topic_id, partition)
         if key in self._asked and key not in self._unwanted:
             self._ask_next(key)
 
     def tick(self, now: int) -> None:
-        """Ask, if no answer is outstanding and something may be asked for."""
+        """Send a request if no response is outstanding and something may be requested."""
         if self._resting:
             self._wake(now)
         if now < self._rest_until:
@@ -179,13 +182,13 @@ class ReplicaFetcher:
             self._unwanted.pop(key, None)
 
     def _drop(self, key: _Key) -> None:
-        """Ask no more for a topic-partition."""
+        """Stop requesting a topic-partition."""
         self._moved.pop(key, None)
         if key in self._asked:
             self._unwanted[key] = None
 
     def _rest(self, key: _Key, until: int) -> None:
-        """Ask no more for a topic-partition before `until`."""
+        """Pause a topic-partition until `until`."""
         self._followed[key].ready_at = until
         self._drop(key)
         if until < NEVER:
@@ -223,7 +226,7 @@ class ReplicaFetcher:
         self.requests.append(OutboundRequest(ToBroker(self.leader), request, self._config.request_timeout, complete))
 
     def _ask_for_all(self) -> None:
-        """Without a session everything is asked for, first what has not moved: it has had no answer for longest."""
+        """Request everything, since there is no session; first what has not moved, which has waited longest."""
         still = [key for key in self._asked if key not in self._unwanted and key not in self._moved]
         self._moved = dict.fromkeys(still) | self._moved
         self._asked.clear()
@@ -263,13 +266,13 @@ class ReplicaFetcher:
             forgotten_topics_data=list(gone.values()),
         )
 
-    # -- answers ------------------------------------------------------------------------------------------------
+    # -- responses ----------------------------------------------------------------------------------------------
 
     def _answered(self, now: int, session: FetchSession, number: int, response: Message | None) -> None:
-        """The answer to request `number`. What was asked for again since then is not answered by it."""
+        """Apply the response to request `number`. It does not count for what was requested again since then."""
         self._under_way -= 1
         if session is not self._session:
-            return  # of a session given up since: everything has been asked again
+            return  # of a session that was replaced: everything has been requested again
         if not isinstance(response, FetchResponse) or response.error_code:
             self._start_over(now, response)
             return
@@ -283,7 +286,7 @@ class ReplicaFetcher:
         self.tick(now)
 
     def _start_over(self, now: int, response: Message | None) -> None:
-        """The session is lost, or may be: begin another. That the leader has dropped it is no reason to rest."""
+        """Begin another session: this one is lost, or may be. If the leader dropped it, do not pause."""
         self._session = self._session.successor()
         if isinstance(response, FetchResponse) and response.error_code in _SESSION_ERRORS:
             self.tick(now)
@@ -292,7 +295,7 @@ class ReplicaFetcher:
         self._rest_until = now + self._config.fetch_backoff
 
     def _is_current(self, key: _Key, one: _Asked) -> bool:
-        """Whether the topic-partition is still followed, and still where it was when it was asked for."""
+        """Whether the topic-partition is still followed, and at the position of its request."""
         replica, asked = one.followed.replica, one.position
         if self._takes_stale_answers:
             return replica.end_offset >= asked.offset
@@ -348,7 +351,7 @@ class ReplicaFetcher:
     # -- out of range -------------------------------------------------------------------------------------------
 
     def _list_offset(self, key: _Key, one: _Asked, timestamp: int) -> None:
-        """Ask where the leader's log ends or begins; the topic-partition is not fetched until it is known."""
+        """Ask where the leader's log ends or begins; the topic-partition is not fetched until the response."""
         replica = one.followed.replica
         self._rest(key, NEVER)
         partition = ListOffsetsPartition(
@@ -391,7 +394,7 @@ def _beyond(records: Buffer, end_offset: int) -> Buffer:
 
 
 def _listed_offset(response: Message | None) -> int | None:
-    """The one offset that was asked for, None if the answer is an error or none."""
+    """The requested offset, None if the response is missing or an error."""
     if not isinstance(response, ListOffsetsResponse):
         return None
     for topic in response.topics:

@@ -1,7 +1,7 @@
-"""The following side of a replica: where to fetch from, what to do with what comes, where to cut (rules 11, 13, 15).
+"""The follower's side of a replica: where to fetch, how to apply responses, where to truncate (rules 11, 13, 15).
 
-The log is never cut by the high watermark alone (KIP-101); the leader's answers say where both logs part, and asking
-again finds out whether that was all (KIP-279). The high watermark follows the leader's, within the own log.
+The log is never truncated by the high watermark alone (KIP-101). The leader's responses state where both logs diverge,
+and another fetch shows whether that was all (KIP-279). The high watermark follows the leader's, within the local log.
 
 Mutant `divergent-suffix-kept` in `fetch_position`.
 """
@@ -16,7 +16,7 @@ class FollowingReplica(BaseReplica):
     """See the module."""
 
     def fetch_position(self) -> FetchPosition:
-        """What to ask the leader for."""
+        """The position to fetch from the leader."""
         epoch = None if self._mutants.has("divergent-suffix-kept") else self.log.last_epoch
         return FetchPosition(self.end_offset, -1 if epoch is None else epoch, self.leader_epoch, self.log.start_offset)
 
@@ -27,7 +27,7 @@ class FollowingReplica(BaseReplica):
         leader_high_watermark: int,
         leader_log_start: int = -1,
     ) -> None:
-        """Take what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
+        """Append what the leader sent for `fetch_position`. Raises LogError (CORRUPT_MESSAGE), OSError."""
         if len(records):
             appended = self.log.append_as_follower(records)
             if appended.size:
@@ -42,26 +42,26 @@ class FollowingReplica(BaseReplica):
             self._set_high_watermark(offset)
 
     def truncate_diverging(self, now: int, epoch: int, end_offset: int) -> None:
-        """The leader's log parts from this one: its largest epoch not above ours is `epoch`, ending at `end_offset`.
+        """Truncate at a divergence: the leader's largest epoch not above ours is `epoch`, ending at `end_offset`.
 
-        If we know that epoch, the common part ends at the lesser of both ends; else at the end of our next lower
-        epoch, and the next fetch goes on from there (KIP-279). Several rounds may be needed, each cuts (DP-13).
+        If we know that epoch, the common part ends at the lesser of both ends; else at the end of our next lower epoch,
+        and the next fetch continues from there (KIP-279). Several rounds may be needed, each truncates (DP-13).
         """
         own_epoch, own_end = self.log.end_offset_for(epoch)
         target = min(own_end, end_offset) if own_epoch == epoch else own_end if own_epoch >= 0 else end_offset
         self._truncate(min(target, self.end_offset))
 
     def truncate_to_leader_end(self, now: int, leader_end: int) -> bool:
-        """Out of range at the leader (rule 15): if we have more than it, cut to its end. Whether that was so."""
+        """Out of range at the leader (rule 15): truncate to its end if we have more. Return whether we had."""
         if leader_end >= self.end_offset:
             return False
         self._truncate(leader_end)
         return True
 
     def restart_from_leader_start(self, now: int, leader_start: int) -> bool:
-        """Out of range at the leader (rule 15): if its log begins after our end, nothing of ours is of use.
+        """Out of range at the leader (rule 15): drop everything and restart if its log begins after our end.
 
-        Whether that was so; if not, the leader's log has changed since it refused, and may be asked again.
+        Return whether it does; if not, the leader's log has changed since it refused, and the fetch may be retried.
         """
         if leader_start <= self.end_offset:
             return False

@@ -1,12 +1,12 @@
-"""The in-sync replicas of a topic-partition as its leader sees them: what is committed, and one change under way.
+"""The in-sync replicas of a topic-partition at its leader: the committed ISR, and one change under way.
 
-    committed ──propose──▶ pending ──accepted──▶ committed          the controller's answer, or metadata
+    committed ──propose──▶ pending ──accepted──▶ committed          the controller's response, or metadata
                               │ ──refused───▶ committed (as before)
-                              │ ──undecided─▶ pending, unanswered    until metadata tells
+                              │ ──undecided─▶ pending, unanswered    until metadata arrives
 
 While a change is pending the leader must be right whichever way it ends. So the high watermark waits for the *maximal*
 ISR: a pending expansion counts the new member at once (IS-05), a pending shrink still counts the old members (IS-04).
-Whether there are enough replicas (min ISR) is asked of the committed ISR alone.
+Only the committed ISR counts for min ISR.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from squall.nodes.replication.ports import IsrProposal
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """Committed ISR, and the proposal under way. `answered`: no answer will come, metadata will decide."""
+    """Committed ISR, and the proposal under way. `answered`: no response will come, metadata will decide."""
 
     committed: tuple[int, ...]
     pending: IsrProposal | None = None
@@ -33,11 +33,11 @@ class IsrState:
 
     @property
     def proposal(self) -> IsrProposal | None:
-        """The proposal that still wants an answer from the controller."""
+        """The proposal that still needs a response from the controller."""
         return None if self.answered else self.pending
 
     def proposing(self, proposal: IsrProposal) -> IsrState:
-        """At most one change is under way (rule 20)."""
+        """Add a proposal. At most one change is under way (rule 20)."""
         assert self.pending is None, "an ISR change is under way already"
         return IsrState(self.committed, proposal)
 

@@ -1,12 +1,12 @@
-"""What flows between one topic-partition's replica and the broker around it.
+"""Types exchanged between one topic-partition's replica and its broker.
 
-`PartitionState` is the only way a configuration gets in (DP-12): the KRaft broker makes it from replayed metadata,
-another kind of controller may make it from something else; a replica cannot tell. `BrokerView` is what the replica
-may know of other brokers. Everything else here is an answer: the replica returns facts and never calls upwards, the
-broker turns them into responses and requests.
+`PartitionState` is the only input for configuration (DP-12): the KRaft broker makes it from replayed metadata, another
+kind of controller may make it otherwise; a replica cannot distinguish them. `BrokerView` is what the replica may know
+of other brokers. Everything else here is a result: the replica returns facts and never calls upwards, the broker turns
+them into responses and requests.
 
-Errors are Kafka's error codes (`protocol.errors`), 0 meaning none. What is made for every request is a named tuple,
-which costs a third of a frozen dataclass.
+Errors are Kafka's error codes (`protocol.errors`), 0 meaning none. Objects made for every request are named tuples,
+which cost a third of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What the controller has decided about one topic-partition, as of `partition_epoch`.
+    """The controller's decision on one topic-partition, as of `partition_epoch`.
 
-    `leader` is -1 where there is none. `min_insync_replicas` is the topic's setting; the effective one is the lesser
-    of it and the number of replicas.
+    `leader` is -1 where there is none. `min_insync_replicas` is the topic's setting; the effective one is the lesser of
+    it and the number of replicas.
     """
 
     topic_id: bytes
@@ -35,7 +35,7 @@ class PartitionState:
 
 
 class BrokerView(Protocol):
-    """Other brokers as this broker's metadata shows them (rule 19, KIP-841, KIP-903)."""
+    """Other brokers in this broker's metadata (rule 19, KIP-841, KIP-903)."""
 
     def broker_epoch(self, broker: int) -> int | None:
         """The epoch of a registered broker, None if it is not registered. This broker's own included."""
@@ -61,7 +61,7 @@ class ReplicationConfig:
     fetch_response_max_bytes: int = 10 << 20
     """`replica.fetch.response.max.bytes`: per response."""
     fetch_backoff: int = 1_000_000
-    """`replica.fetch.backoff.ms`: how long a topic-partition rests after an error."""
+    """`replica.fetch.backoff.ms`: how long a topic-partition pauses after an error."""
     request_timeout: int = 30_000_000
     """`replica.socket.timeout.ms`."""
 
@@ -78,10 +78,10 @@ class Applied:
 
 
 class AppendAnswer(NamedTuple):
-    """The answer to a produced batch.
+    """The result of a produced batch.
 
-    acks=all is complete once `produce_status(leader_epoch, required_offset)` says so; a duplicate waits just the same
-    (rule 7). `advanced` says that the high watermark moved: somebody parked may be done.
+    acks=all is complete once `produce_status(leader_epoch, required_offset)` reports it, also for a duplicate (rule 7).
+    `advanced` reports that the high watermark moved: parked requests may be complete.
     """
 
     error: int
@@ -101,10 +101,10 @@ class AppendAnswer(NamedTuple):
 
 
 class FetchBounds(NamedTuple):
-    """What a fetch at `offset` may have: records in [offset, upper), or a divergence, or an error.
+    """The result of a fetch at `offset`: records in [offset, upper), or a divergence, or an error.
 
-    `diverging` is (epoch, end offset) for a fetcher whose log is not a prefix of this one (rule 13); such a fetch
-    gets no records. `leader` and `leader_epoch` hint a fetcher that asked the wrong broker. `advanced` says that this
+    `diverging` is (epoch, end offset) for a fetcher whose log is not a prefix of this one (rule 13); such a fetch gets
+    no records. `leader` and `leader_epoch` hint a fetcher that asked the wrong broker. `advanced` reports that this
     fetch moved the high watermark.
     """
 
@@ -121,7 +121,7 @@ class FetchBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAnswer:
-    """The answer to ListOffsets for one topic-partition; offset -1 if no record qualifies."""
+    """The result of ListOffsets for one topic-partition; offset -1 if no record qualifies."""
 
     error: int
     timestamp: int = -1
@@ -131,7 +131,7 @@ class OffsetAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndAnswer:
-    """The answer to OffsetForLeaderEpoch; (-1, -1) if the epoch is not known."""
+    """The result of OffsetForLeaderEpoch; (-1, -1) if the epoch is unknown."""
 
     error: int
     leader_epoch: int = -1
@@ -140,11 +140,11 @@ class EpochEndAnswer:
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """An ISR the leader asks the controller to commit (AlterPartition).
+    """An ISR that the leader asks the controller to commit (AlterPartition).
 
-    `isr` pairs each member with the broker epoch it last fetched with (-1 if it has not fetched), so that the
-    controller can refuse a member that has restarted since (IS-08). A proposal is compared by identity: the answer
-    to one that has been overtaken means nothing (rule 21).
+    `isr` pairs each member with the broker epoch of its last fetch (-1 if it has not fetched), so that the controller
+    can refuse a member that has restarted since (IS-08). Proposals are compared by identity: the response to an
+    outdated one means nothing (rule 21).
     """
 
     topic_id: bytes
@@ -162,7 +162,7 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True)
 class ProposalAnswer:
-    """The controller's answer to a proposal: an error, or the state it has now."""
+    """The controller's response to a proposal: an error, or its current state."""
 
     error: int
     leader: int = -1
@@ -172,7 +172,7 @@ class ProposalAnswer:
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks its leader for next. `last_fetched_epoch` is -1 for an empty log."""
+    """A follower's next fetch. `last_fetched_epoch` is -1 for an empty log."""
 
     offset: int
     last_fetched_epoch: int

@@ -1,8 +1,8 @@
-"""What a leader knows of one follower: only what its fetches say (rule 10).
+"""A leader's knowledge of one follower: only from its fetches (rule 10).
 
-A fetch at offset o says "I have appended everything below o". From the times of its fetches follows whether the
-follower is *caught up*: it is if it has all the leader has, or had, at some time in the last `lag_time_max`, all that
-the leader had then. Asking "does it have everything now" alone would drop a follower from the ISR of a busy leader.
+A fetch at offset o states "I have appended everything below o". The times of its fetches determine whether the follower
+is *caught up*: it has all the leader has, or at some time in the last `lag_time_max` it had all that the leader had
+then. Checking only whether it has everything now would drop a follower from the ISR of a busy leader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RemoteReplica:
         self.reset(NEVER, in_sync=False)
 
     def reset(self, now: int, *, in_sync: bool) -> None:
-        """A new leader epoch: nothing is known but that members of the ISR deserve the benefit of the doubt."""
+        """Reset for a new leader epoch: nothing is known, but members of the ISR count as caught up now."""
         self.end_offset = UNKNOWN_OFFSET
         self.leader_end_at_fetch = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
@@ -39,7 +39,7 @@ class RemoteReplica:
         self.broker_epoch = None
 
     def fetched(self, now: int, offset: int, leader_end: int, broker_epoch: int) -> None:
-        """An accepted fetch at `offset`, while the leader's log ended at `leader_end`."""
+        """Record an accepted fetch at `offset`, while the leader's log ended at `leader_end`."""
         if offset >= leader_end:
             self.caught_up_at = max(self.caught_up_at, now)
         elif self.leader_end_at_fetch != UNKNOWN_OFFSET and offset >= self.leader_end_at_fetch:
@@ -50,7 +50,7 @@ class RemoteReplica:
         self.broker_epoch = broker_epoch
 
     def stayed(self, at: int) -> None:
-        """It had all that the leader had, and fetched again without a word about it (fetch sessions)."""
+        """Record that it had all that the leader had, and fetched again without naming it (fetch sessions)."""
         self.caught_up_at = max(self.caught_up_at, at)
         self.fetched_at = max(self.fetched_at, at)
 

@@ -1,15 +1,15 @@
-"""One broker's replica of one topic-partition: leader or follower, and the rules that keep acknowledged records safe.
+"""A broker's replica of one topic-partition: leading, following, and the safety of acknowledged records.
 
-The state machine is small; what matters is what each transition may touch.
+The state machine is small; what matters is what each transition may change.
 
-    apply(state)     the only way in for configuration (DP-12). A new leader epoch as leader: record (epoch, log end)
-                     durably *before* any append (rule 9), forget what followers were known to have. As follower: keep
-                     the high watermark and the log; the first fetch will find out whether to cut (DP-13).
+    apply(state)     the only input for configuration (DP-12). A new leader epoch as leader: record (epoch, log end)
+                     *before* any append (rule 9), reset the progress of followers. As follower: keep the high
+                     watermark and the log; the first fetch will show whether to truncate (DP-13).
     append           leader only (DP-02). acks=all is refused while the committed ISR is below min ISR (rule 2).
     follower_fetch   "I have everything below this offset" (rule 10). A fetch that turns out to diverge, to be out of
                      range or to come from a stale incarnation or epoch proves nothing and changes nothing (rule 13).
     high watermark   least log end over the maximal ISR, and over replicas that are caught up and about to join it, so
-                     that a joining follower is not left behind for ever (DP-06). Frozen while the committed ISR is
+                     that a joining follower is not left behind forever (DP-06). Frozen while the committed ISR is
                      below min ISR, never lowered by a leader. Followers: min(the leader's, own log end) (rule 11).
     ISR              expand when a follower's log end reaches the high watermark *and* the start of this leader epoch
                      (IS-06), shrink when it was not caught up for `lag_time_max` (IS-03); one proposal at a time.
@@ -17,8 +17,8 @@ The state machine is small; what matters is what each transition may touch.
 Every request that names a leader epoch is fenced by it (EP-03): older FENCED_LEADER_EPOCH, newer UNKNOWN_LEADER_EPOCH.
 
 Mutants: `truncate-to-hw` and `follower-ends-kept` in `_begin_epoch`; `older-metadata-applied` in `apply`;
-`fetch-epoch-unfenced` in `follower_fetch`; `hw-before-isr-ack`,
-`hw-advances-under-min-isr`, `isr-shrink-uncommitted` and `isr-expand-ignored` in `_least_end`.
+`fetch-epoch-unfenced` in `follower_fetch`; `hw-before-isr-ack`, `hw-advances-under-min-isr`, `isr-shrink-uncommitted`
+and `isr-expand-ignored` in `_least_end`.
 
 Traced: `leader`, `follower`, `append`, `high_watermark`, `log_start`, `truncate`, `isr_proposed`, `isr`; each with
 broker, topic and partition. The log itself traces `epoch`.
@@ -62,7 +62,7 @@ _AWAIT_METADATA = (
 
 
 class TopicPartitionReplica(ServingReplica):
-    """See the module: configuration and leading, on top of what serves (`serving.py`) and follows (`following.py`)."""
+    """See the module: configuration and leading, on top of serving (`serving.py`) and following (`following.py`)."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class TopicPartitionReplica(ServingReplica):
         mutants: Mutants = HEALTHY,
         high_watermark: int = 0,
     ) -> None:
-        """`state` gives the replica its name only; call `apply` with it. `high_watermark` is the checkpointed one."""
+        """`state` gives only the replica's name; call `apply` with it. `high_watermark` is the checkpointed one."""
         super().__init__(
             broker, state, log, config, view, clock=clock, trace=trace, mutants=mutants, high_watermark=high_watermark
         )
@@ -88,7 +88,7 @@ class TopicPartitionReplica(ServingReplica):
         self._remotes: dict[int, RemoteReplica] = {}
         self._leading_since = -1
 
-    # -- what is so ---------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def isr(self) -> tuple[int, ...]:
@@ -101,28 +101,28 @@ class TopicPartitionReplica(ServingReplica):
 
     @property
     def min_isr(self) -> int:
-        """The effective one: a topic cannot ask for more replicas than it has."""
+        """The effective min ISR: a topic cannot require more replicas than it has."""
         state = self.state
         return 1 if state is None else min(state.min_insync_replicas, len(state.replicas))
 
     @property
     def proposal(self) -> IsrProposal | None:
-        """The ISR change to be sent to the controller, until it is answered or overtaken."""
+        """The ISR change to send to the controller, until it is answered or outdated."""
         return self._isr.proposal
 
     # -- configuration ------------------------------------------------------------------------------------------
 
     def apply(self, now: int, state: PartitionState) -> Applied:
-        """Take over what the controller decided, unless something newer is known (rule 9), if only from the log itself.
+        """Apply the controller's decision, unless something newer is known (rule 9), if only from the log itself.
 
-        The state of an equal partition epoch may bring settings, never another ISR; a proposal under way stays.
+        A state of an equal partition epoch may change settings, never the ISR; a proposal under way stays.
         """
         before = self.state
         older = state.partition_epoch < self.partition_epoch and not self._takes_older_state
         if before is not None and (older or state.leader_epoch < before.leader_epoch):
             return Applied(stale=True)
         if self.log.last_epoch is not None and state.leader_epoch < self.log.last_epoch:
-            # To lead in an epoch older than what the log holds would rewrite the history of its epochs.
+            # To lead in an epoch older than the log's would rewrite the history of its epochs.
             self._event("stale_state", leader_epoch=state.leader_epoch, log_epoch=self.log.last_epoch)
             return Applied(stale=True)
         new_epoch = before is None or state.leader_epoch > before.leader_epoch
@@ -224,8 +224,9 @@ class TopicPartitionReplica(ServingReplica):
     def produce_status(self, leader_epoch: int, required_offset: int) -> int | None:
         """Whether acks=all is met for an append made in `leader_epoch` (rule 3): None for not yet, else an error code.
 
-        0 is success. A replica that lost the lead since then cannot tell what became of the records, even if it
-        leads again; neither can one whose ISR has fallen below min ISR (rule 2). Both outcomes are unknown, not failed.
+        0 is success. A replica that has lost its leadership since then does not know the outcome of the records, even
+        if it leads again; neither does one whose ISR has fallen below min ISR (rule 2). Both outcomes are unknown, not
+        failed.
         """
         if not self.is_leader or leader_epoch < self._leading_since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -249,9 +250,10 @@ class TopicPartitionReplica(ServingReplica):
         arrived: bool = True,
         log_start_offset: int = -1,
     ) -> FetchBounds:
-        """What a follower may have; and, for a fetch that has just `arrived`, what it tells of the follower.
+        """Return what a follower may read; for a fetch that has just `arrived`, also update the follower's progress.
 
-        Looking again at a parked fetch (`arrived=False`) must not count: it says nothing new, and not about now.
+        A parked fetch that is evaluated again (`arrived=False`) must not count: it proves nothing new, and nothing
+        about now.
         """
         if self._unfenced:
             current_leader_epoch = last_fetched_epoch = -1
@@ -276,7 +278,7 @@ class TopicPartitionReplica(ServingReplica):
         return bounds
 
     def follower_stayed(self, replica_id: int, offset: int, at: int) -> None:
-        """A follower that has all of the log up to `offset` still fetched at this time, without naming this one."""
+        """Record that a follower with all of the log up to `offset` still fetched at this time, without naming it."""
         remote = self._remotes.get(replica_id)
         if remote is not None and remote.end_offset == offset:
             remote.stayed(at)
@@ -292,7 +294,7 @@ class TopicPartitionReplica(ServingReplica):
     # -- leader: high watermark ---------------------------------------------------------------------------------
 
     def _advance(self, now: int) -> bool:
-        """Raise the leader's high watermark as far as the rules allow; whether it moved."""
+        """Raise the leader's high watermark as far as the rules allow; return whether it moved."""
         if not self.is_leader:
             return False
         target = self._least_end(now)
@@ -333,7 +335,7 @@ class TopicPartitionReplica(ServingReplica):
     # -- leader: ISR --------------------------------------------------------------------------------------------
 
     def _is_eligible(self, remote: RemoteReplica) -> bool:
-        """Whether a follower may join the ISR (rule 19, IS-08): unfenced, staying, the incarnation that fetches."""
+        """Whether a follower may join the ISR (rule 19, IS-08): unfenced, not stopping, the current incarnation."""
         if remote.broker_epoch is None or not self._view.is_eligible(remote.broker):
             return False
         return remote.broker_epoch == -1 or remote.broker_epoch == self._view.broker_epoch(remote.broker)
@@ -346,10 +348,10 @@ class TopicPartitionReplica(ServingReplica):
             self._propose((*self._isr.committed, remote.broker))
 
     def maybe_shrink(self, now: int) -> bool:
-        """Propose to drop members that have not been caught up for too long; whether the high watermark moved.
+        """Propose to drop members that have not been caught up for too long; return whether the high watermark moved.
 
-        To be called every `lag_time_max / 2`. The high watermark is looked at as well: it may have been waiting for a
-        replica outside the ISR that has ceased to keep up.
+        Call every `lag_time_max / 2`. This also advances the high watermark, which may have been waiting for a replica
+        outside the ISR that no longer keeps up.
         """
         if not self.is_leader:
             return False
@@ -383,11 +385,11 @@ class TopicPartitionReplica(ServingReplica):
         return -1 if remote is None or remote.broker_epoch is None else remote.broker_epoch
 
     def proposal_answered(self, now: int, proposal: IsrProposal, answer: ProposalAnswer) -> bool:
-        """Take the controller's answer (rule 21); whether the high watermark moved.
+        """Apply the controller's response (rule 21); return whether the high watermark moved.
 
-        Afterwards `proposal` is None unless the same one is to be sent again. An answer to a proposal that metadata
-        has overtaken is ignored. Some errors leave it open what was decided; then the change stays pending, counted
-        both ways, until metadata arrives.
+        Afterwards `proposal` is None unless it must be sent again. A response to a proposal that metadata has replaced
+        is ignored. Some errors leave the decision unknown; then the change stays pending, counted both ways, until
+        metadata arrives.
         """
         if proposal is not self._isr.pending:
             return False
@@ -404,10 +406,10 @@ class TopicPartitionReplica(ServingReplica):
             self._isr = self._isr.undecided()
         return self._advance(now)
 
-    # -- where the log begins -----------------------------------------------------------------------------------
+    # -- log start ----------------------------------------------------------------------------------------------
 
     def delete_before(self, offset: int) -> DeletionAnswer:
-        """DeleteRecords: let the log begin at `offset` (-1: at the high watermark). See log_start.py."""
+        """DeleteRecords: raise the log start to `offset` (-1: to the high watermark). See log_start.py."""
         if not self.is_leader:
             return DeletionAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         answer = self._log_start.delete_before(offset, self.high_watermark)
@@ -416,9 +418,9 @@ class TopicPartitionReplica(ServingReplica):
 
     @property
     def low_watermark(self) -> int:
-        """The least log start over the leader and the followers alive; nothing below it will be seen again."""
+        """The least log start over the leader and the live followers; nothing below it will be read again."""
         return self._log_start.low_watermark(self._remotes.values(), self._view)
 
     def retain(self) -> bool:
-        """Let go what retention no longer wants; whether the log begins later now."""
+        """Apply retention; return whether the log start moved."""
         return self._log_start_moved(self._log_start.retain(self.high_watermark, self._clock.now_ms()))

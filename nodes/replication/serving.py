@@ -1,9 +1,9 @@
-"""What a replica answers to those who read it: bounds for fetches, offsets by time, ends of epochs (rules 11, 13, 18).
+"""Reads from a replica: bounds for fetches, offsets by time, ends of epochs (rules 11, 13, 18).
 
-A fetch is given bounds, never records: up to where it may read, by the high watermark for consumers and by the log's
-end for followers; or where its log parts from this one (rule 13). A new leader's high watermark lags behind what its
-predecessor may have shown, so the end of the log is not told before it has reached the start of the leader's epoch
-(rule 11, KIP-207): what was read once does not vanish from sight.
+A fetch gets bounds, never records: the high watermark for consumers and the log's end for followers, or the point where
+its log diverges from this one (rule 13). A new leader's high watermark lags behind what its predecessor may have shown,
+so the end of the log is not returned before it has reached the start of the leader's epoch (rule 11, KIP-207): records
+that were read once do not disappear.
 
 Mutant `end-offset-unguarded` in `list_offset`.
 """
@@ -20,7 +20,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
-"""KIP-405, KIP-1005, KIP-1023. Logs here are not tiered: all of a log is local, and nothing is or will be elsewhere."""
+"""KIP-405, KIP-1005, KIP-1023. Logs are not tiered: all of a log is local, and nothing is or will be elsewhere."""
 
 
 class ServingReplica(FollowingReplica):
@@ -31,11 +31,11 @@ class ServingReplica(FollowingReplica):
     def consumer_fetch(
         self, offset: int, current_leader_epoch: int, last_fetched_epoch: int = -1, *, from_any: bool = False
     ) -> FetchBounds:
-        """What a consumer may have: records below the high watermark (DP-14).
+        """What a consumer may read: records below the high watermark (DP-14).
 
-        A follower answers only if the consumer meant it (`from_any`), by its own high watermark, which lags behind the
-        leader's (rule 18): what the leader sent a consumer to, may not be there to be seen yet.
-        read_committed asks the same as long as there are no transactions: the last stable offset is the high watermark.
+        A follower responds only if the consumer permits it (`from_any`), by its own high watermark, which lags behind
+        the leader's (rule 18): records for which the leader sent a consumer here may not be visible yet. read_committed
+        gets the same as long as there are no transactions: the last stable offset is the high watermark.
         """
         error = self._check_epoch(current_leader_epoch)
         if error and not (from_any and error == ErrorCode.NOT_LEADER_OR_FOLLOWER):
@@ -43,7 +43,7 @@ class ServingReplica(FollowingReplica):
         return self._bounds(offset, last_fetched_epoch, self.high_watermark)
 
     def read(self, offset: int, max_bytes: int, upper: int, *, at_least_one: bool) -> memoryview:
-        """Whole batches within bounds that a fetch was given."""
+        """Whole batches within bounds that a fetch has received."""
         return self.log.read(offset, max_bytes, upper=upper, at_least_one=at_least_one)
 
     def _refusal(self, error: int) -> FetchBounds:
@@ -56,7 +56,7 @@ class ServingReplica(FollowingReplica):
         )  # fmt: skip
 
     def _bounds(self, offset: int, last_fetched_epoch: int, upper: int) -> FetchBounds:
-        """Rule 13. An offset below the log's start is out of range whatever the epochs say."""
+        """The bounds of a fetch (rule 13). An offset below the log's start is out of range for any epochs."""
         log = self.log
         if not log.start_offset <= offset:
             return self._out_of_range()
@@ -87,9 +87,9 @@ class ServingReplica(FollowingReplica):
     def list_offset(self, timestamp: int, current_leader_epoch: int, replica_id: int = -1) -> OffsetAnswer:
         """An offset by time, or the earliest, the latest, the one of the largest timestamp; -1 where there is none.
 
-        Followers (`replica_id` >= 0) see the whole log, consumers what is below the high watermark. A new leader's
-        high watermark lags behind what its predecessor may have shown; until it has reached the start of this epoch
-        the end is not known (rule 11).
+        Followers (`replica_id` >= 0) see the whole log, consumers what is below the high watermark. A new leader's high
+        watermark lags behind what its predecessor may have shown; until it has reached the start of this epoch the end
+        is not known (rule 11).
         """
         error = self._check_epoch(current_leader_epoch)
         if error:
@@ -117,7 +117,7 @@ class ServingReplica(FollowingReplica):
         return OffsetAnswer(ErrorCode.NONE, timestamp, offset, -1 if epoch is None else epoch)
 
     def offset_for_leader_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndAnswer:
-        """Where an epoch ends in the leader's log (KIP-320)."""
+        """The end of an epoch in the leader's log (KIP-320)."""
         error = self._check_epoch(current_leader_epoch)
         if error:
             return EpochEndAnswer(error)

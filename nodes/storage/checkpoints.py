@@ -1,14 +1,15 @@
-"""Kafka's small text files beside the logs, written so that a crash leaves the old file or the new one, whole.
+"""Read and write Kafka's small text files beside the logs. A crash leaves the old file or the new one, whole.
 
     replication-offset-checkpoint        high watermarks
     recovery-point-offset-checkpoint     up to where each log is known to be on the disk
-    log-start-offset-checkpoint          where each log begins, if not with its first segment
+    log-start-offset-checkpoint          log start offsets, where they are not a first segment's base offset
     leader-epoch-checkpoint              one in each log's directory
-    meta.properties                      who owns this directory
+    meta.properties                      the owner of this directory
     .kafka_cleanshutdown                 the last stop was a clean one
 
-A checkpoint file is a version, a count, and so many lines of space-separated fields. Writing is: a temporary file,
-fsync, rename, fsync of the directory. What cannot be read is reported with its file and line, never guessed.
+A checkpoint file is a version, a count, and that many lines of space-separated fields. Writing is: a temporary file,
+fsync, rename, fsync of the directory. An unreadable file is reported with its path and line; contents are never
+guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TopicPartition = tuple[str, int]
 
 
 def join(directory: str, name: str) -> str:
-    """A path below a directory; the root of the disk is the empty string."""
+    """Return a path under a directory; the root of the disk is the empty string."""
     return f"{directory}/{name}" if directory else name
 
 
@@ -49,7 +50,7 @@ def write_atomically(disk: Disk, path: str, *chunks: bytes | bytearray | memoryv
 
 
 def read_whole(disk: Disk, path: str) -> bytes | None:
-    """The content of a file, None if there is no such file."""
+    """Return the content of a file, None if the file does not exist."""
     if not disk.exists(path):
         return None
     with on_disk(path, "read the file"):
@@ -61,7 +62,7 @@ def read_whole(disk: Disk, path: str) -> bytes | None:
 
 
 def remove_if_there(disk: Disk, path: str) -> bool:
-    """Whether there was such a file. Its absence is durable once the directory is synced."""
+    """Remove a file; return whether it existed. Its absence is durable once the directory is synced."""
     if not disk.exists(path):
         return False
     with on_disk(path, "remove the file"):
@@ -79,7 +80,7 @@ def write_lines(disk: Disk, path: str, lines: Iterable[str]) -> None:
 
 
 def read_lines(disk: Disk, path: str, fields: int) -> list[list[str]]:
-    """The entries of a checkpoint file, empty if there is none. Raises CorruptFile."""
+    """Return the entries of a checkpoint file, empty if the file does not exist. Raises CorruptFile."""
     content = read_whole(disk, path)
     if content is None:
         return []
@@ -101,7 +102,7 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """The offsets of a checkpoint file, empty if there is none. Raises CorruptFile."""
+    """Return the offsets of a checkpoint file, empty if the file does not exist. Raises CorruptFile."""
     offsets: dict[TopicPartition, int] = {}
     for topic, number, offset in read_lines(disk, path, 3):
         try:
@@ -112,10 +113,11 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 class OffsetCheckpoint:
-    """One checkpoint file of offsets, and what it says at present. Every change is durable when its method returns.
+    """One checkpoint file of offsets and its current content. Every change is durable when its method returns.
 
-    The file may be late but never ahead: an offset is written down only when it holds, and taken back *before* it
-    ceases to. A log that is cut, or created anew under an old name, must not find a promise of what was there before.
+    The file may lag but is never ahead: an offset is written only when it holds, and lowered *before* it ceases to
+    hold. A log that is truncated, or created again under an old name, must not find an offset that held for its
+    predecessor.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:
@@ -127,18 +129,18 @@ class OffsetCheckpoint:
         return self._offsets.get(name, default)
 
     def replace(self, offsets: dict[TopicPartition, int]) -> None:
-        """Say this from now on."""
+        """Replace the content."""
         if offsets != self._offsets:
             write_offsets(self._disk, self._path, offsets)
             self._offsets = offsets
 
     def lower(self, name: TopicPartition, offset: int) -> None:
-        """Say no more than `offset` of one log."""
+        """Lower the entry of one log to at most `offset`."""
         if self._offsets.get(name, offset) > offset:
             self.replace(self._offsets | {name: offset})
 
     def forget(self, names: Collection[TopicPartition]) -> None:
-        """Say nothing of some logs."""
+        """Remove the entries of some logs."""
         going = frozenset(names)
         self.replace({name: offset for name, offset in self._offsets.items() if name not in going})
 
@@ -151,7 +153,7 @@ def write_properties(disk: Disk, path: str, properties: Mapping[str, str]) -> No
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
-    """The properties of a file, None if there is none. Raises CorruptFile."""
+    """Return the properties of a file, None if the file does not exist. Raises CorruptFile."""
     content = read_whole(disk, path)
     if content is None:
         return None
@@ -168,12 +170,12 @@ def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
 
 
 def mark_clean_shutdown(disk: Disk, directory: str, content: str = "") -> None:
-    """Say that every log below the directory was closed. `content` may carry the broker's last epoch."""
+    """Record that every log under the directory was closed. `content` may carry the broker's last epoch."""
     write_atomically(disk, join(directory, CLEAN_SHUTDOWN), content.encode())
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> str | None:
-    """The marker's content if the last stop was clean, None if not; the marker is consumed, durably."""
+    """Consume the marker, durably. Return its content if the last stop was clean, None if not."""
     path = join(directory, CLEAN_SHUTDOWN)
     content = read_whole(disk, path)
     if content is None:

@@ -1,4 +1,4 @@
-"""Kafka's settings that concern one log: the broker's defaults, and what a topic says instead."""
+"""Kafka's settings for one log: the broker's defaults and a topic's overrides."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class LogConfig:
     segment_bytes: int = 1 << 30
     """`segment.bytes`: a segment is sealed when the next batch would make it larger."""
     segment_ms: int = _WEEK_MS
-    """`segment.ms`: and when the next batch is younger than its first by more than this."""
+    """`segment.ms`: a segment is also sealed when the next batch is younger than its first batch by more than this."""
     index_interval_bytes: int = 4096
     """`index.interval.bytes`."""
     max_message_bytes: int = 1_048_588
     """`max.message.bytes`: the largest batch a leader accepts."""
     flush_messages: int = LONG_MAX
-    """`flush.messages`: so many records are forced to the disk before they are acknowledged or fetched on."""
+    """`flush.messages`: once this many records are unflushed, flush before they are acknowledged or fetched."""
     flush_ms: int = LONG_MAX
-    """`flush.ms`: nothing stays unflushed for longer."""
+    """`flush.ms`: no record stays unflushed for longer."""
     retention_ms: int = _WEEK_MS
-    """`retention.ms`: a segment whose youngest record is older may go; -1 keeps all."""
+    """`retention.ms`: a segment whose youngest record is older may be deleted; -1 keeps all."""
     retention_bytes: int = -1
-    """`retention.bytes`: the oldest segments go as long as so much is left without them; -1 keeps all."""
+    """`retention.bytes`: the oldest segments may be deleted while the others still hold this many; -1 keeps all."""
     log_append_time: bool = False
     """`message.timestamp.type` is LogAppendTime: records have the broker's time, not the producer's."""
     producer_expiration_ms: int = _DAY_MS
-    """`producer.id.expiration.ms`: a producer silent for so long is forgotten. The broker's, not a topic's."""
+    """`producer.id.expiration.ms`: a producer silent for this long is forgotten. A broker setting, not a topic's."""
 
     def of_topic(self, settings: Mapping[str, str]) -> LogConfig:
         """These defaults, overridden by the settings of one topic."""

@@ -1,18 +1,18 @@
-"""The leader epoch cache: at which offset each leader epoch began in this log (KIP-101, KIP-279, KIP-320).
+"""The leader epoch cache: the offset at which each leader epoch began in this log (KIP-101, KIP-279, KIP-320).
 
-It is what makes truncation after a leader change exact (DP-13): two logs that agree on (epoch, offset) agree on all
-before it, so the place to cut is where the common epochs end, and never merely the high watermark.
+It makes truncation after a leader change exact (DP-13). Two logs that agree on (epoch, offset) agree on all before it,
+so the truncation point is where the common epochs end, and never merely the high watermark.
 
 Invariant: epochs and start offsets both increase strictly from entry to entry, so that an entry's end is the next
-one's start. An assignment that would break this removes what contradicts it: later entries are wrong the moment an
-earlier epoch is known to start at or before them.
+entry's start. An assignment that would break this removes the entries that contradict it: later entries are wrong as
+soon as an earlier epoch is known to start at or before them.
 
-What the file may lack. A batch carries its epoch, so an assignment need not be on the disk as long as whoever opens
-the log after a crash reads the batches again (recovery.py does so for the last segment, always). The log therefore
-saves the cache before it seals a segment and when it is closed, and not when an epoch begins: a broker that takes
-over thousands of topic-partitions would wait for thousands of fsyncs (P14). An epoch in which nothing was written is
-forgotten by every opening, durable or not. Removals may be lost in a crash, because opening a log truncates the cache
-again, at both ends; those at the start are not even written by themselves.
+The file may lack entries. A batch carries its epoch, so an assignment need not be on the disk as long as the next
+opening after a crash reads the batches again (recovery.py always does so for the last segment). The log therefore saves
+the cache before it seals a segment and when it is closed, and not when an epoch begins: a broker that takes over
+thousands of topic-partitions would wait for thousands of fsyncs. Every opening forgets an epoch in which nothing was
+written, durable or not. Removals may be lost in a crash, because opening a log truncates the cache again, at both ends;
+removals at the start are not written until the next save.
 """
 
 from __future__ import annotations
@@ -53,24 +53,24 @@ class LeaderEpochCache:
 
     @property
     def latest(self) -> int | None:
-        """The largest epoch known, None if none is."""
+        """The largest known epoch, None if there is none."""
         return self._epochs[-1] if self._epochs else None
 
     def start_of(self, epoch: int) -> int | None:
-        """Where an epoch began, None if it is not known here."""
+        """The offset at which an epoch began, None if the epoch is unknown."""
         at = bisect_left(self._epochs, epoch)
         return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
 
     def epoch_of(self, offset: int) -> int | None:
-        """The epoch that wrote (or would write) an offset, None if it lies before all entries."""
+        """The epoch that wrote (or would write) an offset, None if the offset precedes all entries."""
         at = bisect_right(self._starts, offset) - 1
         return self._epochs[at] if at >= 0 else None
 
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """The largest known epoch not above `epoch`, and where it ends (rule 13).
+        """The largest known epoch not above `epoch`, and its end offset (rule 13).
 
-        The latest epoch ends at the log's end. An epoch older than all entries ends where the first entry starts;
-        it is returned as asked for, since nothing here contradicts it. Without any entry: (-1, -1).
+        The latest epoch ends at the log's end. An epoch older than all entries ends where the first entry starts; it is
+        returned unchanged, since no entry contradicts it. Without any entry: (-1, -1).
         """
         if epoch < 0 or not self._epochs:
             return UNKNOWN
@@ -89,12 +89,12 @@ class LeaderEpochCache:
         return True
 
     def settle(self, offset: int) -> None:
-        """Make durable what began before an offset: from now on nobody looks for it in the batches."""
+        """Make entries that start before `offset` durable: from now on they are not rebuilt from the batches."""
         if self._unsaved and bisect_left(self._starts, offset):
             self.save()
 
     def _push(self, epoch: int, start_offset: int) -> None:
-        """Remove what contradicts the entry, then append it unless its epoch had begun earlier."""
+        """Remove entries that contradict this one, then append it unless its epoch had begun earlier."""
         while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] >= start_offset):
             self._epochs.pop()
             self._starts.pop()
@@ -103,24 +103,24 @@ class LeaderEpochCache:
             self._starts.append(start_offset)
 
     def observe(self, epoch: int, offset: int) -> None:
-        """Believe a batch met during recovery rather than the file.
+        """Prefer the epoch of a batch read during recovery over the file.
 
-        They disagree where the epoch had not been saved, and if a power loss undid a truncation after the next epoch
-        was assigned: the old records are back where the file already says the new epoch begins.
+        They disagree if the epoch had not been saved, or if a power loss undid a truncation after the next epoch was
+        assigned: the old records are back where, according to the file, the new epoch begins.
         """
         if epoch >= 0 and self.epoch_of(offset) != epoch:
             self._push(epoch, offset)
             self._unsaved = True
 
     def truncate_from_end(self, offset: int) -> None:
-        """Forget epochs that begin at or after `offset` (rule 14), whether or not records were cut."""
+        """Forget epochs that begin at or after `offset` (rule 14), whether or not records were truncated."""
         keep = bisect_left(self._starts, offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self.save()
 
     def truncate_from_start(self, offset: int) -> None:
-        """Forget epochs that end at or before `offset`; the one that spans it begins there from now on."""
+        """Forget epochs that end at or before `offset`; an epoch that spans it begins there from now on."""
         last = bisect_right(self._starts, offset) - 1
         if last > 0 or (last == 0 and self._starts[0] < offset):
             del self._epochs[:last], self._starts[:last]

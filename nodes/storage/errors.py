@@ -1,7 +1,7 @@
-"""Why a log refuses something, and what a disk did to it.
+"""Errors of a log: refusals, damaged files and disk failures.
 
-The kind of a refusal is the name of Kafka's error for it, so that a broker can answer with it. A disk that fails is
-the end of the node: there is one log directory, and Kafka halts when its last one fails.
+The kind of a refusal is the name of Kafka's error for it, so that a broker can respond with it. A disk failure ends the
+node: there is one log directory, and Kafka halts when its last one fails.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class LogError(Exception):
 
 
 class CorruptFile(Exception):
-    """A file beside the log cannot be what it should be. Says file, problem and remedy."""
+    """A file beside the log has invalid content. The message names file, problem and remedy."""
 
 
 class DiskFailure(OSError):
-    """The host refused to do something with a file: where (below the log directory), what, and why with its errno.
+    """The host failed an operation on a file: path (under the log directory), action, and cause with its errno.
 
-    The node must stop: what it holds in memory may no longer be what is on the disk.
+    The node must stop: its memory may no longer match the disk.
     """
 
     def __init__(self, path: str, action: str, cause: OSError) -> None:
@@ -40,7 +40,7 @@ class DiskFailure(OSError):
 
 @contextmanager
 def on_disk(path: str, action: str) -> Iterator[None]:
-    """Name the file and the action of an OSError. Not for hot paths, which write out the `try` themselves."""
+    """Add file and action to an OSError. Hot paths do not use this; they spell out the `try`."""
     try:
         yield
     except DiskFailure:

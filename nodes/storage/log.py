@@ -1,35 +1,33 @@
-"""One replica's log: record batches in segments on a disk, for topic-partitions and `__cluster_metadata` alike.
+"""One replica's log: record batches in segments on a disk, for topic-partitions and `__cluster_metadata`.
 
-A batch is opaque but for its header. The leader's append judges it (rule 1), judges its producer (rules 5 to 7),
-stamps base offset and leader epoch in place, in the buffer the request arrived in, and hands that buffer to the disk:
-the payload is never copied. The CRC covers neither stamped field, so it is computed again only for LogAppendTime. A
-follower's append takes batches as the leader stored them.
+A batch is opaque except for its header. The leader's append validates the batch (rule 1), checks its producer (rules 5
+to 7), stamps base offset and leader epoch in place, in the buffer the request arrived in, and passes that buffer to the
+disk: the payload is never copied. The CRC covers neither stamped field, so it is computed again only for LogAppendTime.
+A follower's append takes batches as the leader stored them.
 
-Durability. Appends go to the host's page cache; `flush` makes everything before `durable_offset` survive a power
-loss. Data logs rely on replication; they are flushed at a clean close, when `flush.messages` says so, and long after
-their segments were sealed (`flush_below`). The owner of the metadata log flushes every turn. Truncations are durable
-at once: an undone cut under records that stayed would be a log that two leaders wrote. A leader epoch is durable, or
-can be read off the batches that may have been written in it (epochs.py).
+Durability. Appends go to the host's page cache; `flush` makes everything before `durable_offset` survive a power loss.
+Data logs rely on replication; they are flushed at a clean close, when `flush.messages` requires it, and long after
+their segments were sealed (`flush_below`). The owner of the metadata log flushes every turn. Truncations are durable at
+once: if a power loss undid a truncation but kept later records, the log would hold records of two leaders. A leader
+epoch is durable, or can be read from the batches that may have been written in it (epochs.py).
 
-Opening after an unclean stop (rule 17) is `recovery.py`'s, from `recovery_point` on; the owner wrote down an earlier
-`durable_offset` as such. Promises of that kind must be taken back before they cease to hold, which is what `Keeper` is
-for. Afterwards the epoch cache is cut to the new end, the producers' state rebuilt from the newest snapshot and the
-batches after it (rule 7), and what was kept is flushed.
+`recovery.py` opens the log after an unclean stop (rule 17), from `recovery_point` on, which is an earlier
+`durable_offset` that the owner wrote down. Such checkpoints must be lowered before they cease to hold; `Keeper` does
+this. After recovery the epoch cache is truncated to the new end, the producers' state is rebuilt from the newest
+snapshot and the batches after it (rule 7), and the remaining log is flushed.
 
-The log may begin later than its first segment (`advance_start`), as DeleteRecords and retention want it. What lies
-below `start_offset` is gone for everyone; whole segments of it are removed by `drop_before_start`, once the owner has
-written the new start down. Never above the high watermark: that is for the caller to see to, who knows it.
+DeleteRecords and retention move the log start offset past the first segment's base offset (`advance_start`). Records
+below `start_offset` can no longer be read; `drop_before_start` removes whole segments below it, once the owner has
+written the new start down. The start must not pass the high watermark: the caller, who knows it, ensures this.
 
-Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index` (segment.py),
-`.timeindex` (time_index.py),
-`.snapshot` (producers.py); and `leader-epoch-checkpoint` (epochs.py).
+Files in the log's directory, named by the first offset in twenty digits: `.log`, `.index` (segment.py), `.timeindex`
+(time_index.py), `.snapshot` (producers.py); and `leader-epoch-checkpoint` (epochs.py).
 
-Traced here: `log_opened`, `recovery_cut` and `epoch`. Appends, truncations and flushes are traced by the log's owner,
-who knows what they mean.
+Traced here: `log_opened`, `recovery_cut` and `epoch`. The log's owner traces appends, truncations and flushes, because
+it knows what they mean.
 
-Errors: LogError where the log refuses and nothing changed; DiskFailure, an OSError, where the disk does. After one
-from `append_*` nothing is in memory that is not in the file, but the owner must stop all the same: after one from
-`flush` durability is unknown.
+Errors: LogError if the log refuses and nothing changed; DiskFailure, an OSError, if the disk fails. After a failed
+`flush`, durability is unknown.
 
 Mutants: `dedup-wrong-offset` in `_repeated`, `dedup-lost-on-failover` in `append_as_follower`,
 `producer-state-survives-truncation` and `epoch-cache-not-truncated` in `truncate_to`, `torn-tail-accepted` in
@@ -72,19 +70,19 @@ _NOTHING = memoryview(b"")
 
 
 class Keeper(Protocol):
-    """Who keeps promises about a log in files elsewhere: recovery point, high watermark, log start."""
+    """Keeps checkpoints about a log in files elsewhere: recovery point, high watermark, log start."""
 
     def before_cut(self, offset: int) -> None:
-        """The log is about to be cut at `offset`: take back, durably, whatever was said of anything above."""
+        """Before truncation, durably lower checkpoints above `offset`."""
         ...
 
     def start_moved(self) -> None:
-        """The log begins later than before. To be written down, then `drop_before_start`."""
+        """The log start offset rose. The keeper writes it down, then calls `drop_before_start`."""
         ...
 
 
 class _Nobody:
-    """Keeps nothing."""
+    """Keeps no checkpoints."""
 
     def before_cut(self, offset: int) -> None:
         return None
@@ -95,7 +93,7 @@ class _Nobody:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What an append did. For a duplicate the offsets are those of the first append, and nothing was written."""
+    """Result of an append. For a duplicate the offsets are those of the first append, and nothing was written."""
 
     first_offset: int
     last_offset: int
@@ -107,10 +105,10 @@ class Appended:
 def _first_not_older(
     header: BatchHeader, batch: bytes, timestamp_ms: int, start: int, upper: int
 ) -> tuple[int, int] | None:
-    """(timestamp, offset) of the record looked for within its batch; None if the log does not reach over it.
+    """(timestamp, offset) of a batch's first record not older than a time; None if the log does not cover it.
 
-    Only a record in [start, upper) counts. Of a batch that cannot be opened, or only at a cost that a client must not
-    cause (`protocol/record_times.py`), the first offset of it that does.
+    Only a record in [start, upper) counts. If the batch cannot be opened, or only at a cost that a client must not
+    cause (`protocol/record_times.py`), the result is the first offset of the batch that counts.
     """
     first = max(header.base_offset, start)
     if header.is_log_append_time:
@@ -124,7 +122,7 @@ def _first_not_older(
 
 
 def _largest_from(header: BatchHeader, batch: bytes, start: int) -> int:
-    """The largest timestamp of the records at or above `start`; that of the batch if it cannot be opened."""
+    """The largest timestamp of the records at or above `start`; the batch's if it cannot be opened."""
     if header.is_log_append_time:
         return header.max_timestamp
     try:
@@ -134,7 +132,7 @@ def _largest_from(header: BatchHeader, batch: bytes, start: int) -> int:
 
 
 class Log:
-    """See the module. Offsets in [start_offset, end_offset) can be read; `end_offset` is the next to be written."""
+    """See the module. Offsets in [start_offset, end_offset) can be read; `end_offset` is the next offset to write."""
 
     def __init__(
         self,
@@ -181,10 +179,10 @@ class Log:
         mutants: Mutants = HEALTHY,
         keeper: Keeper | None = None,
     ) -> Log:
-        """Open the log in a directory, creating it if there is none. It begins at `start_offset` or later.
+        """Open the log in a directory, creating it if it does not exist. It begins at `start_offset` or later.
 
-        Unless the last stop was clean, everything from `recovery_point` on is checked (see the module); afterwards
-        the whole log is durable. Raises DiskFailure, CorruptFile.
+        Unless the last stop was clean, everything from `recovery_point` on is checked (see the module); afterwards the
+        whole log is durable. Raises DiskFailure, CorruptFile.
         """
         if not disk.exists(directory):
             with on_disk(directory, "create the directory"):
@@ -211,17 +209,17 @@ class Log:
         Recovery(
             self.directory, self._segments, self.epochs, recovery_point, trace=self._trace, mutants=self._mutants
         ).run()
-        # The process that created the files may have died before it said so to the disk.
+        # The process that created the files may have died before it synced their directory.
         self._segments.names_dirty = True
         self._settle_ends()
         self.epochs.settle(self.end_offset)
         self.flush()
 
     def _settle_ends(self) -> None:
-        """Start, epochs and producers follow what the segments turned out to hold."""
+        """Set start, epochs and producers by what the segments turned out to hold."""
         self.start_offset = max(self.start_offset, self._segments.base_offset)
         if self.end_offset < self.start_offset:
-            # What was below the log's start is gone, and the disk has lost all above it.
+            # Records below the log's start are deleted, and the disk has lost all above it.
             self.restart_at(self.start_offset)
             return
         self.epochs.truncate_from_end(self.end_offset)
@@ -229,7 +227,7 @@ class Log:
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:
-        """The producers' state before the log's end: the newest snapshot, and every batch after it (rule 7)."""
+        """Rebuild the producers' state before the log's end: the newest snapshot, and every batch after it (rule 7)."""
         restored = self.producers.restore(self.end_offset)
         begin = self._segments.base_offset if restored is None else restored
         for segment in self._segments:
@@ -273,11 +271,12 @@ class Log:
         from_client: bool = False,
         produce_version: int = 12,
     ) -> Appended:
-        """Append one batch, stamping it in place (a copy, if it is read-only); what came `from_client` is judged first.
+        """Append one batch, stamping it in place (a copy, if it is read-only).
 
-        Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE,
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the producers' and `log_append_time` is
-        -1, unless the log is one of LogAppendTime: then what came `from_client` is given `now_ms`.
+        A batch `from_client` is validated first. Raises LogError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE,
+        UNSUPPORTED_COMPRESSION_TYPE, INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. Timestamps are the
+        producers' and `log_append_time` is -1, unless the log uses LogAppendTime: then a batch `from_client` gets
+        `now_ms`.
         """
         header = self._judged(batch, produce_version) if from_client else BatchHeader.read(batch)
         if header.producer_id >= 0 and not header.is_control:
@@ -299,14 +298,14 @@ class Log:
         return Appended(header.base_offset, header.last_offset, log_append_time, False, len(batch))
 
     def _repeated(self, earlier: ProducedBatch) -> Appended:
-        """The answer to a batch that is in the log already (rule 5). Mutant `dedup-wrong-offset`: the log's end."""
+        """The result for a batch that is in the log already (rule 5). Mutant `dedup-wrong-offset`: the log's end."""
         time = earlier.timestamp if self.config.log_append_time else -1
         if self._duplicates_get_log_end:
             return Appended(self.end_offset, self.end_offset - 1, time, True, 0)
         return Appended(earlier.first_offset, earlier.last_offset, time, True, 0)
 
     def _judged(self, batch: bytes | bytearray | memoryview, produce_version: int) -> BatchHeader:
-        """Rule 1."""
+        """Validate a client's batch (rule 1). Raises LogError."""
         try:
             return validate_client_batch(
                 batch, max_bytes=self.config.max_message_bytes, produce_version=produce_version
@@ -317,7 +316,7 @@ class Log:
     def append_as_follower(self, batches: bytes | bytearray | memoryview) -> Appended:
         """Append whole batches as the leader holds them. Raises LogError (CORRUPT_MESSAGE) at the first unsound one.
 
-        A partial batch at the end, as a size-bounded fetch may bring, is left out. Batches before an unsound one stay.
+        A partial batch at the end, as a size-bounded fetch may return, is left out. Batches before an unsound one stay.
         """
         self._align_empty_log(batches)
         first, expected = self.end_offset, self.end_offset
@@ -341,7 +340,7 @@ class Log:
         return Appended(first, self.end_offset - 1, -1, False, size)
 
     def _align_empty_log(self, batches: bytes | bytearray | memoryview) -> None:
-        """An empty log that begins in the middle of a batch, as its leader's does, takes that batch as a whole."""
+        """Let an empty log that begins in the middle of a batch, as its leader's does, take that batch as a whole."""
         if self._segments.active.size or self.end_offset != self.start_offset or len(batches) < HEADER_SIZE:
             return
         first = BatchHeader.read(batches)
@@ -351,7 +350,7 @@ class Log:
     def _append(
         self, headers: list[BatchHeader], batches: bytes | bytearray | memoryview, *, know_producers: bool = True
     ) -> int:
-        """Write consecutive batches, in one call per segment they fall into; how many bytes they are."""
+        """Write consecutive batches, in one call per segment that they span; return their size in bytes."""
         begin = end = 0
         waiting: list[BatchHeader] = []
         segment = self._segments.active
@@ -371,7 +370,7 @@ class Log:
         return end
 
     def _is_full(self, segment: Segment, more: int, header: BatchHeader) -> bool:
-        """Whether a batch must begin another segment: by size, by what an index can hold, by age."""
+        """Whether a batch must begin another segment: by size, by the range of an index, by age."""
         config = self.config
         return (
             segment.size + more > config.segment_bytes
@@ -407,7 +406,7 @@ class Log:
             )
 
     def _roll(self) -> None:
-        """Seal the last segment and begin another (rule 7: with a snapshot of the producers)."""
+        """Seal the last segment and begin another, with a snapshot of the producers (rule 7)."""
         self.producers.take_snapshot(self.end_offset)
         self.epochs.settle(self.end_offset)
         self._segments.roll()
@@ -420,10 +419,10 @@ class Log:
     # -- reading --------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, *, upper: int, at_least_one: bool) -> memoryview:
-        """Whole batches, from the one that holds `offset`, all of them below `upper`, out of one segment.
+        """Return whole batches of one segment, from the batch that holds `offset`, all of them below `upper`.
 
-        At most `max_bytes`, unless the first batch alone is larger and `at_least_one`. Empty if `offset` is at or
-        above `upper`. Raises LogError (OFFSET_OUT_OF_RANGE) for an offset this log does not have.
+        At most `max_bytes`, unless the first batch alone is larger and `at_least_one`. Empty if `offset` is at or above
+        `upper`. Raises LogError (OFFSET_OUT_OF_RANGE) for an offset this log does not have.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise LogError("OFFSET_OUT_OF_RANGE", f"offset {offset} is not in [{self.start_offset}, {self.end_offset}]")
@@ -441,7 +440,7 @@ class Log:
         return memoryview(segment.read(begin, end - begin))
 
     def batches(self, offset: int, upper: int) -> Iterator[memoryview]:
-        """Each whole batch from the one that holds `offset`, as long as it lies below `upper`."""
+        """Yield each whole batch from the batch that holds `offset`, as long as it lies below `upper`."""
         while offset < min(upper, self.end_offset):
             segment = self._segments.holding(offset)
             place = segment.find(offset)
@@ -451,9 +450,9 @@ class Log:
             offset = place.last_offset + 1
 
     def offset_for_timestamp(self, timestamp_ms: int, upper: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record below `upper` that is not older than a time; None if all are.
+        """(timestamp, offset) of the first record below `upper` not older than a time; None if all are older.
 
-        A batch that the log's start lies in is opened: what DeleteRecords has taken of it is not there.
+        A batch that spans the log's start is opened: records that DeleteRecords has removed from it do not count.
         """
         start = self.start_offset
         for segment in self._segments:
@@ -471,7 +470,7 @@ class Log:
     def max_timestamp(self) -> int:
         """The largest record timestamp in the log, -1 if it is empty.
 
-        Where the log begins within a segment, its batches from there on are looked at: what is gone does not count.
+        If the log begins within a segment, its batches from there on are read: deleted records do not count.
         """
         return max(self._largest_time(segment) for segment in self._segments)
 
@@ -494,8 +493,8 @@ class Log:
     def truncate_to(self, offset: int) -> None:
         """Remove every record at or above `offset`, and every epoch that began there (rule 14). Durable at once.
 
-        The epochs go even if no record does. A batch that spans the offset goes as a whole. An offset below the log's
-        start empties the log at that offset.
+        The epochs are removed even if no record is. A batch that spans the offset is removed as a whole. An offset
+        below the log's start empties the log at that offset.
         """
         if offset < self.start_offset:
             self.restart_at(offset)
@@ -511,7 +510,7 @@ class Log:
             self.epochs.truncate_from_end(end)
 
     def _cut(self, end: int) -> None:
-        """Cut segments and producers' state where a batch begins."""
+        """Truncate segments and producers' state at `end`, where a batch begins."""
         self._keeper.before_cut(end)
         self._segments.truncate(end)
         self.durable_offset = min(self.durable_offset, self.end_offset)
@@ -522,7 +521,7 @@ class Log:
     def restart_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at `offset` (rule 15, and snapshots). Durable at once."""
         self._keeper.before_cut(min(offset, self.start_offset))
-        # In this order, so that a crash in between leaves a shorter log of which all can be found out by scanning it.
+        # In this order, so that a crash in between leaves a shorter log, which a scan describes completely.
         self.producers.forget_all()
         self.epochs.clear()
         self._sync_removals()
@@ -532,14 +531,17 @@ class Log:
         self.durable_offset = min(self.durable_offset, offset)
 
     def _sync_removals(self) -> None:
-        """Segments and snapshots that came back after a power loss would be taken for what goes with new records."""
+        """Sync removals: segments and snapshots that a power loss brings back would be taken as part of new records."""
         self._segments.names_dirty = True
         self._segments.sync_names()
 
     # -- shrinking at the beginning -------------------------------------------------------------------------------
 
     def advance_start(self, offset: int) -> bool:
-        """Begin at `offset` from now on, if that is later; whether it is. At most at the high watermark."""
+        """Raise the log start to `offset`, at most to the log's end; return whether it moved.
+
+        The caller passes at most the high watermark.
+        """
         if offset <= self.start_offset:
             return False
         self.start_offset = min(offset, self.end_offset)
@@ -548,7 +550,7 @@ class Log:
         return True
 
     def retain(self, high_watermark: int, now_ms: int) -> bool:
-        """Begin as late as retention allows, and forget producers long silent; whether the start has moved."""
+        """Raise the log start as far as retention allows, and forget silent producers; return whether it moved."""
         self.producers.expire(now_ms, self.config.producer_expiration_ms)
         start = retention_start(self._segments.all, self.config, high_watermark=high_watermark, now_ms=now_ms)
         if start <= self.start_offset:
@@ -558,10 +560,10 @@ class Log:
         return self.advance_start(start)
 
     def drop_before_start(self) -> bool:
-        """Remove segments that end below the log's start, and snapshots nobody needs; whether there were any.
+        """Remove segments that end below the log's start, and unneeded snapshots; return whether there were any.
 
-        Only after the new start is on the disk: a segment in the middle may be missing after a power loss, and a log
-        that began before it would end there.
+        Call only after the new start is on the disk: a segment in the middle may be missing after a power loss, and a
+        log that began before it would end there.
         """
         if not self._segments.remove_below(self.start_offset):
             return False
@@ -571,26 +573,26 @@ class Log:
     # -- durability and the end -----------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything appended survive a power loss; the new durable offset. Raises DiskFailure."""
+        """Make everything appended survive a power loss; return the new durable offset. Raises DiskFailure."""
         self._segments.sync()
         self.durable_offset = self.end_offset
         return self.durable_offset
 
     @property
     def active_base_offset(self) -> int:
-        """Where the segment begins that takes appends: everything before it is sealed."""
+        """Base offset of the segment that takes appends: everything before it is sealed."""
         return self._segments.active.base_offset
 
     def flush_below(self, offset: int) -> None:
-        """Make the sealed segments durable that end at or below an offset."""
+        """Make sealed segments that end at or below an offset durable."""
         if self.durable_offset < offset:
             self.durable_offset = max(self.durable_offset, self._segments.sync_below(offset))
 
     def close(self) -> None:
-        """A clean end: all is durable, with a snapshot of the producers, and the next opening may trust it.
+        """Close cleanly: all is durable, with a snapshot of the producers, and the next opening may trust it.
 
-        Where nothing has ever been, there is nothing that a snapshot would spare to read: a broker may have thousands
-        of such logs, and each snapshot takes two waits for the disk.
+        A log that never held anything gets no snapshot, since it would spare no reading: a broker may have thousands of
+        such logs, and each snapshot takes two waits for the disk.
         """
         if self._segments.size or len(self.producers) or self.producers.snapshots():
             self.producers.take_snapshot(self.end_offset)
@@ -601,7 +603,7 @@ class Log:
         self._segments.close()
 
     def delete(self) -> None:
-        """Remove the log and its directory. Durable once the owner has synced the directory that it is in."""
+        """Remove the log and its directory. Durable once the owner has synced the parent directory."""
         self._segments.close()
         with on_disk(self.directory, "remove the log"):
             self._disk.remove_tree(self.directory)

@@ -1,20 +1,19 @@
-"""What a log knows of idempotent producers: enough to tell a retry from a new batch (KIP-98, rules 5 to 7).
+"""A log's state of idempotent producers: enough to distinguish a retry from a new batch (KIP-98, rules 5 to 7).
 
-Per producer id: its epoch and its last five batches, as many as a client may have in flight. The state is a function
-of the log's content alone, so followers and restarted replicas build the same from the batches they hold; the
-snapshot files only spare replaying the whole log. A snapshot named N holds the state before offset N, guarded by a sum;
-one that is damaged is passed over for an older one (rule 7).
+Per producer id: its epoch and its last five batches, as many as a client may have in flight. The state is a function of
+the log's content alone, so followers and restarted replicas build the same from their batches; the snapshot files only
+spare replaying the whole log. A snapshot named N holds the state before offset N, guarded by a checksum; a damaged one
+is skipped for an older one (rule 7).
 
-A snapshot is a file of Kafka's format, which has room for one batch of each producer. The batches before it stand after
-Kafka's entries, covered by the sum, where Kafka's readers do not look: a restart forgets nothing that would tell a
-retry from a new batch. A snapshot that Kafka wrote has none of them and is taken as it is.
+A snapshot is a file of Kafka's format, which has room for one batch of each producer. The earlier batches follow
+Kafka's entries, covered by the checksum, where Kafka's readers ignore them: so a restart keeps everything that
+distinguishes a retry from a new batch. A snapshot that Kafka wrote has no earlier batches and is used without them.
 
 `check` judges a batch before a leader appends it, `update` follows what was appended.
 
-A producer is forgotten when it has been silent for `producer.id.expiration.ms`. What time it is must not be for one
-clock to say, since faults set clocks and a producer forgotten too early has its retries appended twice. So time counts
-only as far as both the records and the host have it: `expire` takes the host's, and the lesser of that and the largest
-timestamp that any producer wrote here is what a silence is measured against.
+A producer is forgotten when it has been silent for `producer.id.expiration.ms`. This must not depend on one clock:
+faults set clocks, and if a producer is forgotten too early, its retries are appended twice. So silence is measured
+against the lesser of the host's time, which `expire` receives, and the largest timestamp that any producer wrote here.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 """Producer id, epoch, last sequence, last offset, last offset - first offset, timestamp, coordinator epoch, first
 offset of the transaction under way."""
 _EARLIER = struct.Struct(">B")
-"""How many batches of a producer, in the order of the entries, stand before its last; those follow."""
+"""How many batches of a producer, in the order of the entries, precede its last; those batches follow."""
 _BATCH = struct.Struct(">iiqqq")
 _VERSION = 1
 _NONE = -1
@@ -55,7 +54,7 @@ def advance_sequence(sequence: int, by: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ProducedBatch:
-    """One batch of a producer as it stands in the log."""
+    """One batch of a producer as stored in the log."""
 
     first_sequence: int
     last_sequence: int
@@ -92,7 +91,7 @@ class ProducerStates:
     # -- the rules ------------------------------------------------------------------------------------------------
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> ProducedBatch | None:
-        """The earlier append that this batch repeats, or None if it is new and in order. Raises LogError."""
+        """Return the earlier append that this batch duplicates, or None if it is new and in order. Raises LogError."""
         state = self._states.get(producer_id)
         if state is None:
             return None
@@ -124,7 +123,7 @@ class ProducerStates:
     def update(
         self, producer_id: int, epoch: int, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
     ) -> None:
-        """Follow a batch that is in the log. Never refuses: the leader has judged it."""
+        """Account for a batch that is in the log. Never refuses: the leader has checked it."""
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = ProducerState(epoch)
@@ -140,7 +139,7 @@ class ProducerStates:
             del batches[0]
 
     def expire(self, now_ms: int, silence_ms: int) -> list[int]:
-        """Forget the producers that have been silent for so long; which they were."""
+        """Forget the producers that have been silent for `silence_ms`; return their ids."""
         oldest = min(now_ms, self._latest) - silence_ms
         silent = [one for one, state in self._states.items() if state.batches and state.batches[-1].timestamp < oldest]
         for producer_id in silent:
@@ -148,7 +147,7 @@ class ProducerStates:
         return silent
 
     def forget_all(self) -> None:
-        """The log begins anew: no state, no snapshots."""
+        """Remove state and snapshots: the log starts again."""
         self._clear()
         for at in self.snapshots():
             remove_if_there(self._disk, self._path(at))
@@ -173,7 +172,7 @@ class ProducerStates:
         write_atomically(self._disk, self._path(offset), _HEAD.pack(_VERSION, crc32c(body)), body)
 
     def prune(self, needed: Collection[int]) -> None:
-        """Remove the snapshots that nobody would start from: all but those at `needed` offsets and the newest two."""
+        """Remove snapshots that no recovery would start from: all but those at `needed` offsets and the newest two."""
         for at in self.snapshots()[:-2]:
             if at not in needed:
                 remove_if_there(self._disk, self._path(at))
@@ -181,8 +180,9 @@ class ProducerStates:
     def restore(self, offset: int) -> int | None:
         """Load the newest sound snapshot at or below `offset` and return its offset, None if there is none.
 
-        Snapshots above `offset` describe records that are gone; they and damaged ones are deleted. The caller makes
-        that durable before it appends anything: one that came back would be taken for the state of other records.
+        Snapshots above `offset` describe records that are deleted; they and damaged ones are deleted. The caller makes
+        that durable before it appends anything: a snapshot that came back would be taken for the state of other
+        records.
         """
         self._clear()
         for at in reversed(self.snapshots()):
@@ -215,7 +215,7 @@ class ProducerStates:
         return bytes(entries + earlier)
 
     def _decode(self, content: bytes) -> bool:
-        """Replace the state by a snapshot's; False, and an empty state, if the snapshot is damaged."""
+        """Replace the state by a snapshot's. If the snapshot is damaged, return False and leave the state empty."""
         if len(content) < _HEAD.size + _COUNT.size:
             return False
         version, crc = _HEAD.unpack_from(content)
@@ -237,7 +237,7 @@ class ProducerStates:
 
 
 def _read_earlier(content: memoryview) -> Iterator[list[ProducedBatch]]:
-    """The batches before the last of each producer; nothing if the snapshot is one that Kafka wrote."""
+    """The batches before the last of each producer; nothing for a snapshot that Kafka wrote."""
     at = 0
     while at < len(content):
         (count,) = _EARLIER.unpack_from(content, at)

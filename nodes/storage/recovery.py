@@ -1,16 +1,16 @@
-"""After an unclean stop: keep of a log what is sound (rule 17).
+"""Recover a log after an unclean stop: keep its longest sound prefix (rule 17).
 
-What lies below the recovery point was on the disk before the checkpoint said so, and is trusted: whole segments by
-their indexes, the rest of one segment by the headers of its batches. From the recovery point on every batch is read
-and its sum computed. The log ends before the first batch that is torn, damaged, or does not continue the one before
-it; everything after that is dropped, later segments too.
+Everything below the recovery point was on the disk before the checkpoint was written, and is trusted: whole segments by
+their indexes, the rest of one segment by the headers of its batches. From the recovery point on, every batch is read
+and its checksum computed. The log ends before the first batch that is torn, damaged, or does not continue the one
+before it; everything after that is dropped, later segments too.
 
-The file of the epoch cache lacks no epoch that began before the last segment; those that began in it are found in its
-batches, which are therefore all looked at, trusted or not. Where a batch was written by another epoch than the file
-says, the batch is right (epochs.py).
+The epoch cache file has every epoch that began before the last segment. The epochs that began in the last segment are
+read from its batches; therefore all of them are read, trusted or not. Where a batch's epoch contradicts the file, the
+batch is right (epochs.py).
 
-Mutant `torn-tail-accepted`: whatever looks like a batch by its header counts, and one that is cut off is filled up
-with zeros to the length it should have.
+Mutant `torn-tail-accepted`: any data with a batch's header counts as a batch, and a torn batch is padded with zeros to
+the length in its header.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recovery:
         self._accepts_torn_tail = mutants.has("torn-tail-accepted")
 
     def run(self) -> None:
-        """See the module. Afterwards nothing is flushed yet."""
+        """Recover; see the module. Nothing is flushed yet when it returns."""
         every = self._segments.all
         for at, segment in enumerate(every):
             following = every[at + 1].base_offset if at + 1 < len(every) else None
@@ -65,7 +65,7 @@ class Recovery:
                 break
 
     def _rescan(self, segment: Segment) -> bool:
-        """Account for every sound batch of a segment and cut the rest. Whether nothing had to be cut."""
+        """Account for every sound batch of a segment and truncate the rest. Return whether nothing was truncated."""
         if self._accepts_torn_tail:
             _fill_up_torn_batch(segment)
         size = segment.size
@@ -85,7 +85,7 @@ class Recovery:
         return False
 
     def _sound_header(self, segment: Segment, place: Place) -> BatchHeader | None:
-        """The header of a batch that is what was once written, else None."""
+        """The header of a sound batch, else None."""
         trusted = place.last_offset < self._recovery_point or self._accepts_torn_tail
         batch = memoryview(segment.read(place.position, HEADER_SIZE if trusted else place.end - place.position))
         try:
@@ -98,7 +98,7 @@ class Recovery:
 
 
 def _fill_up_torn_batch(segment: Segment) -> None:
-    """The mutant's work: see the module."""
+    """Pad a torn batch, for the mutant: see the module."""
     end = 0
     for place in segment.places(0):
         end = place.end

@@ -1,8 +1,9 @@
-"""What may go from the beginning of a log: by age and by size, in whole segments, never above the high watermark.
+"""What retention may delete from a log's beginning: whole segments, by age and size, below the high watermark.
 
-Kafka's rules. A segment may go by age if its youngest record is older than `retention.ms`, by size if without it there
-still are `retention.bytes`. Segments go oldest first; the first that must stay keeps all after it. What is not
-committed stays in any case. If every record may go, all go: the active segment is sealed first, so that it can.
+Kafka's rules. A segment may be deleted by age if its youngest record is older than `retention.ms`, by size if the log
+still holds `retention.bytes` without it. Segments are deleted oldest first; the first that must stay keeps all after
+it. Uncommitted records always stay. If every record may be deleted, all are: the active segment is sealed first, so
+that it can be deleted.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from squall.nodes.storage.segment import Segment
 
 
 def retention_start(segments: Sequence[Segment], config: LogConfig, *, high_watermark: int, now_ms: int) -> int:
-    """Where the log may begin by its settings: the end of the last segment that may go, or the beginning it has."""
+    """The log start that the settings permit: the end of the last deletable segment, or the current beginning."""
     start = segments[0].base_offset
     if config.retention_ms >= 0:
         oldest = now_ms - config.retention_ms
@@ -26,7 +27,7 @@ def retention_start(segments: Sequence[Segment], config: LogConfig, *, high_wate
 
 
 class _Excess:
-    """Bytes above what is to be kept, of which each segment that goes takes its part."""
+    """Bytes above the size to keep; each deleted segment reduces them."""
 
     def __init__(self, size: int) -> None:
         self._size = size

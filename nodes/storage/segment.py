@@ -1,16 +1,16 @@
-"""One segment of a log: a file of whole record batches, and the ways to find an offset in it.
+"""One segment of a log: a file of whole record batches, and the indexes that find an offset in it.
 
-Two indexes lead to a byte position. The *sparse* index has an entry for about every `index_interval_bytes`; it is
-kept in memory, written beside the segment (`%020d.index`, as Kafka does: pairs of four bytes, the last offset of a
-batch relative to the segment's first and the position where that batch begins) when the segment is sealed, and rebuilt
-from the batches when missing. The *dense* index knows every one of the last few thousand batches appended, so that
-followers and consumers at the tail, which is nearly all reading, find their place by bisection and cost one pread.
+Two indexes lead to a byte position. The *sparse* index has an entry for about every `index_interval_bytes`. It is kept
+in memory, written beside the segment when the segment is sealed (`%020d.index`, as Kafka does: pairs of four bytes, the
+last offset of a batch relative to the segment's first and the position where that batch begins), and rebuilt from the
+batches when missing. The *dense* index holds every one of the last few thousand appended batches, so that followers and
+consumers at the tail, which is nearly all reading, find their position by bisection and cost one pread.
 
-A third leads from a timestamp to an offset (`time_index.py`, `%020d.timeindex`), with an entry for about every
-`index_interval_bytes`, too; look-ups by time and retention, which asks for the largest timestamp, rest on it.
+A third index leads from a timestamp to an offset (`time_index.py`, `%020d.timeindex`), also with an entry for about
+every `index_interval_bytes`. Look-ups by time use it, and retention, which needs the largest timestamp.
 
-An index is only a hint about where batches begin: losing one costs time, never records. It is not synced, so one that
-is found after a power loss is believed only if it fits the segment.
+An index is only a hint about where batches begin: losing one costs time, never records. It is not synced, so an index
+found after a power loss is used only if it fits the segment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEVER = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one batch stands in its segment. `end` is the position after it."""
+    """Position of one batch in its segment. `end` is the position after it."""
 
     base_offset: int
     last_offset: int
@@ -65,10 +65,10 @@ def time_index_name(base_offset: int) -> str:
 class Segment:
     """Batches from `base_offset` up to `next_offset`, in one file of `size` bytes.
 
-    Invariants: positions and offsets of both indexes increase; the dense index, if not empty, covers the file without
-    a gap from its first entry to the end.
+    Invariants: positions and offsets of both indexes increase; the dense index, if not empty, covers the file without a
+    gap from its first entry to the end.
 
-    OSErrors come as DiskFailure, which says which file it was.
+    OSErrors are raised as DiskFailure, which names the file.
     """
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, index_interval: int, *, create: bool) -> None:
@@ -83,7 +83,7 @@ class Segment:
         self._dense_positions = array("q")
         self._times = TimeIndex()
         self._max_timestamp: int | None = NO_TIMESTAMP
-        """None if it is still to be found out (`_measure_times`); then the time index is behind as well."""
+        """None if not yet determined (`_measure_times`); then the time index is behind as well."""
         self._offset_of_max = base_offset
         self.base_offset = base_offset
         if create:
@@ -93,7 +93,7 @@ class Segment:
         self.size = self.file.size()
         self.next_offset = base_offset
         self.first_timestamp = _NEVER
-        """The largest timestamp of the first batch, which `segment.ms` is measured from."""
+        """The largest timestamp of the first batch, from which `segment.ms` is measured."""
         self.dirty = create
 
     # -- growing and shrinking ------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Segment:
             raise DiskFailure(self._path, "append", error) from error
 
     def note(self, base_offset: int, last_offset: int, max_timestamp: int, size: int) -> None:
-        """Account for the next batch in the file: just written, or met again while recovering."""
+        """Account for the next batch in the file: just written, or read again during recovery."""
         position = self.size
         dense = self._dense_offsets
         if len(dense) >= _DENSE_MAX:
@@ -134,14 +134,14 @@ class Segment:
         self._indexed_to = position + max(size, self._index_interval)
 
     def _cut_file(self, size: int) -> None:
-        """Drop a torn tail. If even that fails, the next opening of the log will."""
+        """Drop a torn tail. If even that fails, the next opening of the log drops it."""
         try:
             self.file.truncate(size)
         except OSError:
             self.dirty = True
 
     def forget(self) -> None:
-        """Empty the indexes and the count, keeping the file: recovery is about to `note` what it finds."""
+        """Empty the indexes and the count, keeping the file: recovery then calls `note` for each batch it finds."""
         for values in (self._sparse_offsets, self._sparse_positions, self._dense_offsets, self._dense_positions):
             del values[:]
         self._indexed_to = 0
@@ -152,9 +152,9 @@ class Segment:
         self.next_offset = self.base_offset
 
     def truncate(self, offset: int) -> None:
-        """Cut, durably, so that no offset at or above `offset` is left. A batch that spans it goes as a whole.
+        """Truncate durably, so that no offset at or above `offset` is left. A spanning batch is removed as a whole.
 
-        Durably, because the cut must not be undone by a power loss when other records already follow it elsewhere.
+        Durably, because a power loss must not undo the truncation when other records already follow it elsewhere.
         """
         place = self.find(offset)
         if place is None:
@@ -171,7 +171,7 @@ class Segment:
         self.sync()
 
     def cut(self, size: int) -> None:
-        """Drop the file's content beyond a size."""
+        """Truncate the file to a size."""
         with on_disk(self._path, "truncate"):
             self.file.truncate(size)
         self.dirty = True
@@ -201,7 +201,7 @@ class Segment:
         return None
 
     def _floor(self, offset: int) -> int:
-        """The position of an indexed batch at or before the one that holds `offset`."""
+        """The position of an indexed batch at or before the batch that holds `offset`."""
         dense = self._dense_offsets
         if dense and dense[0] <= offset:
             return self._dense_positions[bisect_right(dense, offset) - 1]
@@ -209,7 +209,7 @@ class Segment:
         return self._sparse_positions[at] if at >= 0 else 0
 
     def position_of(self, offset: int) -> int:
-        """Where the batch begins that holds `offset`; the end of the file if the segment ends before."""
+        """Position of the batch that holds `offset`; the end of the file if the segment ends before."""
         if offset >= self.next_offset:
             return self.size
         dense = self._dense_offsets
@@ -241,9 +241,9 @@ class Segment:
         return next(self.places(position)).end
 
     def places(self, position: int, limit: int | None = None) -> Iterator[Place]:
-        """The batches from a batch's beginning to `limit` (the size), reading headers only.
+        """Yield the batches from a batch's beginning to `limit` (default: the size), reading headers only.
 
-        Stops early where the bytes cannot be a batch; only recovery meets such.
+        Stops early where the bytes cannot be a batch; this occurs only during recovery.
         """
         end = self.size if limit is None else limit
         block, block_at = b"", position
@@ -260,14 +260,14 @@ class Segment:
             position = following
 
     def max_timestamp(self) -> int:
-        """The largest timestamp of any batch, -1 if there is none. After opening it is found when first asked for."""
+        """The largest timestamp of any batch, -1 if there is none. After opening, the first call determines it."""
         if self._max_timestamp is None:
             self._measure_times()
         assert self._max_timestamp is not None
         return self._max_timestamp
 
     def _measure_times(self) -> None:
-        """Bring the time index to the segment's end, from its last entry on, and know the largest timestamp."""
+        """Extend the time index from its last entry to the segment's end, and set the largest timestamp."""
         largest, offset = self._times.last or (NO_TIMESTAMP, self.base_offset)
         begin = self.position_of(offset) if len(self._times) else 0
         indexed_to = begin + self._index_interval if len(self._times) else 0
@@ -280,7 +280,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max = largest, offset
 
     def not_older(self, timestamp: int, offset: int) -> Iterator[Place]:
-        """The batches with a record of this time or later, from the one that holds `offset` on."""
+        """Yield the batches with a record of this time or later, from the batch that holds `offset` on."""
         if self.max_timestamp() < timestamp:
             return
         floor = self._times.floor(timestamp)
@@ -292,7 +292,7 @@ class Segment:
     # -- files ----------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Trust the file (it was closed cleanly, or is known to be on the disk): take its indexes, find its end."""
+        """Trust the file (closed cleanly, or known to be on the disk): load its indexes, find its end."""
         for place in self.places(self._load_index()):
             if place.position >= self._indexed_to:
                 self._add_sparse(place.last_offset, place.position, place.end - place.position)
@@ -306,7 +306,7 @@ class Segment:
         self.dirty = False
 
     def _load_index(self) -> int:
-        """Take the index file if it fits the segment; the position to walk on from."""
+        """Load the index file if it fits the segment; return the position from which to read batch headers."""
         content = read_whole(self._disk, join(self._directory, index_name(self.base_offset)))
         if content is None or len(content) % 8:
             return 0
@@ -324,7 +324,7 @@ class Segment:
         return positions[-1]
 
     def _load_time_index(self) -> None:
-        """Take the time index if it fits the segment; whatever it lacks is found when it is first asked for."""
+        """Load the time index if it fits the segment; missing entries are determined on first use."""
         content = read_whole(self._disk, join(self._directory, time_index_name(self.base_offset)))
         if content is None or not self._times.decode(content, self.base_offset, self.next_offset):
             return
@@ -357,7 +357,7 @@ class Segment:
                 file.close()
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of the file; fewer than asked for only at its end."""
+        """Return bytes of the file; fewer than `length` only at its end."""
         try:
             return self.file.read(position, length)
         except OSError as error:

@@ -1,9 +1,9 @@
-"""The segments of one log as one thing: oldest first, without a gap, never empty; the last, `active`, takes appends.
+"""The ordered segments of one log: oldest first, without a gap, never empty; the last, `active`, takes appends.
 
-Names need care of their own. Creating and removing files is durable only when their directory has been synced, so
-`names_dirty` is kept until somebody does, and whoever needs a removal to be final before something is written
-elsewhere syncs at once. Segments are removed from the end they are removed at: the last first when a log is cut, the
-first first when it begins later. A crash in between leaves a log without a hole.
+Creating and removing files is durable only when their directory has been synced. `names_dirty` stays set until then; a
+caller that needs a removal to be durable before it writes elsewhere syncs at once. Removal starts at the outer end: the
+last segment first when a log is truncated, the first segment first when its start moves. A crash in between leaves a
+log without a gap.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Segments:
     active: Segment
 
     def __init__(self, disk: Disk, directory: str, index_interval: int, start_offset: int) -> None:
-        """Open what is there; a segment that begins at `start_offset` if there is none. Nothing is read yet."""
+        """Open the existing segments, or create one at `start_offset` if there is none. Nothing is read yet."""
         self.names_dirty = False
         self._disk = disk
         self._directory = directory
@@ -52,7 +52,7 @@ class Segments:
 
     @property
     def base_offset(self) -> int:
-        """Where the first segment begins. The log may begin later, never earlier."""
+        """Base offset of the first segment. The log may begin later, never earlier."""
         return self._all[0].base_offset
 
     @property
@@ -82,7 +82,7 @@ class Segments:
         self._add(self.active.next_offset, create=True)
 
     def truncate(self, offset: int) -> None:
-        """Cut so that no offset at or above `offset` is left; durable when the names are synced as well."""
+        """Remove everything at or above `offset`; durable when the names are synced as well."""
         keep = len(self._all)
         while keep > 1 and self._all[keep - 1].base_offset >= offset:
             keep -= 1
@@ -90,14 +90,14 @@ class Segments:
         self.active.truncate(offset)
 
     def keep_first(self, count: int) -> None:
-        """Remove all but the first `count`, which is at least one, the last first."""
+        """Remove all but the first `count`, which is at least one; the last is removed first."""
         while len(self._all) > count:
             self._all.pop().delete()
             self.names_dirty = True
         self.active = self._all[-1]
 
     def restart(self, offset: int) -> None:
-        """Hold nothing and begin at an offset. At no time is there no segment: it would say where the log begins."""
+        """Become empty and begin at an offset. At least one segment always exists: it records where the log begins."""
         old = [segment for segment in self._all if segment.base_offset != offset]
         if len(old) == len(self._all):
             self._add(offset, create=True)
@@ -110,7 +110,7 @@ class Segments:
             self.names_dirty = True
 
     def remove_below(self, offset: int) -> bool:
-        """Remove the segments that end at or below an offset, but the active one; whether there were any."""
+        """Remove segments that end at or below an offset, except the active one; return whether there were any."""
         removed = False
         while len(self._all) > 1 and self._all[1].base_offset <= offset:
             self._all.pop(0).delete()
@@ -126,7 +126,7 @@ class Segments:
         self.sync_names()
 
     def sync_below(self, offset: int) -> int:
-        """Make the segments durable that end at or below an offset; where those end."""
+        """Make segments that end at or below an offset durable; return where the last of them ends."""
         end = self.base_offset
         for segment in self._all:
             if segment is self.active or segment.next_offset > offset:

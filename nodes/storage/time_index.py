@@ -1,13 +1,13 @@
-"""The time index of one segment: how far back a timestamp can possibly be, in Kafka's format.
+"""The time index of one segment: bounds the search for a timestamp, in Kafka's format.
 
-An entry (timestamp, last offset of a batch) says: this batch has this largest timestamp, and no batch before it has one
-as large. Both grow from entry to entry. A look-up by time therefore begins with the batch of the last entry that is not
-younger than what is looked for, and the largest timestamp of the segment is that of the last entry or of a batch that
-follows it.
+An entry (timestamp, last offset of a batch) states that this batch has this largest timestamp, and that no earlier
+batch has one as large. Both increase from entry to entry. So a look-up by time begins with the batch of the last entry
+that is not younger than the requested time, and the segment's largest timestamp is that of the last entry or of a later
+batch.
 
 On the disk (`%020d.timeindex`): timestamp in eight bytes, offset relative to the segment's first in four, as in Kafka,
-whose tools read it. The file is not synced. A beginning of it is all that may be left after a power loss, and a
-beginning is as true as the whole: what follows its last entry is found in the batches (`segment.py`).
+whose tools read it. The file is not synced. A power loss may leave only a prefix of it, which is as correct as the
+whole: timestamps after its last entry are read from the batches (`segment.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_TIMESTAMP = -1
 
 
 class TimeIndex:
-    """See the module. Offsets here are those of the log, not relative ones."""
+    """See the module. Offsets in this class are log offsets, not relative ones."""
 
     __slots__ = ("_offsets", "_timestamps")
 
@@ -38,7 +38,7 @@ class TimeIndex:
         return (self._timestamps[-1], self._offsets[-1]) if self._timestamps else None
 
     def add(self, timestamp: int, last_offset: int) -> None:
-        """Add an entry if it says anything new: its timestamp is larger than all before."""
+        """Add an entry unless its timestamp is at most the last one's."""
         if timestamp > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
             self._timestamps.append(timestamp)
             self._offsets.append(last_offset)
@@ -63,7 +63,7 @@ class TimeIndex:
         )
 
     def decode(self, content: bytes, base_offset: int, next_offset: int) -> bool:
-        """Take the entries of a file; False, and none, if they cannot be those of a segment up to `next_offset`."""
+        """Load the entries of a file; False and none if they cannot be those of a segment up to `next_offset`."""
         self.clear()
         if len(content) % _ENTRY.size:
             return False
