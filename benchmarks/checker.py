@@ -1,7 +1,7 @@
 """The checker at size: seconds and memory from a run's directory to its verdict, up to a billion operations.
 
 Histories are forged (`results/forge_wide.py`): half sends, half polls, two records for each operation, sixteen
-topic-partitions in a topic of ten million operations, and one process sends to all of them. *Warm* is the time of each
+topic-partitions in a topic of ten million operations, and each process sends to all of them. *Warm* is the time of each
 further check in a process with Spark running, as at the end of a suite; *cold* is a separate `squall check`, JVM and
 report included. Memory is the peak of the process with its JVM and workers. Every verdict must be valid.
 

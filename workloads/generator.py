@@ -1,6 +1,6 @@
 """Generators: decide the next operation, as pure values (after Jepsen's).
 
-The interpreter calls `op(context)`, which returns one of
+The interpreter calls `op(context)`, which returns an *answer*, one of
 
     an Operation        do this now (`at` is the intended time, never later than `context.now`)
     Pending(until)      nothing now: call again at `until`, or after the next event if that is None
@@ -319,7 +319,7 @@ class TimeLimit(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The inner generator until an event satisfies the condition."""
+    """The inner generator, until an event satisfies the condition."""
 
     reached: Callable[[Event], bool]
     generator: Generator
@@ -414,7 +414,7 @@ class Mix(msgspec.Struct, frozen=True):
 class Reserve(msgspec.Struct, frozen=True):
     """Several generators side by side, each with its own threads: none can starve another.
 
-    Shares take turns, so that one that always has an operation leaves room for the rest. Shares must not overlap.
+    Shares take turns, so that a share that always has an operation leaves room for the rest. Shares must not overlap.
 
     A share is called only when its answer may have changed: it received an event of its threads, the time it returned
     has come, or it was never called. A share without a free thread is not called, since an event of its threads must

@@ -45,7 +45,7 @@ Handle = Callable[[int, ServerRequest], None]
 
 
 class Broker:
-    """See the module. `notices` are lines for the node's log."""
+    """One broker and its parts; see the module. `notices` are lines for the node's log."""
 
     def __init__(
         self,

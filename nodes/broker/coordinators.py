@@ -48,7 +48,7 @@ NO_SUCH_COORDINATOR = "Key type {} is not served by this cluster, which knows co
 
 
 class CoordinatorsApi:
-    """See the module."""
+    """Responds to FindCoordinator, JoinGroup and OffsetFetch."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._config = config

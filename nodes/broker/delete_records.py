@@ -53,7 +53,7 @@ class _Wait:
 
 
 class DeleteRecordsHandler:
-    """See the module."""
+    """Responds to DeleteRecords."""
 
     def __init__(self, replicas: Replicas, progress: Progress, deadlines: Deadlines) -> None:
         self._replicas = replicas

@@ -44,7 +44,9 @@ from squall.nodes.storage.errors import LogError
 
 READ_COMMITTED = 1
 WAIT_MAX_MS = 60_000
-"""The longest a fetch is parked. A fetch may ask for weeks while its connection is soon closed."""
+"""The longest that a fetch is parked, in ms. A fetch may request weeks, although its connection may
+close at any time.
+"""
 DEBUGGING_CONSUMER = -2
 MOST_FAILED = 200
 """After so many failures the response to a follower omits further topic-partitions that are not led here."""
@@ -322,7 +324,7 @@ def _refused(number: int, error: int) -> PartitionData:
 
 
 class FetchHandler:
-    """See the module."""
+    """Responds to Fetch and keeps the fetch sessions."""
 
     def __init__(
         self,

@@ -8,17 +8,17 @@ with different ideas of what is requested. Epoch -1 fetches without a session an
 
 *News.* Each topic-partition of a session has a `Watch`, which is registered at the topic-partition as long as the
 session lasts. On any change there the watch adds itself to its session's list of news. A fetch examines that list only,
-so an idle topic-partition costs nothing (DP-04). A watch whose records were sent moves to the end of the list; one that
-found no room in the response stays in front, so none starves. A watch leaves the list when its fetcher has received
+so an idle topic-partition costs nothing (DP-04). A watch whose records were sent moves to the end of the list. A watch
+without room in the response stays in front, so none starves. A watch leaves the list when its fetcher has received
 everything.
 
-*Followers.* A follower's fetch confirms for every topic-partition of its session that its offset is unchanged (rule
-10). A watch outside the list has a follower with all of the leader's log; when the log grows, that state is first
-recorded as true up to the last fetch. A follower outside the ISR stays on the list: each of its fetches must be
-evaluated, since it may have become eligible (rule 19). Two exceptions: while its broker is fenced or stopping it cannot
-join, and a broker that has handed over thousands of leaderships would make the new leaders evaluate all of them with
-each fetch; once it may join again, everything it follows is news once. And while the controller has a request to add
-it, the controller's response is news, whatever it says.
+*Followers.* A follower's fetch confirms the unchanged offset of every topic-partition of its session (rule 10). A
+follower whose watch is not on the list has all of the leader's log. When the log grows, the leader first records that
+this was true up to the last fetch. A follower outside the ISR stays on the list: each of its fetches must be evaluated,
+since it may have become eligible (rule 19). There are two exceptions. While the follower's broker is fenced or stopping
+it cannot join, and a broker that has handed over thousands of leaderships would make the new leaders evaluate all of
+them with each fetch; once it may join again, everything it follows is news once. While the controller has a request to
+add the follower, the controller's response, positive or not, is news.
 
 *Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. Together they name at most `watched_max`
 topic-partitions, plus `WATCHED_PER_HOSTED` for each that the broker hosts. If there is no room, a session idle for two

@@ -53,7 +53,7 @@ UNSAFE_DOWNGRADE = 3
 
 
 class Forwarding:
-    """See the module. `requests` is drained by the broker."""
+    """Forwards requests to the active controller. The broker drains `requests`."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.requests: list[OutboundRequest] = []

@@ -47,7 +47,7 @@ class Watcher:
 
 
 class Hosted:
-    """See the module.
+    """One hosted topic-partition with its waiting lists.
 
     `produces` and `consumers` wait for the high watermark, `followers` for the log end offset, `deletions` for the low
     watermark.

@@ -29,7 +29,7 @@ _Sent = dict[tuple[bytes, int], tuple[Hosted, IsrProposal]]
 
 
 class IsrSender:
-    """See the module. `requests` is drained by the broker."""
+    """Sends the ISR changes of this broker's leaders. The broker drains `requests`."""
 
     def __init__(
         self, config: BrokerConfig, replicas: Replicas, progress: Progress, *, broker_epoch: Callable[[], int]

@@ -70,7 +70,7 @@ class RegistrationRefused(Exception):
 
 
 class Lifecycle:
-    """See the module. `requests` is drained by the broker."""
+    """The state of this broker towards the controller; see the module. The broker drains `requests`."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from squall.nodes.protocol.session import ServerRequest
 
 
 class LogDirsApi:
-    """See the module."""
+    """Responds to DescribeLogDirs and AlterReplicaLogDirs."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas) -> None:
         self._directory = config.log_dir

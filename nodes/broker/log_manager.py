@@ -60,7 +60,10 @@ class _Kept:
 
 
 class LogManager:
-    """See the module. `previous_epoch` is the broker epoch of the last incarnation if it stopped cleanly, else -1."""
+    """The logs of a broker and their checkpoints; see the module.
+
+    `previous_epoch` is the broker epoch of the last incarnation if it stopped cleanly, else -1.
+    """
 
     def __init__(
         self,

@@ -47,7 +47,10 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 class MetadataApi:
-    """See the module. Each request builds its own response; the image is small and such requests are rare."""
+    """Responds to Metadata, DescribeCluster and DescribeConfigs.
+
+    Each request builds its own response; the image is small and such requests are rare.
+    """
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._config = config

@@ -34,7 +34,7 @@ class CommittedLog(Protocol):
 
 
 class MetadataObserver:
-    """See the module."""
+    """Applies committed metadata records to the broker's image."""
 
     def __init__(self, node_id: int, log: CommittedLog, image: MetadataImage, trace: Trace) -> None:
         self._node_id = node_id

@@ -51,7 +51,7 @@ _SPECIAL_SINCE = {
 
 
 class OffsetsHandler:
-    """See the module."""
+    """Responds to ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas

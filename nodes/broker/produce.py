@@ -59,7 +59,7 @@ class _Wait:
 
 
 class ProduceHandler:
-    """See the module."""
+    """Responds to Produce."""
 
     def __init__(
         self, replicas: Replicas, progress: Progress, deadlines: Deadlines, traffic: Traffic, mutants: Mutants

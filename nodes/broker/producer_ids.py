@@ -26,7 +26,7 @@ RETRY_PAUSE = 100_000
 
 
 class ProducerIds:
-    """See the module. `requests` is drained by the broker."""
+    """Responds to InitProducerId. The broker drains `requests`."""
 
     def __init__(self, config: BrokerConfig, *, broker_epoch: Callable[[], int]) -> None:
         self.requests: list[OutboundRequest] = []

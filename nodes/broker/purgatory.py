@@ -36,7 +36,7 @@ class Wait(Protocol):
 
 
 class ParkedRequest(Parked):
-    """See the module. `response` holds the `answer` of each of `waits`."""
+    """A parked request that is done when all its `waits` are. `response` holds the `answer` of each of them."""
 
     __slots__ = ("_deadlines", "_request", "_response", "_waits")
 

@@ -60,7 +60,7 @@ class _Settings:
 
 
 class Replicas:
-    """See the module.
+    """The topic-partitions that this broker hosts.
 
     `isr_wanted` holds the topic-partitions whose leader has an ISR change to send, for the ISR sender. `previous_epoch`
     is the broker epoch under which the last incarnation stopped cleanly, -1 if it did not (FD-03).

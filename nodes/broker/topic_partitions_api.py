@@ -19,12 +19,12 @@ from squall.nodes.protocol.messages.describe_topic_partitions import (
 from squall.nodes.protocol.session import ServerRequest
 
 MAX_PARTITIONS = 2000
-"""Kafka's `max.request.partition.size.limit`: the largest page, whatever limit the request names."""
+"""Kafka's `max.request.partition.size.limit`: the largest page, even if a request allows more."""
 NO_LEADER = -1
 
 
 class TopicPartitionsApi:
-    """See the module."""
+    """Responds to DescribeTopicPartitions."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

@@ -30,7 +30,7 @@ class TopicTraffic:
 
 
 class Traffic:
-    """See the module."""
+    """The traffic counters of a broker."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
@@ -46,7 +46,7 @@ class Traffic:
         return found
 
     def forget(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Remove the counters of a deleted topic; their values stay in the sum."""
         gone = self.topics.pop(topic, None)
         if gone is not None:
             self.elsewhere.add(gone)

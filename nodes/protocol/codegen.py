@@ -1,4 +1,4 @@
-"""Build the source of generated codecs, and answer what both codec writers need to know of a schema.
+"""Build the source of generated codecs; holds what both codec writers derive from a schema.
 
 A codec is made by writing the lines of one flat Python function and executing them once. Values that are not literals,
 such as a `struct`'s pack method or a message class, become named constants.

@@ -46,7 +46,7 @@ _COVERED_FROM = 21
 _MAX_TIMESTAMP_AT = 35
 
 RECORD_LEAST = 7
-"""Bytes of the shortest record: length, attributes, two deltas, two lengths of nothing, no headers."""
+"""Bytes of the shortest record: length, attributes, two deltas, two lengths of null, no headers."""
 COMPRESSED_MOST = 1100
 """The highest compression ratio that is possible, rounded up: gzip, the tightest codec, reaches 1032 to 1."""
 _COMPRESSION_BITS = 0x07

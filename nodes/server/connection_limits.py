@@ -1,7 +1,7 @@
 """Limit the connections that a node accepts: in all and per address (`max.connections`, `max.connections.per.ip`).
 
-Connections exhaust descriptors before anything else, so a node accepts no more than `most_connections`, whatever its
-settings allow. A connection above the limit is closed at once on a listener of the brokers. On a listener of the
+Connections exhaust descriptors before anything else, so a node accepts no more than `most_connections`, even if its
+settings allow more. A connection above the limit is closed at once on a listener of the brokers. On a listener of the
 controllers it replaces the connection that has been silent for longest, on any listener: peers send several times a
 second, so a peer always gets in, however many idle connections are open (CL-24).
 """

@@ -35,7 +35,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricsEndpoint:
-    """See the module. `start`, then `close`."""
+    """Serves the metrics of one node. `start`, then `close`."""
 
     def __init__(self, collector: Collector, iterations: Recent) -> None:
         self._collector = collector

@@ -22,7 +22,7 @@ class Openable(Protocol):
 
 
 class OpenFiles:
-    """See the module. `rested` counts the files closed to make room."""
+    """Limits the number of open files. `rested` counts the files closed to make room."""
 
     def __init__(self, most: int) -> None:
         if most < 2:

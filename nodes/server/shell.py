@@ -340,8 +340,8 @@ class Shell:
             self._input(self._node.received, connection.identity, frame)
 
     def stalled(self, connection: _Connection, stalled: bool) -> None:
-        """Report whether a peer takes its responses: one that does not must not make the node fill its memory with
-        them.
+        """Report whether a peer takes its responses, so that the node does not fill its memory with responses not
+        taken.
         """
         if connection.identity > 0 and connection.identity in self._connections:
             self._input(self._node.stalled, connection.identity, stalled)

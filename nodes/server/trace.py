@@ -2,7 +2,7 @@
 
 Times are the process's monotonic microseconds. Lines are buffered and written when the shell is idle or a buffer is
 full, so that tracing costs little. A killed process loses the last fraction of a second and may leave half a line,
-after which the next process begins a new one. A disk that accepts no more lines costs lines, never the node: the next
+after which the next process begins a new one. A full or failing disk loses lines but never stops the node: the next
 line written states how many were lost.
 
 `ControlTrace` keeps only `CONTROL_EVENTS`, events per election, ISR change or metadata commit and never per record

@@ -144,7 +144,7 @@ class Offsets:
     """Distinguishes the brokers' offsets in delivery reports from invented ones, in the order of the reports.
 
     Offsets that librdkafka counts up from -1 end where no broker's can begin: the records of such a batch have been
-    appended, so whatever is appended after them has a larger offset than their number.
+    appended, so a record appended after them has a larger offset than their number.
     """
 
     def __init__(self) -> None:
@@ -364,7 +364,7 @@ RESTARTING = frozenset({KafkaError._LOG_TRUNCATION, KafkaError._AUTO_OFFSET_RESE
 def sort_out(messages: list[Message], sessions: Sessions) -> tuple[list[PlacedRun], set[TopicPartition]]:
     """Return the messages of one `consume` as runs, in delivery order, and the topic-partitions with a lost position.
 
-    All of them were fetched in the current sessions, whatever happens to the positions.
+    All of the messages were fetched in the current sessions, even where the position is lost.
     """
     runs: list[PlacedRun] = []
     growing: dict[TopicPartition, Run] = {}

@@ -13,9 +13,9 @@ next Fetch. Incremental fetch sessions (KIP-227) are used if the broker offers o
 gets a full request every time. Any failure of a session ends it, and the next Fetch starts a new one.
 
 A consumer with a rack names it, and the leader may redirect it to a follower nearby (KIP-392). A redirected poll waits
-there instead, and later polls go there directly, for `PREFERENCE_SECONDS` or until that follower fails. Whatever a
-follower refuses, the same poll requests from the leader: a follower may lag, so only the leader decides that an offset
-is out of range. A poll that is redirected again after that has failed.
+there instead, and later polls go there directly, for `PREFERENCE_SECONDS` or until that follower fails. A poll that a
+follower refuses is sent to the leader: a follower may lag, so only the leader decides that an offset is out of range. A
+poll that is redirected again after that has failed.
 """
 
 from __future__ import annotations

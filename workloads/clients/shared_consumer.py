@@ -146,7 +146,7 @@ class ThreadedInstance(ConsumerInstance):
         return errors.exception_name(trouble)
 
     def carry_out_seeks(self) -> None:
-        """In the thread."""
+        """In the thread: execute the waiting seeks."""
         while self.seeks:
             place, offset, answer = self.seeks.popleft()
             self.go_to(place, offset)
@@ -161,12 +161,12 @@ class ThreadedInstance(ConsumerInstance):
         self.mailbox.post(tell)
 
     def arrived(self, place: TopicPartition, run: Run) -> None:
-        """In the thread."""
+        """In the thread: deliver a run to the inbox."""
         inbox = self.inboxes[place]
         self.mailbox.post(lambda: inbox.deliver(run))
 
     def failed(self, place: TopicPartition, error: str) -> None:
-        """In the thread."""
+        """In the thread: deliver an error to the inbox."""
         self.arrived(place, Run(self.sessions[place], error=error))
 
 

@@ -11,7 +11,7 @@ returns for a batch that it has appended and that need not be replicated yet: th
 
 The library may take a new producer epoch and send again everything without a response; a broker cannot distinguish the
 second attempt from a new record. It does so when a record fails, and some libraries for other reasons too, which they
-report (`renumberings`). Whatever was in flight in that instance at that time is recorded as outside the promise of
+report (`renumberings`). Everything in flight in that instance at that time is recorded as outside the promise of
 idempotence; only what is sent later is within it.
 """
 
