@@ -47,9 +47,7 @@ WINDOWS = 5
 
 @dataclass(frozen=True)
 class Window:
-    """An interval of the load: sends acknowledged per second, and processor time per send of load
-    workers and brokers.
-    """
+    """An interval of the load: acknowledged sends per second, and processor time per send of workers and brokers."""
 
     per_second: float
     workers_microseconds: float

@@ -116,8 +116,9 @@ class Controllers:
             path.write_text("".join(f"{key}={value}\n" for key, value in {**lines, **properties}.items()))
 
     async def start(self, controller: int) -> float:
-        """Start a stopped controller, and wait until it has replayed what was applied when it began. Returns the
-        seconds.
+        """Start a stopped controller, and wait until it has replayed what was applied when it began.
+
+        Returns the seconds that this took.
         """
         goal = max([await self.applied(one) for one in self.ids if one != controller])
         began = time.monotonic()
@@ -134,8 +135,9 @@ class Controllers:
         return await self.start(controller)
 
     async def applied(self, controller: int) -> float:
-        """The offset of the last record that a controller has replayed, by its metrics; -1: none
-        yet, -2: no response.
+        """The offset of the last record that a controller has replayed, by its metrics.
+
+        -1 if there is none yet, -2 without a response.
         """
         if self.node(controller).pid is None:
             return -2.0

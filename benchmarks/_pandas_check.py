@@ -45,8 +45,9 @@ def plain_check(run_dir: Path) -> dict[str, int]:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Read values as integers: pandas turns numbers among nulls into floats, and a value's high
-    bits are its process.
+    """Read values as integers.
+
+    Pandas turns numbers among nulls into floats, which would lose bits: a value's high bits are its process.
     """
     table = pq.read_table(path, columns=COLUMNS)
     whole = pc.fill_null(table["value"], -1)

@@ -196,9 +196,7 @@ def _restless(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def _trickle(bench: Bench) -> Iterator[None]:
-    """Write a few records a second to each of the restless topic-partitions, so that a stopped
-    follower falls behind.
-    """
+    """Write a few records a second to each restless topic-partition, so that a stopped follower falls behind."""
     ended = Event()
     producer = bench.producer({"enable.idempotence": False, "acks": "1"})
 

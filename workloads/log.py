@@ -218,8 +218,9 @@ class LogWorkload:
 
     @property
     def total_threads(self) -> int:
-        """The number of threads of the whole run, final ones included: the step between process
-        numbers of one thread.
+        """The number of threads of the whole run, final ones included.
+
+        It is the step between process numbers of one thread.
         """
         return self._admin_threads.stop
 

@@ -14,8 +14,8 @@ class Stream(Protocol):
         ...
 
     def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
-        """Register `received`, called with every frame, and `lost`, called once, with a reason,
-        when no more will come.
+        """Register `received` for every frame, and `lost` for the end: called once, with a reason, when no more will
+        come.
         """
         ...
 

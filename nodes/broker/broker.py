@@ -258,5 +258,5 @@ class Broker:
         return self.lifecycle.may_close
 
     def close(self, now: int) -> None:
-        """Stop cleanly: checkpoint, flush and close every log, write the mark."""
+        """Stop cleanly: checkpoint, flush and close every log, write the marker."""
         self.replicas.close(self.lifecycle.clean_epoch)

@@ -53,8 +53,9 @@ class BrokerConfig:
     controlled_shutdown: bool = True
     """`controlled.shutdown.enable`."""
     controlled_shutdown_timeout: int = 8_000_000
-    """`controlled.shutdown.timeout.ms`, a key that Kafka lacks: Kafka waits five minutes, tools that stop a process
-    wait less.
+    """`controlled.shutdown.timeout.ms`, a key that Kafka lacks.
+
+    Kafka waits five minutes; tools that stop a process wait less.
     """
     request_timeout: int = 30_000_000
     """`request.timeout.ms`."""
@@ -69,8 +70,7 @@ class BrokerConfig:
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`."""
     fetch_session_topic_partitions: int = 100_000
-    """How many topic-partitions all fetch sessions together may name, in addition to some per hosted topic-partition.
-    """
+    """How many topic-partitions all fetch sessions together may name, not counting some per hosted topic-partition."""
     auto_create_topics: bool = False
     """`auto.create.topics.enable`."""
     topics: TopicDefaults = field(default_factory=TopicDefaults)

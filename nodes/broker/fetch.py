@@ -44,9 +44,7 @@ from squall.nodes.storage.errors import LogError
 
 READ_COMMITTED = 1
 WAIT_MAX_MS = 60_000
-"""The longest that a fetch is parked, in ms. A fetch may request weeks, although its connection may
-close at any time.
-"""
+"""The longest that a fetch is parked, in ms. A fetch may request weeks, and its connection may close meanwhile."""
 DEBUGGING_CONSUMER = -2
 MOST_FAILED = 200
 """After so many failures the response to a follower omits further topic-partitions that are not led here."""
@@ -124,7 +122,7 @@ class Fetch(Parked):
         if not self._context.id:
             self._context.leave()
 
-    # -- responding ---------------------------------------------------------------------------------------------------
+    # -- responding -----------------------------------------------------------------------------------------------
 
     def arrive(self, now: int, progress: Progress, replicas: Replicas) -> bool:
         """Record what a follower's fetch reports, then respond if possible. Returns whether it responded."""

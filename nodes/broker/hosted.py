@@ -72,7 +72,7 @@ class Hosted:
         self.topic_id = replica.topic_id
         self.partition = replica.partition
         self.following = -1
-        """The leader whose fetcher follows for this replica; -1 while none does."""
+        """The leader that this replica follows through a fetcher; -1 while it follows none."""
         self.produces: dict[Parked, None] = {}
         self.consumers: dict[Watcher, None] = {}
         self.followers: dict[Watcher, None] = {}

@@ -37,9 +37,7 @@ class IsrSender:
         self.requests: list[OutboundRequest] = []
         self.sent_count = 0
         self.expands = self.shrinks = self.failures = 0
-        """Changes that the controller has committed (`expands`, `shrinks`), and responses that refused one
-        (`failures`).
-        """
+        """Changes committed by the controller (`expands`, `shrinks`), and responses with a refusal (`failures`)."""
         self._config = config
         self._replicas = replicas
         self._progress = progress

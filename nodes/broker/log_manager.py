@@ -19,7 +19,7 @@ records:
 A segment is made durable when it has been sealed for a whole interval of recovery points: the host has written most of
 it back by then, so the node, which has one thread, does not block on it.
 
-Start: the mark of a clean stop is removed, durably, before any log is touched. With it logs are trusted as they are;
+Start: the marker of a clean stop is removed, durably, before any log is touched. With it logs are trusted as they are;
 without it they are scanned from their recovery points (`storage/recovery.py`).
 
 Mutant `clean-mark-before-flush` in `close`.
@@ -193,7 +193,7 @@ class LogManager:
             self._trace.event("stray", broker=self._config.node_id, topic=name[0], partition=name[1])
         self._unclaimed.clear()
 
-    # -- checkpoints --------------------------------------------------------------------------------------------------
+    # -- checkpoints ----------------------------------------------------------------------------------------------
 
     def take_back(self, name: TopicPartition, offset: int) -> None:
         """Before truncation, durably lower the checkpoints of a log to `offset`."""
@@ -259,7 +259,7 @@ class LogManager:
         return nearest
 
     def close(self, broker_epoch: int) -> None:
-        """Flush everything to disk, then write the mark of a clean stop, which carries the broker epoch."""
+        """Flush everything to disk, then write the marker of a clean stop, which carries the broker epoch."""
         self.settle()
         if self._mutants.has("clean-mark-before-flush"):
             checkpoints.mark_clean_shutdown(self._disk, ROOT, clean_marker(broker_epoch))

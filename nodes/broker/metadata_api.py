@@ -39,9 +39,7 @@ from squall.nodes.protocol.topic_partition import ZERO_ID
 NO_LEADER = -1
 SOURCE_TOPIC, SOURCE_CLUSTER, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 3, 4, 5
 NAMES_BY_ID_SINCE = 12
-"""The first version of Metadata in which topics may be requested by id; before, each response needs
-a name (KIP-516).
-"""
+"""The first version of Metadata that allows requests by topic id; before, each response needs a name (KIP-516)."""
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster (KIP-919)."""
 

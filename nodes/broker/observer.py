@@ -87,9 +87,7 @@ class MetadataObserver:
             yield delta
 
     def _loaded(self, snapshot_id: SnapshotId, delta: MetadataDelta) -> bool:
-        """Load some more of a snapshot. Returns whether the image now is the snapshot's, with the difference in
-        `delta`.
-        """
+        """Load some more of a snapshot. Returns whether it is loaded, with the difference in `delta`."""
         if self._loader is None or self._loader.id != snapshot_id:
             self._loader = SnapshotLoader(self._log.snapshots, snapshot_id)
         if not self._loader.advance():

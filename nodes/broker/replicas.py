@@ -31,8 +31,9 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.config import LogConfig
 
 LOGS_IN_A_TURN = 5
-"""The most logs created or removed in a turn. Each takes five waits for the disk, of up to 50 ms on a shared disk; a
-heartbeat takes three or four turns.
+"""The most logs created or removed in a turn.
+
+Each takes five waits for the disk, of up to 50 ms on a shared disk; a heartbeat takes three or four turns.
 """
 
 
@@ -177,9 +178,7 @@ class Replicas:
             self._follow(now, self._image.topics[topic_id], number)
 
     def _remove_topics(self, topics: Iterable[Topic]) -> None:
-        """Forget the topics at once and delete their logs over several turns; nothing more is applied before that is
-        done.
-        """
+        """Forget topics at once and delete their logs over several turns; nothing more is applied before that."""
         going = [(topic, number) for topic in topics for number in topic.partitions]
         self._logs.forget([(topic.name, number) for topic, number in going if (topic.id, number) in self._by_id])
         for topic, number in going:
@@ -378,7 +377,7 @@ class Replicas:
         return taken
 
     def close(self, broker_epoch: int) -> None:
-        """Flush everything to disk, then write the mark of a clean stop, which carries the broker epoch (FD-03)."""
+        """Flush everything to disk, then write the marker of a clean stop, which carries the broker epoch (FD-03)."""
         self._checkpoint()
         if self._to_delete:
             self._logs.delete(list(self._to_delete))

@@ -58,8 +58,9 @@ CHUNK_WORTH_KEEPING = 1024
 
 
 def encode(message: Message, version: int) -> list[Buffer]:
-    """Encode a message as a list of buffers to be sent in order. Raises ProtocolError if it has no form in this
-    version.
+    """Encode a message as a list of buffers to be sent in order.
+
+    Raises ProtocolError if it has no form in this version.
     """
     cls: Any = type(message)
     out: list[Buffer] = []

@@ -240,9 +240,7 @@ class ClientSession:
         return self._next_id
 
     def send(self, message: Message, version: int, now: int, deadline: int, complete: Complete) -> list[Buffer]:
-        """Return the frame of a request and register `complete(now, response)` for its response.
-        Raises ProtocolError.
-        """
+        """Return a request's frame; `complete(now, response)` is called with its response. Raises ProtocolError."""
         api = APIS[message.API_KEY]
         chunks = self._encode(message, version)
         self._sent.append(_Sent(self._next_id, api, version, deadline, complete))
@@ -262,7 +260,7 @@ class ClientSession:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
 
     def received(self, now: int, frame: Buffer) -> None:
-        """Pass a response to the `complete` of its request. Raises ProtocolError; then the caller closes the
+        """Pass a response to the `complete` of its request. Raises ProtocolError; the caller then closes the
         connection.
         """
         correlation_id = headers.correlation_id_of(frame)

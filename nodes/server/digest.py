@@ -174,8 +174,9 @@ def _row(header: BatchHeader, batch: memoryview) -> Row:
 
 
 def batches_in(path: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Header and content of every batch of a file, read by windows. Raises ProtocolError where
-    bytes are not a batch.
+    """Header and content of every batch of a file, read by windows.
+
+    Raises ProtocolError where bytes are not a batch.
     """
     with path.open("rb") as file:
         rest, position, at_end = b"", 0, False

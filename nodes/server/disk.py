@@ -85,9 +85,7 @@ class RealFile:
         return b"".join(parts)
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
-        """Write the chunks at the end. After an OSError a part may be written beyond the size that
-        this file reports.
-        """
+        """Write the chunks at the end. After an OSError a part may be written beyond the reported size."""
         self._dirty = True
         if len(chunks) == 1:
             size = len(chunks[0])

@@ -340,9 +340,7 @@ class Shell:
             self._input(self._node.received, connection.identity, frame)
 
     def stalled(self, connection: _Connection, stalled: bool) -> None:
-        """Report whether a peer takes its responses, so that the node does not fill its memory with responses not
-        taken.
-        """
+        """Report whether a peer takes its responses, so that untaken responses do not fill the node's memory."""
         if connection.identity > 0 and connection.identity in self._connections:
             self._input(self._node.stalled, connection.identity, stalled)
 

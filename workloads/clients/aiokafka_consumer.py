@@ -112,8 +112,9 @@ class AiokafkaInstance(ConsumerInstance):
             self.finish(errors.exception_name(trouble))
 
     async def _serve(self) -> None:
-        """Create a consumer and poll it; if it breaks, create another. Until retired: the library
-        may swallow a cancel.
+        """Create a consumer and poll it; if it breaks, create another.
+
+        Runs until retired and not until cancelled: the library may swallow a cancel.
         """
         while not self.over.done():
             consumer = AIOKafkaConsumer(**self.configuration)

@@ -29,8 +29,9 @@ class Run:
 
 @dataclass
 class Inbox:
-    """What has arrived for one topic-partition and was not polled yet; `position` is the offset after the last polled
-    record.
+    """What has arrived for one topic-partition and was not polled yet.
+
+    `position` is the offset after the last polled record.
     """
 
     runs: deque[Run] = field(default_factory=deque)

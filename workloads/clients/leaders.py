@@ -20,8 +20,7 @@ Address = tuple[str, int]
 
 
 class Replica(msgspec.Struct, frozen=True, gc=False):
-    """Where to send requests for a topic-partition: a broker's address and node id, and the leader epoch known with
-    them.
+    """Where to send requests for a topic-partition: a broker's address and node id, and the known leader epoch.
 
     It stays with the request, so that the record names the broker actually used, even if the view changes meanwhile.
     """

@@ -228,7 +228,7 @@ class NativeOperator(NativeAdmin):
     ) -> None:
         """Try one node after the other until one reports success. Raises the error of the last one.
 
-        An error stops the search, unless it refers to another leader or controller.
+        An error response stops the search, unless it refers to another leader or controller.
         """
         trouble: OSError = ConnectionError(f"{what}: there is nobody to ask")
         for address in addresses:

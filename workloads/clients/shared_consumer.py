@@ -225,8 +225,8 @@ class SharedConsumer(ABC):
         return inbox.take()
 
     async def _begin_final_read(self, instance: ConsumerInstance, place: TopicPartition, inbox: Inbox) -> Completion:
-        """The first poll of a session, with the log start offset. If that is unavailable, the poll fails and takes
-        nothing.
+        """Return the first poll of a session, with the log start offset; without that the poll
+        fails and takes nothing.
         """
         listed = await _unless_over(instance, instance.list_offsets(place))
         if listed.type != OK:

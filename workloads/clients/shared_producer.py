@@ -47,8 +47,9 @@ class Instance(Protocol):
 
     dead: bool
     renumberings: int
-    """How often it has reported a new producer epoch; of reports that arrive together none is delivered before this is
-    counted.
+    """How often it has reported a new producer epoch.
+
+    Of reports that arrive together none is delivered before this is counted.
     """
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered: ...
