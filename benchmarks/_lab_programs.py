@@ -2,8 +2,9 @@
 
 `CLOCK_WATCH` runs in an event loop and first writes a line that it is watching. It reads its wall clock every
 millisecond and records each jump, with its time (on the monotonic clock, which all hosts of a machine share) and the
-longest stall of its loop so far. `WRITER` appends and fsyncs, keeps the ledger that a power loss uses, and records in
-another file, outside the reach of the power loss, how much was durable and with which content.
+longest stall of its loop since the previous jump. `WRITER` appends and fsyncs, keeps the ledger that a power loss uses,
+and records in another file, outside the reach of the power loss, how many bytes were durable. Its content follows from
+the position (`as_written`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configuration of a broker. Durations are in microseconds; each field names its Kafka property."""
+"""Configuration of a broker. Durations are in microseconds; a field's docstring names its Kafka property."""
 
 from __future__ import annotations
 

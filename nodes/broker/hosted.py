@@ -42,7 +42,7 @@ class Watcher:
     __slots__ = ()
 
     def touched(self) -> Parked | None:
-        """Take notice of a change here. Returns the parked request that the change may complete."""
+        """Take notice of a change here. Returns the parked request that the change may complete, if any."""
         raise AssertionError("every kind of watcher has its own way of taking notice")
 
 

@@ -2,8 +2,8 @@
 
 Removing the name of a file is fast. Closing its last descriptor takes some 20 ms for a segment of 256 MB whose pages
 are in memory; retention removes several segments at once, deleting a topic hundreds. Meanwhile the node's thread serves
-no request and sends no heartbeat. So a large file is opened once more before its name is removed, and a background
-thread closes it. A process that ends closes everything: no cleanup is needed.
+neither produce requests nor the controller. So a large file is opened once more before its name is removed, and a
+background thread closes it. A process that ends closes everything: no cleanup is needed.
 
 Kafka removes files a minute later, also in a thread (`file.delete.delay.ms`); here the name disappears at once.
 """

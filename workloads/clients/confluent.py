@@ -143,8 +143,8 @@ def _heard_by(listener: _Listener) -> logging.Logger:
 class Offsets:
     """Distinguishes the brokers' offsets in delivery reports from invented ones, in the order of the reports.
 
-    Offsets that librdkafka counts up from -1 end where no broker's can begin: the records of such a batch have been
-    appended, so a record appended after them has a larger offset than their number.
+    librdkafka invents offsets from -1 on for the records of a batch. They are recognizable: these records have been
+    appended, so a record appended after them has a larger offset than the next invented one.
     """
 
     def __init__(self) -> None:

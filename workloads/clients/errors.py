@@ -6,11 +6,12 @@
 * a client that makes a single attempt received a code that the broker returns *before* it appends.
 
 Everything else is `info`. That includes codes that look definite but can reach a producer after its records were
-appended: NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION end a parked acks=all request whose leader moved away,
-REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND by definition. A client that retries on its own may have had any
-number of attempts in flight, so the response to the last one says nothing about the earlier ones. The same holds for a
-client that changes topics through a broker: the broker forwards the request to the controller and retries it when the
-connection breaks, so that TOPIC_ALREADY_EXISTS may be the response to a second delivery of the client's own request.
+appended: NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION end a parked acks=all request whose leader moved away;
+REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND come after the append by definition. A client that retries on its
+own may have had any number of attempts in flight, so the response to the last one says nothing about the earlier ones.
+The same holds for a client that changes topics through a broker: the broker forwards the request to the controller and
+retries it when the connection breaks, so that TOPIC_ALREADY_EXISTS may be the response to a second delivery of the
+client's own request.
 
 `error_codes.py` lists the meaning of each code for a single attempt; the tables of the other kinds follow from it. A
 test checks all of them against the protocol's list.
