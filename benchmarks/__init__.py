@@ -1,1 +1,1 @@
-"""One module per benchmark; medians and ratios, measured beside must and stretch."""
+"""One module per benchmark; medians and ratios, reported beside their *must* and *stretch* bars."""

@@ -1,15 +1,14 @@
-"""Acknowledged operations per second of load workers against three brokers of ours, everything on this machine.
+"""Measure acknowledged operations per second of load workers against three of our brokers, all on this machine.
 
-The workers are those of a run: processes of their own that generate, send through librdkafka (idempotent, acks=all) and
-record every operation. They are offered more than anybody could take, so that what is acknowledged is what the whole
-chain carries: generator, client, leader, two followers, and back into the history. The cluster has Kafka's default
-timings.
+The workers are those of a run: separate processes that generate, send through librdkafka (idempotent, acks=all) and
+record every operation. The offered load exceeds any capacity, so that the acknowledged rate is that of the whole chain:
+generator, client, leader, two followers, and back into the history. The cluster has Kafka's default timings.
 
-Why no more is in flight: librdkafka has one batch of an idempotent producer under way per topic-partition (its limit of
-five in flight counts records), and while others have waited for longer than `linger.ms` behind it, its thread asks the
-socket again and again instead of waiting. With 60 per producer and topic-partition a worker hands all of them over
-within those 10 ms, and they make one batch; with 200 it does not, and such threads, three per worker, take the
-processors from the brokers that they wait for.
+Why no more is in flight: librdkafka has one batch of an idempotent producer in flight per topic-partition (its limit of
+five in flight counts records), and while others have waited for longer than `linger.ms` behind it, its thread polls the
+socket instead of waiting. With 60 per producer and topic-partition a worker hands all of them over within those 10 ms,
+and they make one batch; with 200 it does not, and such threads, three per worker, take the processors from the brokers
+that they wait for.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ WINDOWS = 5
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of the load: sends acknowledged per second, and what each cost the load workers and the brokers."""
+    """An interval of the load: acknowledged sends per second, and processor time per send of workers and brokers."""
 
     per_second: float
     workers_microseconds: float
@@ -57,8 +56,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Look:
-    """What each worker said last, when that was and how many sends were acknowledged by then; and the processor seconds
-    that workers and brokers had used at that time.
+    """A sample of the load's counters.
+
+    `acknowledged` holds, for each worker, the time of its last report and the number of sends acknowledged by then; the
+    other fields are the processor seconds that workers and brokers had used at that time.
     """
 
     acknowledged: tuple[tuple[int, int], ...]
@@ -66,7 +67,7 @@ class Look:
     brokers_seconds: float
 
     def until(self, later: Look) -> Window:
-        """What lies between two looks."""
+        """The interval between two samples."""
         pairs = list(zip(self.acknowledged, later.acknowledged, strict=True))
         count = sum(after[1] - before[1] for before, after in pairs)
         assert count > 0, "nothing was acknowledged in a whole window"
@@ -78,7 +79,7 @@ class Look:
 
 
 def acknowledged() -> list[Window]:
-    """Several stretches of one load."""
+    """Measure several intervals of one load."""
     with (
         Cluster(brokers=3, controllers=3, properties=AS_SHIPPED) as cluster,
         tempfile.TemporaryDirectory() as directory,

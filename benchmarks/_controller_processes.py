@@ -1,7 +1,7 @@
-"""Controllers as processes, for the controller benchmark: what their traces tell, restarts with other settings, memory.
+"""Controllers as processes, for the controller benchmark: read traces, restart with other settings, sample memory.
 
-A trace carries the times of the machine's monotonic clock, which is also this process's, so what a node says of itself
-and what is measured from outside can be laid over each other.
+A trace carries times of the machine's monotonic clock, which is also this process's, so a node's own events and
+measurements from outside share one time line.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Happened:
 
 @dataclass(frozen=True)
 class Stages:
-    """When a failover reached what, in seconds after the kill."""
+    """The stages of a failover, in seconds after the kill."""
 
     detect: float
-    """A survivor asks for votes."""
+    """A survivor requests votes."""
     elect: float
     """A leader is elected."""
     load: float
-    """It has replayed all there is, and decides."""
+    """The leader has replayed everything, and decides."""
 
 
 class Controllers:
@@ -62,7 +62,7 @@ class Controllers:
         return [("127.0.0.1", port) for port in self._cluster.controller_ports.values()]
 
     async def are_up(self) -> None:
-        """Until all of them can be asked. Raises AssertionError with the end of its log if one has died."""
+        """Wait until all of them respond. Raises AssertionError with the end of its log if one has died."""
         for one in self.ids:
             while await self.applied(one) < -1:
                 node = self.node(one)
@@ -70,18 +70,18 @@ class Controllers:
                 await asyncio.sleep(0.05)
 
     def resident(self) -> list[int]:
-        """Bytes, of each one that runs."""
+        """Resident bytes of each running controller."""
         return [psutil.Process(pid).memory_info().rss for one in self.ids if (pid := self.node(one).pid) is not None]
 
     def processor_s(self) -> float:
-        """Processor time of all that run."""
+        """Processor time of all running controllers."""
         times = [psutil.Process(pid).cpu_times() for one in self.ids if (pid := self.node(one).pid) is not None]
         return sum(one.user + one.system for one in times)
 
     # -- traces -----------------------------------------------------------------------------------------------
 
     def happened(self, controller: int, since: float, *names: str) -> Iterator[Happened]:
-        """What its trace says since a moment, as far as it is written."""
+        """The events in a controller's trace since a time, as far as written."""
         path = self.node(controller).trace_path
         wanted = tuple(f'"event": "{name}"' for name in names)
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -91,7 +91,7 @@ class Controllers:
                     yield Happened(fields["t"] / 1e6, controller, fields["event"], fields)
 
     async def stages(self, survivors: Sequence[int], killed_at: float) -> Stages:
-        """What the survivors' traces say of the failover after a kill, once they say all of it."""
+        """The failover's stages after a kill, from the survivors' traces; waits until they contain all stages."""
         found: list[Stages] = []
 
         def told() -> bool:
@@ -109,14 +109,17 @@ class Controllers:
     # -- restarts -----------------------------------------------------------------------------------------------
 
     def configure(self, properties: Mapping[str, str]) -> None:
-        """Other settings, from each one's next start on."""
+        """Change settings, effective from each controller's next start."""
         for controller in self.ids:
             path = self.node(controller).config_path
             lines = dict(line.split("=", 1) for line in path.read_text().splitlines())
             path.write_text("".join(f"{key}={value}\n" for key, value in {**lines, **properties}.items()))
 
     async def start(self, controller: int) -> float:
-        """Start one that is down, and wait until it has replayed what was when it began; how many seconds it took."""
+        """Start a stopped controller, and wait until it has replayed what was applied when it began.
+
+        Returns the seconds that this took.
+        """
         goal = max([await self.applied(one) for one in self.ids if one != controller])
         began = time.monotonic()
         self.node(controller).start()
@@ -132,7 +135,10 @@ class Controllers:
         return await self.start(controller)
 
     async def applied(self, controller: int) -> float:
-        """The offset of the last record that one has replayed, by its metrics; -1: none yet, -2: no answer."""
+        """The offset of the last record that a controller has replayed, by its metrics.
+
+        -1 if there is none yet, -2 without a response.
+        """
         if self.node(controller).pid is None:
             return -2.0
         try:
@@ -143,9 +149,9 @@ class Controllers:
 
 
 class LoopProbe:
-    """Asks each controller for its API versions every few milliseconds, and keeps the longest wait for an answer.
+    """Requests each controller's API versions every few milliseconds, and keeps the longest wait for a response.
 
-    It is a thread beside the stubs, so a wait includes what the interpreter and the machine make it wait for.
+    It is a thread beside the stubs, so a wait includes delays by the interpreter and the machine.
     """
 
     def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
@@ -174,7 +180,7 @@ class LoopProbe:
                     connection.sendall(frame)
                     _received(connection, int.from_bytes(_received(connection, 4), "big"))
                 except (OSError, EOFError):
-                    return  # it was killed
+                    return  # the controller was killed
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
                 self.asked += 1
 
@@ -190,7 +196,7 @@ def _received(connection: socket.socket, size: int) -> bytes:
 
 
 async def sampled_peak(controllers: Controllers, ended: asyncio.Event) -> int:
-    """The most that any controller has resident until the event."""
+    """The maximum resident bytes of any controller until the event."""
     peak = 0
     while not ended.is_set():
         peak = max([peak, *controllers.resident()])

@@ -1,7 +1,7 @@
-"""How fast records get out: through librdkafka, and as raw responses of about one megabyte.
+"""Measure how fast records are read: through librdkafka, and as raw responses of about one megabyte.
 
-The raw client sends the same prepared Fetch again and again, two at a time, and throws away what comes: what it
-measures is the broker. That a response is full and without an error is checked on the first one.
+The raw client sends the same prepared Fetch again and again, two at a time, and discards the responses: it measures the
+broker. Only the first response is checked to be full and without an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ RESPONSE_BYTES = 1 << 20
 RESPONSES = 600
 AT_ONCE = 2
 AT_MOST = 5000
-"""Records per call of the consumer; it returns only when it has them all, or time is up."""
+"""Records per call of the consumer, which returns only with all of them or at the timeout."""
 
 
 def filled_topic(bench: Bench, name: str, records: int = RECORDS, layout: Layout = ALONE) -> None:
-    """One topic with this many records."""
+    """Create one topic with this many records."""
     bench.create_topic(name, layout)
     producer = bench.producer()
     for number in range(records):

@@ -1,8 +1,8 @@
-"""A process that checks runs several times over, as a suite's does at its end, and what it takes from outside.
+"""Check runs several times in a separate process, as at the end of a suite, and measure time and memory from outside.
 
-`python -m squall.benchmarks._judging ROUNDS WARM RUN…` starts Spark, checks the small run WARM so that every worker
-is up, then checks all runs in one job ROUNDS times and prints the seconds of each as JSON. Verdicts and tables are
-written; reports for people are not drawn. Memory is that of the process, its JVM and its workers together.
+`python -m squall.benchmarks._judging ROUNDS WARM RUN…` starts Spark, checks the small run WARM so that every worker is
+up, then checks all runs in one job ROUNDS times and prints the seconds of each as JSON. Verdicts and tables are
+written; reports are not drawn. Memory is that of the process, its JVM and its workers together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAMPLE_EVERY_S = 0.1
 
 @dataclass(frozen=True)
 class Judged:
-    """Seconds of each round, the most memory of the whole tree of processes in bytes, and its processor time."""
+    """Seconds of each round, the peak memory of the whole process tree in bytes, and its processor time in seconds."""
 
     seconds: tuple[float, ...]
     peak: int
@@ -34,7 +34,7 @@ class Judged:
 
 
 class Tree:
-    """Watches a process and all that it starts, while it is a context: memory and processor time."""
+    """Samples memory and processor time of a process and all its descendants, while it is a context."""
 
     def __init__(self, pid: int) -> None:
         self.peak = 0
@@ -76,7 +76,7 @@ class Tree:
 
 
 def watched(command: Sequence[str]) -> tuple[str, float, Tree]:
-    """Run a command: what it printed, how long it took, what it used. Raises RuntimeError if it fails."""
+    """Run a command; return its output, its duration and its usage. Raises RuntimeError if it fails."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     with process, Tree(process.pid) as tree:
@@ -87,7 +87,7 @@ def watched(command: Sequence[str]) -> tuple[str, float, Tree]:
 
 
 def judged(runs: Sequence[Path], warm: Path, rounds: int) -> Judged:
-    """Check runs in a process of its own. Raises RuntimeError unless every verdict is valid."""
+    """Check runs in a separate process. Raises RuntimeError unless every verdict is valid."""
     command = [sys.executable, "-m", __name__, str(rounds), str(warm), *map(str, runs)]
     said, _, tree = watched(command)
     return Judged(tuple(json.loads(said.splitlines()[-1])), tree.peak, tree.processor)

@@ -1,8 +1,8 @@
-"""Apache Kafka itself, as a cluster of processes on loopback, to be measured by the same client on the same machine.
+"""Run Apache Kafka as a cluster of processes on loopback, to be measured by the same client on the same machine.
 
-Its jars come from the public Maven repository through `mvn`, once, into the user's cache; nothing of it is part of this
-project. Three controllers and three brokers as separate processes, default settings but for ports, directories and the
-replication of internal topics, with the heap that a small broker is given.
+Its jars come from the public Maven repository through `mvn`, once, into the user's cache; they are not part of this
+project. Three controllers and three brokers run as separate processes, with default settings except ports, directories
+and the replication of internal topics, and with the heap of a small broker.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ TOOLS = """
     <dependency>
       <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>
     </dependency>"""
-"""Kafka's own command-line tools, and a logger, without which some of them fail in silence."""
+"""Kafka's own command-line tools, and a logger, without which some of them fail silently."""
 
 
 def fetched_jars(version: str = VERSION, *, tools: bool = False) -> Path:
-    """The folder with Kafka's jars. Raises UsageError if they are not there and cannot be fetched."""
+    """The folder with Kafka's jars. Raises UsageError if they are missing and cannot be fetched."""
     name = f"kafka-{version}-tools" if tools else f"kafka-{version}"
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "squall" / name
     if (cache / "complete").exists():
@@ -118,7 +118,7 @@ class KafkaCluster:
         return "\n".join(f"--- node {node}\n{self._log(node)[-3000:]}" for node in self._processes)
 
     def wait_for(self, what: str, find: Callable[[], object]) -> object:
-        """Ask again and again until there is something true."""
+        """Call `find` repeatedly until it returns something true."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (found := find()):
             assert time.monotonic() < deadline, f"not within {START_TIMEOUT_S} s: {what}\n{self.logs()}"
@@ -126,7 +126,7 @@ class KafkaCluster:
         return found
 
     def _started(self) -> bool:
-        """Kafka logs nothing without a logging library; a client that sees all brokers knows enough."""
+        """Whether a client sees all brokers; Kafka logs nothing without a logging library."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": CRITICAL})
         try:
             return len(admin.list_topics(timeout=5).brokers) == len(self._brokers)

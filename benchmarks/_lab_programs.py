@@ -1,9 +1,10 @@
 """Small programs that the benchmark of the lab runs on hosts, as processes of the agent.
 
-`CLOCK_WATCH` lives in an event loop, says in a first line that it watches, looks at its wall clock every millisecond
-and writes down when it jumps (on the monotonic clock, which all hosts of a machine share) and how long its loop ever
-stood still. `WRITER` appends and fsyncs, keeps the ledger that a power loss goes by, and tells in another file, outside
-what the power loss touches, how much it knew to be safe, and with which content.
+`CLOCK_WATCH` runs in an event loop and first writes a line that it is watching. It reads its wall clock every
+millisecond and records each jump, with its time (on the monotonic clock, which all hosts of a machine share) and the
+longest stall of its loop since the previous jump. `WRITER` appends and fsyncs, keeps the ledger that a power loss uses,
+and records in another file, outside the reach of the power loss, how many bytes were durable. Its content follows from
+the position (`as_written`).
 """
 
 from __future__ import annotations
@@ -57,5 +58,5 @@ WRITTEN_AT_ONCE = 20 * 50
 
 
 def as_written(position: int) -> bytes:
-    """What `WRITER` put at a position, as far as the next one."""
+    """The content that `WRITER` writes at a position, up to the next position."""
     return b"%019d\n" % position * 50

@@ -1,7 +1,7 @@
-"""What every measurement of a cluster needs: topics that are in sync, clients, and what its processes used.
+"""The common part of every measurement of a cluster: topics in sync, clients, and the usage of its processes.
 
-The cluster may be ours or somebody else's: it is anything with addresses to connect to and processes to look at. One
-run warms up, the others count; nothing here has an opinion on what is fast.
+The cluster may be ours or another system: anything with addresses to connect to and processes to inspect. One run warms
+up, the others count; this module sets no bars.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from squall.benchmarks.measurement import Measurement
 RECORD_BYTES = 1000
 TIMEOUT_S = 120.0
 CRITICAL = 2
-"""librdkafka's log level: that the brokers are gone at the end is no news."""
+"""librdkafka's log level: lost connections at the end of the brokers are expected."""
 MEGA, GIGA = 1_000_000, 1_000_000_000
 Setting = str | int | float | bool
 
 
 class MeasuredCluster(Protocol):
-    """Brokers that run as processes of this machine."""
+    """Brokers that run as processes on this machine."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -43,7 +43,7 @@ class MeasuredCluster(Protocol):
 
 @dataclass(frozen=True)
 class Layout:
-    """How a topic is laid out: `partitions` topic-partitions of `replicas` copies, `needed` of them in sync."""
+    """The layout of a topic: `partitions` topic-partitions of `replicas` replicas, `needed` of them in sync."""
 
     partitions: int = 1
     replicas: int = 3
@@ -57,7 +57,7 @@ ALONE = Layout(replicas=1, needed=1)
 
 
 class Bench:
-    """A cluster to measure, and what every measurement of it needs."""
+    """A cluster to measure, and the tools that every measurement of it needs."""
 
     def __init__(self, cluster: MeasuredCluster) -> None:
         self.cluster = cluster
@@ -67,7 +67,7 @@ class Bench:
         self.brokers = [psutil.Process(pid) for pid in cluster.broker_pids]
 
     def create_topic(self, name: str, layout: Layout) -> None:
-        """Create it and wait until every topic-partition has all its replicas in sync."""
+        """Create a topic and wait until every topic-partition has all its replicas in sync."""
         new = NewTopic(name, layout.partitions, layout.replicas, config={"min.insync.replicas": str(layout.needed)})
         self.admin.create_topics([new])[name].result(TIMEOUT_S)
 
@@ -85,7 +85,7 @@ class Bench:
         return Producer({**self.client, "acks": "all", "enable.idempotence": True, **settings})
 
     def consumer(self) -> Consumer:
-        """One that is told what to read and commits nothing."""
+        """A consumer with manual assignment that commits no offsets."""
         return Consumer({**self.client, "group.id": "benchmark", "enable.auto.commit": False})
 
     def end_offsets(self, topic: str, partitions: int) -> int:
@@ -98,7 +98,7 @@ class Bench:
             consumer.close()
 
     def processor_seconds(self) -> float:
-        """What all brokers together have used so far."""
+        """Processor seconds that all brokers together have used so far."""
         times = [process.cpu_times() for process in self.brokers]
         return sum(one.user + one.system for one in times)
 
@@ -111,7 +111,7 @@ class Bench:
 
 
 def hand_over(producer: Producer, topic: str, partition: int, value: bytes) -> None:
-    """Give one record to the client, waiting while its queue is full."""
+    """Hand one record to the client, waiting while its queue is full."""
     while True:
         try:
             producer.produce(topic, value, partition=partition)
@@ -121,7 +121,7 @@ def hand_over(producer: Producer, topic: str, partition: int, value: bytes) -> N
 
 
 class Deliveries:
-    """Remembers what the client says of records that were refused."""
+    """Collects the client's reports of refused records."""
 
     def __init__(self) -> None:
         self.errors: list[KafkaError] = []
@@ -135,7 +135,7 @@ class Deliveries:
 
 
 def quantile(values: Sequence[float], of: float) -> float:
-    """The smallest value that at least this share of all reaches."""
+    """The smallest value that at least this share of all values does not exceed."""
     return sorted(values)[max(0, -int(-of * len(values) // 1) - 1)]
 
 

@@ -1,8 +1,8 @@
-"""The check of logs as one would write it in a notebook: plain pandas, one row per record, groups and joins.
+"""Check logs as in a notebook: plain pandas, one row per record, groups and joins.
 
-`python -m squall.benchmarks._pandas_check RUN` prints, as JSON, how often it found what. It is what the checker is
-measured against, so it knows the same rules of logs, but neither epochs, nor clocks, nor times of outages, nor
-witnesses; nor does it ask whether the history is well-formed.
+`python -m squall.benchmarks._pandas_check RUN` prints the number of each anomaly as JSON. The checker is measured
+against it, so it applies the same rules of logs. It knows neither epochs, nor clocks, nor outages, nor witnesses, and
+does not check whether the history is well-formed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLACE = ["topic", "partition"]
 
 
 def plain_check(run_dir: Path) -> dict[str, int]:
-    """Anomalies of a run's logs by name, with their number."""
+    """Anomalies of a run's logs: their number by name."""
     rows = read(run_dir / HISTORY_FILE)
     sends = rows[rows["f"].isin([FUNCTIONS["send"], FUNCTIONS["marker"]])]
     acked = sends[sends["type"] == TYPES["ok"]]
@@ -45,7 +45,10 @@ def plain_check(run_dir: Path) -> dict[str, int]:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """Values whole: of numbers among nulls pandas makes floats, and values begin with the process."""
+    """Read values as integers.
+
+    Pandas turns numbers among nulls into floats, which would lose bits: a value's high bits are its process.
+    """
     table = pq.read_table(path, columns=COLUMNS)
     whole = pc.fill_null(table["value"], -1)
     rows: pd.DataFrame = table.set_column(COLUMNS.index("value"), "value", whole).to_pandas()
@@ -75,7 +78,7 @@ def _losses(records: pd.DataFrame, acked: pd.DataFrame) -> dict[str, int]:
 
 
 def _sessions(records: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, int]:
-    """Backwards, or past what somebody read, within a session."""
+    """Records that go back, or skip records that any client read, within a session."""
     read = pairs[[*PLACE, "offset"]].drop_duplicates().sort_values([*PLACE, "offset"])
     read["before"] = read.groupby(PLACE, observed=True)["offset"].shift()
     records = records.merge(read, on=[*PLACE, "offset"], how="left", sort=False)

@@ -1,8 +1,8 @@
-"""How fast records get in: megabytes per second, requests per second, and the latency of single records.
+"""Measure how fast records are written: megabytes and requests per second, and the latency of single records.
 
-The client is librdkafka, idempotent, acks=all. Counted is the payload alone, from the first record handed to the client
-to the last acknowledgement. That nothing was lost on the way is checked against the high watermarks, so that no
-callback per record slows the client down.
+The client is librdkafka, idempotent, acks=all. Only the payload counts, from the first record handed to the client to
+the last acknowledgement. The high watermarks are compared with the number of records, to detect losses without a
+callback per record, which would slow the client down.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def throughput(bench: Bench, layout: Layout, records: int = RECORDS, runs: int =
 
 
 def small_requests(bench: Bench, layout: Layout, requests: int = REQUESTS, runs: int = REQUEST_RUNS) -> list[Sample]:
-    """Every record is a request of its own, at most five on their way; one sample per run, without the first."""
+    """Send every record as a separate request, at most five in flight; one sample per run, without the first."""
     settings = {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight.requests.per.connection": 5}
     return _filled(bench, f"requests-{layout}", layout, bench.producer(settings), requests, runs)
 
@@ -71,7 +71,7 @@ def _one_run(bench: Bench, producer: Producer, topic: str, partitions: int, reco
 def latencies(
     bench: Bench, layout: Layout, records: int = LATENCY_RECORDS, runs: int = LATENCY_RUNS
 ) -> list[list[float]]:
-    """Milliseconds from handing a record over to its acknowledgement, one at a time; a list per run."""
+    """Milliseconds from handing over a record to its acknowledgement, one record at a time; a list per run."""
     topic = f"latency-{layout}"
     bench.create_topic(topic, layout)
     producer = bench.producer({"linger.ms": 0})

@@ -1,7 +1,7 @@
-"""A flood of produce requests that never ebbs: so many outstanding at one broker, all the time.
+"""A constant flood of produce requests: a fixed number is outstanding at one broker at any time.
 
-Prepared frames over plain sockets; whatever is answered is asked again at once. `Flood` runs in a thread of its own,
-and says how many requests were answered and whether one was refused.
+It sends prepared frames over plain sockets; every response triggers the next request at once. `Flood` runs in a
+separate thread, and reports how many requests were answered and whether one was refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_EVERY_S = 0.05
 
 
 def produce_frame(topic: str, partition: int, record_bytes: int) -> bytes:
-    """One request of one record, with its length before it."""
+    """One request of one record, with its length prefix."""
     batch = build_batch([Record(key=None, value=bytes(record_bytes))])
     body = ProduceRequest(
         acks=ACKS_ALL,
@@ -41,7 +41,7 @@ def produce_frame(topic: str, partition: int, record_bytes: int) -> bytes:
 
 
 class Flood:
-    """`with Flood(host, port, topic, outstanding=500):` while it lasts, so many requests wait at the broker."""
+    """`with Flood(host, port, topic, outstanding=500):` keeps so many requests waiting at the broker."""
 
     def __init__(self, host: str, port: int, topic: str, *, outstanding: int, record_bytes: int) -> None:
         self.errors: list[str] = []
@@ -54,7 +54,7 @@ class Flood:
 
     @property
     def answered(self) -> int:
-        """So far; final once the flood has ended."""
+        """Responses so far; final once the flood has ended."""
         return sum(one.answered for one in list(self._askers))
 
     def __enter__(self) -> Flood:
@@ -74,7 +74,7 @@ class Flood:
             self.errors.append(str(trouble))
 
     async def _pour(self) -> None:
-        """Until it is told to stop. Whatever goes wrong on a connection ends it, and is remembered."""
+        """Run until stopped. Any error on a connection ends it and is recorded."""
         loop = asyncio.get_running_loop()
         opened = []
         for _ in range(CONNECTIONS):
@@ -93,7 +93,7 @@ class Flood:
 
 
 class _Asker(asyncio.Protocol):
-    """One connection: asks again for each answer. Only the first is looked into."""
+    """One connection: sends a request for each response. Only the first response is checked."""
 
     def __init__(self, frame: bytes) -> None:
         self.answered = 0

@@ -1,7 +1,7 @@
-"""A process that only sleeps, in short naps: what keeps it from waking up keeps everybody from running.
+"""A process that only sleeps, in short naps, to measure how long the machine keeps processes from running.
 
-A virtual machine that stands still, or processors with too much to do, show as a nap that took too long. It is a
-process of its own, so that nothing that its starter does is in it.
+A stalled virtual machine, or overloaded processors, show as a nap that took too long. It is a separate process, so that
+the work of its starter does not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NAP_S = 0.002
 
 
 def longest_stall_ms(duration_s: float) -> float:
-    """Wait for so long; by how many milliseconds a sleeping process was woken up too late, at the worst."""
+    """Sleep for so long; return the worst delay of a wake-up, in milliseconds."""
     command = [sys.executable, "-m", __name__, str(duration_s)]
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 

@@ -1,8 +1,8 @@
-"""Stub brokers: they register, heartbeat and follow the metadata log like brokers, and have no logs of their own.
+"""Stub brokers: they register, heartbeat and follow the metadata log like brokers, but have no logs.
 
-Two million topic-partitions of three replicas are six million logs, which no small machine holds; controllers do not
-notice whether they exist. All stubs live in one event loop. One of them decodes and applies what is committed, to an
-image of its own; the others walk over the batches and count their bytes.
+Two million topic-partitions of three replicas are six million logs, too many for a small machine; controllers do not
+notice whether they exist. All stubs run in one event loop. One of them decodes and applies committed records to its
+image; the others walk over the batches and count their bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLUSTER_ID = "squall-cluster-00000-A"
 HEARTBEAT_S = 2.0
 RETRY_S = 0.005
 BROKERS_RETRY_S = 0.05
-"""Thirty brokers that asked as often as the benchmark does would be a load of their own while nobody leads."""
+"""Thirty brokers that retried as often as the benchmark does would be a load of their own while there is no leader."""
 REQUEST_TIMEOUT_S = 120.0
 FETCH_BYTES = 8 << 20
 APPLIED_AT_ONCE = 10_000
@@ -42,20 +42,20 @@ Address = tuple[str, int]
 
 
 class Asker:
-    """One connection at a time to whichever controller answers as the active one."""
+    """One connection at a time to the controller that responds as the active one."""
 
     def __init__(self, controllers: Sequence[Address], name: str, retry_s: float = RETRY_S) -> None:
         self._retry_s = retry_s
         self._controllers = list(controllers)
         self._name = name
         self.at = 0
-        """Which of the controllers is asked."""
+        """The index of the controller in use."""
         self._connection: socket.socket | None = None
         self._session = ClientSession(name)
         self._one_at_a_time = asyncio.Lock()
 
     async def once(self, message: Message) -> Message | None:
-        """Ask the controller tried last; None if it cannot be reached, and then the next one is asked next time."""
+        """Send to the current controller. Returns None if it is unreachable; the next call uses the next controller."""
         async with self._one_at_a_time:
             return await self._ask(message)
 
@@ -81,12 +81,12 @@ class Asker:
             return None
 
     def turn_away(self) -> None:
-        """Ask another controller from now on."""
+        """Use the next controller from now on."""
         self.close()
         self.at = (self.at + 1) % len(self._controllers)
 
     async def until(self, message: Callable[[], Message], good: Callable[[Message], bool]) -> Message:
-        """Ask until an answer is good, controller after controller."""
+        """Send until a response is good, controller after controller."""
         while True:
             answer = await self.once(message())
             if answer is not None and good(answer):
@@ -102,7 +102,7 @@ class Asker:
 
 
 async def _exactly(connection: socket.socket, size: int) -> memoryview:
-    """So many bytes, copied once on their way: what thirty stubs receive is not to be felt. Raises EOFError."""
+    """Receive so many bytes with one copy, since thirty stubs receive at once. Raises EOFError."""
     content = memoryview(bytearray(size))
     loop, got = asyncio.get_running_loop(), 0
     while got < size:
@@ -114,7 +114,7 @@ async def _exactly(connection: socket.socket, size: int) -> memoryview:
 
 
 class Stub:
-    """One stub broker. `image` is there if it applies."""
+    """One stub broker. `image` is set if it applies records."""
 
     def __init__(self, broker: int, controllers: Sequence[Address], *, applies: bool) -> None:
         self.broker = broker
@@ -154,17 +154,17 @@ class Stub:
         )
 
     async def beat(self) -> None:
-        """Renew the session until it leaves."""
+        """Send heartbeats until the broker leaves."""
         while not self.leaving:
             await self._lifecycle.until(self.heartbeat, _heard)
             await asyncio.sleep(HEARTBEAT_S if self.next_offset > self.epoch else 0.05)
 
     async def leave(self, committed: Callable[[], None]) -> None:
-        """Controlled shutdown, until the controller lets it go.
+        """Run a controlled shutdown until the controller grants it.
 
-        The first heartbeat that wants to is answered when all that it moves is committed; `committed` is told then.
-        The controller lets the broker go when it has heard from all the others, by their heartbeats, that they know
-        of it (CS-04).
+        The controller responds to the first heartbeat that requests it when all its changes are committed; `committed`
+        is called then. It grants the shutdown when the heartbeats of all other brokers show that they know of it
+        (CS-04).
         """
         self.leaving = True
         first = True
@@ -204,7 +204,7 @@ class Stub:
         )
 
     def _take(self, answer: Message) -> bool:
-        """Whether the answer was one of the leader's; what it brought is counted then."""
+        """Count what a response brought. Returns whether it came from the leader."""
         response = cast(FetchResponse, answer)
         if response.error_code != ErrorCode.NONE or not response.responses:
             return False
@@ -248,7 +248,7 @@ def _heard(answer: Message) -> bool:
 
 
 async def until(what: str, condition: Callable[[], bool], timeout_s: float = 600.0, *, every_s: float = 0.002) -> None:
-    """Look every few milliseconds until it is so."""
+    """Check every few milliseconds until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,12 +1,12 @@
-"""The broker through librdkafka, against every bar of the table: throughput, requests, latency, memory.
+"""The broker through librdkafka, against its bars: throughput, requests, latency, memory.
 
 Three controllers and three brokers run as processes on loopback with Kafka's default timings; the load comes from this
 process through confluent-kafka (librdkafka), idempotent, acks=all, 1 KB records of random bytes. So client, leader and
-followers share the machine; the bars were set for two cores. With three replicas, two of them are needed; with one,
-followers do not take part.
+followers share the machine; the bars were set for two cores. With three replicas, `min.insync.replicas` is two; with
+one, followers do not take part.
 
-One run warms up; the median of the others counts. Processor time per gigabyte or request depends less on what else the
-machine does, and is reported beside. How the same client fares with Apache Kafka on this machine: `squall bench peer`.
+One run warms up; the median of the others counts. Processor time per gigabyte or request depends less on other load of
+the machine, and is reported too. `squall bench peer` measures Apache Kafka with the same client on this machine.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ AS_SHIPPED = {
     "replica.fetch.backoff.ms": "1000",
     "replica.lag.time.max.ms": "30000",
 }
-"""Kafka's defaults, where the loopback cluster has others."""
+"""Kafka's defaults, where the loopback cluster has other values."""
 GIGABYTE_RECORDS = 125_000
-"""Per run; with the warm-up, eight runs are a gigabyte."""
+"""Records per run; with the warm-up, eight runs are a gigabyte."""
 METADATA_VERSION = 12
 METADATA_TOPICS, METADATA_PARTITIONS = 100, 6
 METADATA_RUNS = 30
@@ -56,7 +56,7 @@ def produce_figures(
 
 
 def memory_figures(bench: Bench) -> list[Measurement]:
-    """Of the broker that has taken the most, straight after the gigabyte."""
+    """Resident memory of the largest broker, directly after the gigabyte."""
     megabytes = bench.largest_resident_bytes() / MEGA
     return [
         Measurement("    resident memory after 1 GB", megabytes, "MB", must=150, stretch=80, higher_is_better=False)
@@ -103,7 +103,7 @@ def latency_figures(
 
 
 def metadata_figures(runs: int = METADATA_RUNS) -> list[Measurement]:
-    """Encoding what a client is told of a hundred topics."""
+    """Time to encode a Metadata response of a hundred topics."""
     response = metadata_response()
     milliseconds = []
     for _ in range(runs + 1):
@@ -136,7 +136,7 @@ def metadata_response() -> MetadataResponse:
 
 
 def run() -> Iterator[Measurement]:
-    """Measure everything on one cluster. Memory comes first, while nothing else has been done."""
+    """Measure everything on one cluster. Memory comes first, before any other load."""
     one, six = Layout(), Layout(partitions=6)
     parts: tuple[Callable[[Bench], list[Measurement]], ...] = (
         lambda bench: produce_figures(bench, ALONE, "one replica", 100, 180, GIGABYTE_RECORDS),

@@ -1,12 +1,12 @@
 """The checker at size: seconds and memory from a run's directory to its verdict, up to a billion operations.
 
 Histories are forged (`results/forge_wide.py`): half sends, half polls, two records for each operation, sixteen
-topic-partitions in a topic of ten million operations, and a process sends to all of them. *Warm* is what each further
-check takes in a process that has Spark up, as at the end of a suite; *cold* is a `squall check` of its own, JVM and
-report included. Memory is that of the process with its JVM and workers, at the most. Every verdict must be valid.
+topic-partitions in a topic of ten million operations, and each process sends to all of them. *Warm* is the time of each
+further check in a process with Spark running, as at the end of a suite; *cold* is a separate `squall check`, JVM and
+report included. Memory is the peak of the process with its JVM and workers. Every verdict must be valid.
 
-`--operations` makes everything smaller (ten million unless given; the others keep their ratio to it), and then nothing
-is held to its bar. `--billion` checks a hundred times as many as one history, besides: some 45 GB of disk, for a while.
+`--operations` makes everything smaller (default ten million; the other sizes keep their ratio to it), and then no bar
+applies. `--billion` also checks a history a hundred times as large, which needs some 45 GB of disk meanwhile.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ ROUNDS, COLD_ROUNDS, LARGE_ROUNDS = 5, 3, 3
 SEED = 7
 GIB = 2**30
 BYTES_OF_AN_OPERATION = 50
-"""On disk, rather more than it takes."""
+"""Bytes per operation on disk, rounded up generously."""
 ROOMY = Path("/var/tmp")
-"""On disk even where temporary files are kept in memory."""
+"""A directory on disk even where temporary files are kept in memory."""
 
 
 class Scene:
-    """Where histories lie while they are needed, and the small one that each process warms up with."""
+    """Keeps histories while they are needed, and the small one with which each process warms up."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
@@ -53,7 +53,7 @@ class Scene:
 
     @contextmanager
     def forged(self, operations: int, partitions: int = PARTITIONS, most: int = OPERATIONS) -> Iterator[Path]:
-        """A history of one run. Raises OSError if there is no room for it."""
+        """The history of one run. Raises OSError if there is no room for it."""
         needed, free = operations * BYTES_OF_AN_OPERATION, shutil.disk_usage(self.scratch).free
         if needed > free:
             raise OSError(f"{self.scratch}: {operations} operations need {needed} bytes, {free} are free: make room")
@@ -69,7 +69,7 @@ class Scene:
 
 
 def run(operations: int = OPERATIONS, billion: bool = False) -> Iterator[Measurement]:
-    """Everything, in the order of the table; the billion last. Fewer operations than usual are held to no bar."""
+    """Measure everything, in the order of the table; the billion last. Fewer operations than usual have no bar."""
     for one in _figures(operations, billion):
         yield one if operations >= OPERATIONS else replace(one, must=None, stretch=None)
 
@@ -89,7 +89,7 @@ def _figures(operations: int, billion: bool) -> Iterator[Measurement]:
 
 
 def one_history(scene: Scene, operations: int) -> list[Measurement]:
-    """Warm, cold, and beside plain pandas."""
+    """Measure one history warm, cold, and with plain pandas."""
     with scene.forged(operations) as history:
         warm = scene.judged([history], ROUNDS)
         cold = [one_verdict(history, scene.scratch).ended for _ in range(COLD_ROUNDS)]
@@ -119,7 +119,7 @@ def one_topic_partition(scene: Scene, operations: int) -> list[Measurement]:
 
 
 def many_runs(scene: Scene, operations: int) -> list[Measurement]:
-    """All of them in one job."""
+    """Measure many runs in one job."""
     each = operations // RUNS_AT_ONCE
     runs = [scene.scratch / "runs" / str(number) for number in range(RUNS_AT_ONCE)]
     for number, one in enumerate(runs):
@@ -130,7 +130,7 @@ def many_runs(scene: Scene, operations: int) -> list[Measurement]:
 
 
 def registers_per_second(operations: int) -> list[Measurement]:
-    """The worst of few and many registers, few and many operations open, with and without versions."""
+    """The worst rate over few and many registers, few and many open operations, with and without versions."""
     worst: list[float] = []
     for count in registers.REGISTERS:
         for open_at_once in registers.OPEN_AT_ONCE:
@@ -143,7 +143,7 @@ def registers_per_second(operations: int) -> list[Measurement]:
 
 
 def transactions_per_second(scene: Scene, transactions: int) -> list[Measurement]:
-    """List-append for strict serializability, from the directory to the verdict."""
+    """List-append, checked for strict serializability, from the directory to the verdict."""
     directory = scene.scratch / "transactions"
     directory.mkdir()
     count = FAMILIES[LIST_APPEND].write(directory, SEED, transactions, None)
@@ -154,7 +154,7 @@ def transactions_per_second(scene: Scene, transactions: int) -> list[Measurement
 
 
 def the_billion(scene: Scene, operations: int, most: int) -> list[Measurement]:
-    """One history, once."""
+    """Measure one history, once."""
     with scene.forged(operations, most=most) as history:
         size = sum(path.stat().st_size for path in history.iterdir())
         once = scene.judged([history], 1)
@@ -176,7 +176,7 @@ def warm_figures(
     stretch: float | None = None,
     memory: float | None = None,
 ) -> list[Measurement]:
-    """Seconds, and beneath them the rate and the most memory."""
+    """Seconds, followed by the rate and the peak memory."""
     rates = [operations / seconds for seconds in warm.seconds]
     return [
         at_most(f"{name}, warm", "s", warm.seconds, must=must, stretch=stretch),
@@ -198,5 +198,5 @@ def at_least(
 
 
 def millions(count: int) -> str:
-    """`10 M`, `100 k`, `1 000 M`."""
+    """A readable number: `10 M`, `100 k`, `1 000 M`."""
     return f"{round(count / 1e6):,} M".replace(",", " ") if count >= 1_000_000 else f"{round(count / 1e3)} k"

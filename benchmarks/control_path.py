@@ -1,31 +1,30 @@
 """The control path under a flood of data: heartbeats and AlterPartition of a broker with 500 produce requests.
 
-Three controllers and four brokers run as processes on loopback. Broker 1 leads the topic that is flooded, with 500
-requests outstanding at any time, acks=all, three replicas; so much that its request channel is full. It also leads
-topic-partitions that are written to steadily, and whose other replica is on broker 4, which is stopped and continued
-again and again, so that the ISR shrinks and expands all the time.
+Three controllers and four brokers run as processes on loopback. Broker 1 leads the flooded topic, with 500 requests
+outstanding at any time, acks=all, three replicas, so that its request channel is full. It also leads topic-partitions
+with steady writes whose other replica is on broker 4, which is stopped and continued again and again, so that their ISR
+shrinks and expands all the time.
 
-Measured is what broker 1 itself feels: from its asking the active controller to its hearing the answer, as its metrics
-tell (`squall_controller_request_time_ms`): whatever waiting there is, in the broker's own thread, for a processor, at
-the controller, for its disk and for another's, is in it. Heartbeats come every 20 ms instead of every two seconds, and
-broker 4 counts as lagging after a quarter of a second instead of thirty, to have enough of both: of 300 values the 99th
-percentile is one that was exceeded, of twenty it would be the largest, which is told beside. Quantiles are of the last
-1024 heartbeats, which is less than a run with a flood has. The steady writes are slow ones, since broker 4 is let in
-again only when it fetches from the very end of the log, and each of its fetches waits behind 500 requests. Broker 4
-begins to stop and go once the flood has gone on for a while: processes that have just begun walk their memory once,
-and take the pages for what they will hold from then on.
+Measured is the time that broker 1 waits, from its request to the active controller to the response, by its metrics
+(`squall_controller_request_time_ms`). This includes all waits: in the broker's own thread, for a processor, at the
+controller, for its disk and for other nodes' disks. To have enough samples, heartbeats come every 20 ms instead of
+every two seconds, and broker 4 counts as lagging after a quarter of a second instead of thirty: of 300 values the 99th
+percentile is exceeded by others, of twenty it would be the largest, which is reported too. Quantiles cover the last
+1024 heartbeats, fewer than a run with a flood has. The steady writes are slow, since broker 4 rejoins the ISR only when
+it fetches from the very end of the log, and each of its fetches waits behind 500 requests. Broker 4 first stops some
+time into the flood: new processes touch their memory once, and get the pages that they then keep.
 
-Of three hundred values four decide the 99th percentile, and a virtual machine that stands still for 50 ms delays as
-many at once. So each flood is measured on three clusters, one after the other, and its figure is the median of theirs;
-how long a process that only sleeps was kept from running meanwhile is told beside.
+Of three hundred values four decide the 99th percentile, and a virtual machine that stalls for 50 ms delays as many at
+once. So each flood is measured on three clusters, one after the other, and its figure is the median of theirs; the
+longest stall of a process that only sleeps is reported too.
 
-Small requests share one disk with the controllers' logs. Large ones are half a gigabyte a second, kept three times, and
-an fsync on a disk that takes these waits for them, whoever asks. They are measured twice, and the bar is that of
-controllers with a disk of their own; here that is one in memory, the only other one that every machine has.
+Small requests share one disk with the controllers' logs. Large ones are half a gigabyte a second, stored three times,
+and any fsync on that disk waits for them. They are measured twice; the bar holds for controllers with a separate disk,
+here one in memory, the only other one that every machine has.
 
-Client and seven processes share the machine. Without load the same is measured first, for comparison. That nobody was
-fenced and no other controller became active is read off the controllers. What else ran on the machine meanwhile is
-told beside, in cores: on two cores the figures are those of a quiet machine if that is close to nothing.
+Client and seven processes share the machine. The same is measured first without load, for comparison. The controllers'
+metrics show that no broker was fenced and no other controller became active. The other load of the machine is reported
+in cores: on two cores the figures are those of a quiet machine if it is close to zero.
 """
 
 from __future__ import annotations
@@ -69,13 +68,13 @@ PROPERTIES = {
     "log.retention.check.interval.ms": "1000",
 }
 BOUNDED = {"segment.bytes": str(1 << 28), "retention.bytes": str(1 << 30)}
-"""What large requests write in two minutes would fill many a disk."""
+"""Bounds that keep two minutes of large requests from filling the disk."""
 TIMES = "squall_controller_request_time_ms"
 
 
 @dataclass(frozen=True)
 class Processors:
-    """Processor seconds, up to a moment or between two."""
+    """Processor seconds, up to a time or between two."""
 
     at: float
     machine: float
@@ -84,7 +83,7 @@ class Processors:
 
     @classmethod
     def used_by(cls, cluster: Cluster) -> Processors:
-        """What the machine, the cluster with this process, and the flooded broker have used so far."""
+        """Sample what the machine, the cluster with this process, and the flooded broker have used so far."""
         machine = psutil.cpu_times()
         nodes = {number: _seconds(psutil.Process(node.pid)) for number, node in cluster.nodes.items()}
         ours = sum(nodes.values()) + _seconds(psutil.Process())
@@ -103,7 +102,7 @@ def _seconds(process: psutil.Process) -> float:
 
 @dataclass(frozen=True)
 class Felt:
-    """What one broker felt of the control path, in milliseconds, and how much it was asked meanwhile."""
+    """One broker's times of the control path, in milliseconds, and its requests meanwhile."""
 
     heartbeats: int
     heartbeat_p50: float
@@ -117,11 +116,11 @@ class Felt:
     fences: int
     elections: int
     broker_cores: float = 0.0
-    """Processor time that the broker had, in cores."""
+    """Processor time of the broker, in cores."""
     other_cores: float = 0.0
-    """And that others had who have nothing to do with this."""
+    """Processor time of processes outside this benchmark, in cores."""
     machine_stall: float = 0.0
-    """The longest that a process which only sleeps was kept from running, in milliseconds."""
+    """The longest stall of a process that only sleeps, in milliseconds."""
 
 
 def measured(
@@ -131,7 +130,7 @@ def measured(
     duration_s: float = DURATION_S,
     controller_logs: Path | None = None,
 ) -> Felt:
-    """One run on a cluster of its own. Nothing is outstanding if `outstanding` is 0."""
+    """Measure one run on a separate cluster. Without a flood if `outstanding` is 0."""
     with Cluster(brokers=4, controllers=3, properties=PROPERTIES, controller_logs=controller_logs) as cluster:
         cluster.wait_until_ready(TIMEOUT_S)
         bench = Bench(cluster)
@@ -164,7 +163,7 @@ def _create_topics(bench: Bench) -> None:
 
 @contextmanager
 def _flooding(cluster: Cluster, record_bytes: int, outstanding: int) -> Iterator[Callable[[], int]]:
-    """While it lasts, there is a flood, if any is wanted; asks how many requests were answered so far."""
+    """Run a flood as a context, if any is wanted; yields a function that counts the responses so far."""
     if not outstanding:
         yield lambda: 0
         return
@@ -177,7 +176,7 @@ def _flooding(cluster: Cluster, record_bytes: int, outstanding: int) -> Iterator
 
 @contextmanager
 def _restless(cluster: Cluster) -> Iterator[None]:
-    """Broker 4 stops and goes."""
+    """Stop and continue broker 4 repeatedly."""
     ended = Event()
 
     def stop_and_go() -> None:
@@ -197,7 +196,7 @@ def _restless(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def _trickle(bench: Bench) -> Iterator[None]:
-    """A few records a second for each of the restless; who is behind must have something to be behind of."""
+    """Write a few records a second to each restless topic-partition, so that a stopped follower falls behind."""
     ended = Event()
     producer = bench.producer({"enable.idempotence": False, "acks": "1"})
 
@@ -218,7 +217,7 @@ def _trickle(bench: Bench) -> Iterator[None]:
 
 
 def _controllers(cluster: Cluster) -> tuple[int, int]:
-    """Sessions that ended in silence, and times that a controller became active, as all controllers counted."""
+    """Sessions that timed out, and the number of times a controller became active, as counted by all controllers."""
     found = [cluster.metrics(node.node_id) for node in cluster.controllers]
     fences = sum(one.value("kafka_controller_timed_out_broker_heartbeat_count") for one in found)
     elections = max(one.value("kafka_controller_new_active_controllers_count") for one in found)
@@ -247,7 +246,7 @@ def _felt(metrics: Metrics, requests: float, before: tuple[int, int], after: tup
 
 
 def figures(label: str, rounds: Sequence[Felt], *, bar_ms: float | None = BAR_MS) -> list[Measurement]:
-    """Medians of the rounds; what must not happen, and what is the longest, of all of them."""
+    """Medians of the rounds; for counts that must be zero and for maxima, the greatest value of all rounds."""
 
     def median(name: str, unit: str, samples: Iterable[float], must: float | None = None) -> Measurement:
         found = tuple(samples)
@@ -276,7 +275,7 @@ def figures(label: str, rounds: Sequence[Felt], *, bar_ms: float | None = BAR_MS
 
 
 def run() -> Iterator[Measurement]:
-    """Without load, with small requests, and with large ones, with and without a disk for the controllers."""
+    """Measure without load, with small requests, and with large ones, with and without a disk for the controllers."""
     yield from figures("no load", [measured(0, outstanding=0)])
     yield from figures(f"{OUTSTANDING} outstanding of 1 KB", [measured(1000) for _ in range(ROUNDS)])
     large = f"{OUTSTANDING} outstanding of 100 KB"

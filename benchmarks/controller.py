@@ -1,18 +1,19 @@
-"""The quorum controller at scale: three controllers, thirty stub brokers, as many topic-partitions as are asked for.
+"""The quorum controller at scale: three controllers, thirty stub brokers, a chosen number of topic-partitions.
 
 Three controllers run as processes on loopback; the brokers are stubs (`_stub_brokers`), because two million
-topic-partitions of three replicas are six million logs. They live in this process: one decodes and applies what is
-committed, the others count bytes. `--partitions` says how many topic-partitions, in topics of a thousand; `--rounds`
-how often what is repeated is.
+topic-partitions of three replicas are six million logs. They run in this process: one decodes and applies committed
+records, the others count bytes. `--partitions` is the number of topic-partitions, in topics of a thousand; `--rounds`
+the number of repetitions.
 
 In this order, on one cluster with Kafka's default timings:
 
 1. topics are created; memory of each controller in steady state;
-2. brokers leave by controlled shutdown: until what that moves is committed on a majority (its heartbeat is answered),
-   until it is applied (by the stub that applies), until it may stop (all others have told that they know);
-3. the controllers are restarted, one after another, with nothing but the log, and from now on make snapshots;
-4. snapshots are written while the log goes on: time of each, the longest time any controller let a question wait
-   meanwhile, the most memory;
+2. brokers leave by controlled shutdown: until the resulting changes are committed on a majority (the heartbeat gets its
+   response), until they are applied (by the stub that applies), until the broker may stop (all others have reported
+   that they know);
+3. the controllers are restarted, one after another, from the log alone, and from now on make snapshots;
+4. snapshots are written while the log grows: time of each, the longest wait for a response of any controller meanwhile,
+   the peak memory;
 5. SIGKILL of the active controller until the next one has committed something (a block of producer ids), in stages; the
    killed one starts again, from its snapshot;
 6. the same with short timeouts (fetch 300 ms, election 200 ms), and both on a cluster of ten thousand.
@@ -57,7 +58,7 @@ AS_SHIPPED = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
 }
-"""Kafka's defaults, where the loopback cluster has others."""
+"""Kafka's defaults, where the loopback cluster has other values."""
 SHORT = {"controller.quorum.election.timeout.ms": "200", "controller.quorum.fetch.timeout.ms": "300"}
 NO_SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": str(2**31 - 1),
@@ -66,13 +67,13 @@ NO_SNAPSHOTS = {
 
 
 def snapshots_every_s(partitions: int) -> int:
-    """So often each controller makes one, which leaves it more than half of the time without."""
+    """Seconds between snapshots of each controller; writing one takes less than half of that time."""
     return 2 if partitions <= 100_000 else 12
 
 
 @dataclass
 class Failovers:
-    """Seconds after each SIGKILL: of the stages, to the first commit, and until the stub that applies has that."""
+    """Seconds after each SIGKILL: the stages, the first commit, and its application by the stub that applies."""
 
     stages: list[Stages] = field(default_factory=list)
     committed: list[float] = field(default_factory=list)
@@ -81,7 +82,7 @@ class Failovers:
 
 @dataclass
 class Figures:
-    """What was measured, in seconds; memory in bytes, of each controller."""
+    """The results, in seconds; memory in bytes, of each controller."""
 
     partitions: int
     create: float = 0.0
@@ -101,7 +102,7 @@ class Figures:
 
 
 class Scene:
-    """The cluster with its stubs, while it lasts."""
+    """The cluster with its stubs, for one measurement."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.controllers = Controllers(cluster)
@@ -143,7 +144,7 @@ class Scene:
         await self.is_applied()
 
     async def is_applied(self) -> None:
-        """Until the stub that applies has all that is committed now."""
+        """Wait until the stub that applies has everything that is committed now."""
         committed = await self._committed()
         await until("applied", lambda: self.applier.last_offset >= committed - 1)
 
@@ -155,7 +156,7 @@ class Scene:
         return cast(DescribeQuorumResponse, answer).topics[0].partitions[0].high_watermark
 
     async def shut_down(self, stub: Stub, figures: Figures) -> None:
-        """One broker leaves."""
+        """Shut down one broker and time it."""
         began = time.monotonic()
         committed = asyncio.Event()
         leaving = asyncio.create_task(stub.leave(committed.set))
@@ -169,7 +170,7 @@ class Scene:
     # -- snapshots ------------------------------------------------------------------------------------------------
 
     async def watch_snapshots(self, rounds: int, figures: Figures) -> None:
-        """Until as many snapshots have been written; something is committed all the while."""
+        """Wait until so many snapshots have been written, committing something meanwhile."""
         began = time.monotonic()
         ended = asyncio.Event()
         peak = asyncio.create_task(sampled_peak(self.controllers, ended))
@@ -196,7 +197,7 @@ class Scene:
     # -- failover -------------------------------------------------------------------------------------------------
 
     async def fail_over(self, found: Failovers) -> float:
-        """Kill the active controller, until something new is committed; then start it again: how long that took."""
+        """Kill the active controller, wait for the next commit, start it again. Returns the seconds of its start."""
         await self.commit_something()
         active = self.controllers.ids[self.asker.at]
         survivors = [one for one in self.controllers.ids if one != active]
@@ -210,14 +211,14 @@ class Scene:
         return await self.controllers.start(active)
 
     async def commit_something(self) -> int:
-        """A block of producer ids, from the active controller; the first of them."""
+        """Commit a block of producer ids through the active controller. Returns the first id."""
         stub = self.stubs[0]
         request = AllocateProducerIdsRequest(broker_id=stub.broker, broker_epoch=stub.epoch)
         answer = await self.asker.until(lambda: request, _allocated)
         return cast(AllocateProducerIdsResponse, answer).producer_id_start
 
     async def reconfigure(self, properties: Mapping[str, str]) -> list[float]:
-        """Restart all with other settings, the active one last; how long each took."""
+        """Restart all with other settings, the active one last. Returns the seconds of each."""
         self.controllers.configure(properties)
         await self.commit_something()
         active = self.controllers.ids[self.asker.at]
@@ -247,12 +248,12 @@ def _described(answer: object) -> bool:
 
 
 def _say(what: str) -> None:
-    """Where it is: large sizes take minutes."""
+    """Report progress: large sizes take minutes."""
     print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
 
 
 async def measure(cluster: Cluster, partitions: int, rounds: int) -> Figures:
-    """Everything, on one cluster."""
+    """Measure everything on one cluster."""
     scene = Scene(cluster)
     figures = Figures(partitions)
     try:
@@ -277,7 +278,7 @@ async def measure(cluster: Cluster, partitions: int, rounds: int) -> Figures:
 
 
 async def measure_failover(cluster: Cluster, partitions: int, rounds: int) -> Figures:
-    """Failover alone."""
+    """Measure failover only."""
     scene = Scene(cluster)
     figures = Figures(partitions)
     try:
@@ -364,7 +365,7 @@ def _memory(name: str, resident: Sequence[int], must: float | None = None) -> Me
 
 
 def run(partitions: int = PARTITIONS, rounds: int = ROUNDS) -> list[Measurement]:
-    """Measure; at most twenty rounds, since ten brokers must stay."""
+    """Run the benchmark; at most twenty rounds, since ten brokers must stay."""
     rounds = min(rounds, ROUNDS_AT_MOST)
     settings = {**AS_SHIPPED, **NO_SNAPSHOTS}
     with Cluster(brokers=0, controllers=CONTROLLERS, properties=settings, trace=True) as cluster:

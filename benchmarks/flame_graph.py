@@ -1,11 +1,11 @@
-"""Where a leader's time goes while it is produced to, as flame graphs.
+"""Where a leader spends its time under produce load, as flame graphs.
 
 Drawn by `python -m squall.benchmarks.flame_graph DIRECTORY`.
+
 Two graphs are drawn, of the same broker under two loads: `produce-large.svg` with batches as big as the client makes
 them, `produce-small.svg` with a request for every record. Both with three replicas and acks=all. The profiler (py-spy,
-extra `profile`) looks at the process from outside, 500 times a second, and counts a broker that waits for nothing to do
-as little as the kernel does: what `select` shows is its price, not idleness. The graphs that docs/performance.md talks
-about were made by this command.
+extra `profile`) samples the process from outside, 500 times a second, and like the kernel does not count an idle
+broker: what `select` shows is its cost, not idleness. This command made the graphs in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def draw(directory: Path, load: str, profiler: str) -> Path:
 
 
 def titled(svg: str, title: str) -> str:
-    """The profiler heads a graph with its own command line; say what is to be seen instead."""
+    """Replace a graph's title, which is the profiler's command line."""
     return re.sub(r'(<text id="title"[^>]*>)[^<]*', lambda found: found[1] + title, svg)
 
 

@@ -1,12 +1,10 @@
 """Operations per second of the interpreter, recorded: against clients that do nothing, and acknowledged by brokers.
 
-One generator per process, of the kind real workloads have (a share of threads per topic-partition), completions
-recorded to a segment on disk. What is measured against clients that do nothing is everything of ours between the
-decision to do something and the row in the history, in one process (Jepsen's bar: 10 000/s) and in several at once, as
-load workers are. How much of that brokers acknowledge is `_acknowledged.py`. The median of several rounds counts.
-
-Processor time per operation is reported beside: it hardly depends on what else the machine does, as operations per
-second do.
+One generator per process, as in real workloads (a share of threads per topic-partition), completions recorded to a
+segment on disk. With clients that do nothing it measures all of our code between the decision on an operation and the
+row in the history, in one process (Jepsen's bar: 10 000/s) and in several at once, as load workers run.
+`_acknowledged.py` measures how much of that brokers acknowledge. The median of several rounds counts. Processor time
+per operation is reported too: unlike operations per second it hardly depends on other load of the machine.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ TOPIC_PARTITIONS = 8
 
 
 class IdleClient:
-    """Answers at once that all is well."""
+    """Completes every operation at once as ok."""
 
     async def open(self) -> None:
         return None
@@ -65,8 +63,9 @@ class Clock:
 
 @dataclass(frozen=True)
 class Round:
-    """When one round began, how many operations per second it made, and the processor time of each, generator, client
-    and history included.
+    """The start of one round, its operations per second, and the processor time of each operation.
+
+    Generator, client and history are included.
     """
 
     began: float
@@ -75,7 +74,7 @@ class Round:
 
 
 def one_round(operations: int, directory: Path) -> Round:
-    """So many operations, from the first question to the generator until the segment is closed."""
+    """Run so many operations, from the first call of the generator until the segment is closed."""
     each = THREADS // TOPIC_PARTITIONS
     shares = tuple(
         (
@@ -104,7 +103,7 @@ def one_round(operations: int, directory: Path) -> Round:
 
 
 def rounds(operations: int, count: int, begin_together: Barrier | None = None) -> list[Round]:
-    """Several rounds; the first warms up and is left out."""
+    """Run several rounds; the first warms up and is left out."""
     measured = []
     for number in range(count + 1):
         with tempfile.TemporaryDirectory() as directory:
@@ -117,7 +116,7 @@ def rounds(operations: int, count: int, begin_together: Barrier | None = None) -
 
 
 def together(processes: int, operations: int, count: int) -> list[Round]:
-    """Several processes at once, round by round: from the first beginning to the last end."""
+    """Run several processes at once, round by round: from the first beginning to the last end."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
         barrier = manager.Barrier(processes)
@@ -126,7 +125,7 @@ def together(processes: int, operations: int, count: int) -> list[Round]:
 
 
 def _as_one(at_once: tuple[Round, ...], operations: int) -> Round:
-    """Rounds of several processes, each of so many operations, taken for one."""
+    """Combine rounds of several processes, each of so many operations, into one."""
     began = min(one.began for one in at_once)
     ended = max(one.began + operations / one.per_second for one in at_once)
     mean = statistics.mean(one.microseconds for one in at_once)
@@ -134,7 +133,7 @@ def _as_one(at_once: tuple[Round, ...], operations: int) -> Round:
 
 
 def run() -> list[Measurement]:
-    """Measure alone, together, and against brokers."""
+    """Measure one process, several together, and against brokers."""
     alone = rounds(OPERATIONS, ROUNDS)
     several = together(PROCESSES, OPERATIONS, ROUNDS)
     windows = acknowledged()

@@ -1,18 +1,18 @@
-"""The local lab: how fast it is up, how much its ways cost, and whether its faults are exact.
+"""The local lab: how fast it starts, what its channels cost, and whether its faults are exact.
 
     up and down      five hosts, from nothing to the greeting of each sshd, and until no process is left
-    ways             a command over a warm connection; a verb of an agent over its channel
-    partition        five hosts in two halves: from the first verb to the last answer; who hears whom is measured
-                     before, during and after, and must be what was asked for
+    channels         a command over a warm connection; a verb of an agent over its channel
+    partition        five hosts in two halves: from the first verb to the last response; reachability is measured
+                     before, during and after, and must be as requested
     delay            round trips of datagrams, with 10 ms more and without
-    clock            a process in an event loop looks at its clock every millisecond: until it sees an hour's jump, and
-                     how long its loop stood still meanwhile
-    power failure    a process that writes and fsyncs is struck down, what it had not fsynced is taken away, and it is
-                     started again; what it had fsynced is then read, byte by byte, by the benchmark itself
-    dead peer        a command is under way when its host's network goes; until the command is given up as lost
-    idle             eight hosts with three controllers and five brokers on them that nobody asks anything
+    clock            a process in an event loop reads its clock every millisecond: until it sees an hour's jump, and
+                     how long its loop stalled meanwhile
+    power failure    a process that writes and fsyncs is killed, its content that was not fsynced is removed, and it is
+                     started again; the benchmark then reads the fsynced content, byte by byte
+    dead peer        a command is running when its host's network goes down; until the command is given up as lost
+    idle             eight hosts with three controllers and five brokers that receive no requests
 
-One machine is all these hosts. Figures are medians, with the longest beside where one long one would hurt.
+All these hosts are one machine. Figures are medians, with the maximum where one long one would hurt.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WAIT_S = 20.0
 
 
 def run() -> Iterator[Measurement]:
-    """All of it, in about three minutes."""
+    """Measure everything, in about three minutes."""
     yield from up_and_down()
     with private_lab(controllers=2, brokers=3) as lab:
         yield from warm_command(lab)
@@ -69,11 +69,11 @@ async def _with_agents(lab: Lab) -> list[Measurement]:
 
 @asynccontextmanager
 async def deployed(lab: Lab) -> AsyncIterator[Testbed]:
-    """A lab's hosts with agents and everything a node needs, and no node running."""
+    """A lab's hosts with agents and everything a node needs, but without running nodes."""
     testbed = Testbed(lab.inventory(), lab.network, {})
     try:
         await testbed.deploy(SquallNodes(), ClusterSettings(NAME))
-        # Agents start when they are first asked something.
+        # Agents start at their first request.
         await asyncio.gather(*(agent.call("info") for agent in testbed.agents.values()))
         yield testbed
     finally:
@@ -83,14 +83,14 @@ async def deployed(lab: Lab) -> AsyncIterator[Testbed]:
 
 
 async def timed(work: Awaitable[object]) -> float:
-    """Seconds."""
+    """How long the work takes, in seconds."""
     began = time.monotonic()
     await work
     return time.monotonic() - began
 
 
 def milliseconds(name: str, samples: list[float], must_ms: float | None) -> Measurement:
-    """The median of durations in seconds, held against a bar in milliseconds."""
+    """The median of durations in seconds, compared with a bar in milliseconds."""
     values = tuple(sample * 1000 for sample in samples)
     return Measurement(name, statistics.median(values), "ms", must=must_ms, higher_is_better=False, samples=values)
 
@@ -103,7 +103,7 @@ def at_most(name: str, value: float, unit: str, must: float) -> Measurement:
 
 
 def up_and_down() -> list[Measurement]:
-    """Five hosts, again and again."""
+    """Start and stop five hosts repeatedly."""
     ups, downs = [], []
     for _ in range(UPS):
         began = time.monotonic()
@@ -115,7 +115,7 @@ def up_and_down() -> list[Measurement]:
     return [milliseconds("five hosts up", ups, 1000), milliseconds("five hosts down", downs, 500)]
 
 
-# -- ways ----------------------------------------------------------------------------------------------------------
+# -- channels ------------------------------------------------------------------------------------------------------
 
 
 def warm_command(lab: Lab) -> list[Measurement]:
@@ -139,7 +139,7 @@ async def verbs(testbed: Testbed) -> list[Measurement]:
 
 
 async def partition(testbed: Testbed) -> list[Measurement]:
-    """Two brokers against all others."""
+    """Partition two brokers from all others."""
     names = list(testbed.agents)
     one, other = ["b1", "b2"], [name for name in names if name not in ("b1", "b2")]
     sides = {name: (other if name in one else one) for name in names}
@@ -174,7 +174,7 @@ async def _heal(testbed: Testbed, names: list[str], fault: str) -> None:
 
 
 async def delay(testbed: Testbed) -> list[Measurement]:
-    """From b1 to b2: one direction, so that the round trip is later by the delay itself."""
+    """Delay packets from b1 to b2: one direction, so that the round trip grows by the delay itself."""
     agent, peer = testbed.agents["b1"], testbed.agents["b2"].address
 
     async def round_trip() -> float:
@@ -192,7 +192,7 @@ async def delay(testbed: Testbed) -> list[Measurement]:
 
 
 async def clock(testbed: Testbed, lab: Lab) -> list[Measurement]:
-    """An hour forward, and back."""
+    """Move the clock an hour forward, and back."""
     told = f"{_home(testbed)}/clock-told"
     await _start(testbed, "clock-watch", CLOCK_WATCH, [told])
     file = lab.host_files("b1") / told.lstrip("/")
@@ -223,7 +223,7 @@ async def _jump_back(testbed: Testbed, fault: str) -> None:
 
 
 async def power_failure(testbed: Testbed, lab: Lab) -> list[Measurement]:
-    """Each round from the writer's death to its being back; then the file is read."""
+    """Time each round from the writer's death to its restart; then check the file."""
     directory = f"{_home(testbed)}/power"
     data, ledger, told = f"{directory}/data", f"{directory}/ledger", f"{directory}/told"
     await asyncio.to_thread(testbed.remotes["b1"].run, ["mkdir", "-p", data], check=True)
@@ -250,7 +250,7 @@ async def power_failure(testbed: Testbed, lab: Lab) -> list[Measurement]:
 
 
 def missing(file: Path, safe: int) -> int:
-    """How many of the first `safe` bytes are not what the writer put there."""
+    """How many of the first `safe` bytes differ from what the writer wrote there."""
     content = file.read_bytes()[:safe]
     wrong = safe - len(content)
     for position in range(0, len(content), WRITTEN_AT_ONCE):
@@ -281,7 +281,7 @@ async def _start(testbed: Testbed, name: str, program: str, arguments: list[str]
 
 
 def _home(testbed: Testbed) -> str:
-    """Of the user that programs run as on b1."""
+    """The home of the user that runs programs on b1."""
     return testbed.deployed["b1"].place.home
 
 
@@ -293,11 +293,11 @@ async def _until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-# -- a peer that vanishes, and rest --------------------------------------------------------------------------------
+# -- a dead peer, and idle hosts -----------------------------------------------------------------------------------
 
 
 def dead_peer(lab: Lab) -> list[Measurement]:
-    """From the moment the interface is down, by the host's own monotonic clock, which is this machine's."""
+    """Time from the interface's going down, by the host's monotonic clock, which is this machine's."""
     host = Remote(lab.inventory().host("b3"), lab.network)
     home = host.run("echo $HOME", check=True).stdout.strip()
     at = lab.host_files("b3") / home.lstrip("/") / "down-at"
@@ -313,7 +313,7 @@ def dead_peer(lab: Lab) -> list[Measurement]:
 
 
 def idle() -> list[Measurement]:
-    """Processor time of all that belongs to a lab of eight hosts, first empty, then with idle nodes."""
+    """Processor time of everything in a lab of eight hosts, first without nodes, then with idle nodes."""
     with private_lab(controllers=3, brokers=5) as lab:
         empty = _cores(lab)
         busy = asyncio.run(_idle_nodes(lab))
@@ -331,7 +331,7 @@ async def _idle_nodes(lab: Lab) -> float:
 
 
 def _cores(lab: Lab) -> float:
-    """Of the supervisor and everything below it."""
+    """Processor time of the supervisor and all its descendants, in cores."""
     before, began = _used(lab), time.monotonic()
     time.sleep(IDLE_S)
     return (_used(lab) - before) / (time.monotonic() - began)

@@ -1,9 +1,9 @@
-"""What a benchmark returns: figures beside the bars they are held against.
+"""What a benchmark returns: figures and the bars they are compared with.
 
-A benchmark is a module of this folder with `run() -> Iterable[Measurement]`. `squall bench NAME` prints what was
-measured beside what it must reach and what would be a stretch, and fails where a *must* is missed. A benchmark that
-takes minutes yields each figure when it is known, so that an interruption loses none of them. The first line of the
-module's docstring is its description in `squall bench`.
+A benchmark is a module of this folder with `run() -> Iterable[Measurement]`. `squall bench NAME` prints each figure
+beside its *must* and *stretch* bars, and fails where a *must* is missed. A benchmark that takes minutes yields each
+figure when it is known, so that an interruption loses none of them. The first line of the module's docstring is its
+description in `squall bench`.
 """
 
 from __future__ import annotations

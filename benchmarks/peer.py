@@ -1,8 +1,8 @@
 """Our brokers beside Apache Kafka's: the same client, the same machine, one after the other; ratios.
 
 Each system runs three controllers and three brokers with its default settings, Kafka in heaps of 512 MB. Java compiles
-while it works, so both systems get four runs to warm up, and the median of the five after them counts. Two cores carry
-client, leader and followers of both alike. Fetches Apache Kafka by Maven the first time.
+at run time, so both systems get four runs to warm up, and the median of the five after them counts. For each system two
+cores run client, leader and followers. Fetches Apache Kafka by Maven the first time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THREE, SIX = Layout(), Layout(partitions=6)
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: what is measured on each system, and what our share of it must be."""
+    """One comparison: the measurement on each system, and the bars of our ratio to Kafka."""
 
     name: str
     unit: str
@@ -64,7 +64,7 @@ def measured(bench: Bench) -> list[list[float]]:
 
 
 def figures(row: Row, ours: list[float], theirs: list[float]) -> list[Measurement]:
-    """Both medians, and our share."""
+    """Both medians, and our ratio to Kafka."""
     mine, other = statistics.median(ours), statistics.median(theirs)
     return [
         Measurement(f"{row.name}: ours / Kafka", mine / other, "×", row.must, row.stretch, row.higher_is_better),

@@ -1,10 +1,10 @@
 """Operations on registers that the checker decides per second of one core, few and many open at a time.
 
-A forged history of a million operations, half of them reads, three tenths writes and the rest compare-and-sets,
-written values unique; once on a single register and once spread over ten thousand; five, fifty and a thousand of
-them open at a time; once with values alone and once with the version in every answer. Measured is the whole
-check, from an Arrow table to its result, in seconds of processor time: it runs on one core and does nothing but
-compute. Forging is not measured.
+A forged history of a million operations, half of them reads, three tenths writes and the rest compare-and-sets, written
+values unique; once on a single register and once spread over ten thousand; five, fifty and a thousand of them open at a
+time; once with values only and once with the version in every response. Measured is the whole check, from an Arrow
+table to its result, in seconds of processor time: it runs on one core and does nothing but compute. Forging is not
+measured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MUST_PER_S, STRETCH_PER_S = 500_000, 1_200_000
 
 
 def forged_table(operations: int, registers: int, open_at_once: int, *, versions: bool, seed: int = SEED) -> pa.Table:
-    """A healthy history: operations take effect one after the other, somewhere between invocation and completion."""
+    """A healthy history: operations take effect one after the other, at a time between invocation and completion."""
     random = np.random.default_rng(seed)
     register = random.integers(0, registers, operations)
     f = random.choice(np.array([READ, WRITE, CAS], np.int8), operations, p=(0.5, 0.3, 0.2))
@@ -61,7 +61,7 @@ def forged_table(operations: int, registers: int, open_at_once: int, *, versions
 
 
 def _effects(register: list[int], f: list[int], registers: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each operation met, and the version after it."""
+    """The value that each operation found, and the version after it."""
     value, version = [ABSENT] * registers, [0] * registers
     met, told = [], []
     for number, (one, kind) in enumerate(zip(register, f, strict=True), 1):
@@ -74,7 +74,7 @@ def _effects(register: list[int], f: list[int], registers: int) -> tuple[np.ndar
 
 
 def per_second(table: pa.Table, runs: int = RUNS) -> list[float]:
-    """Operations per second of processor time, of several checks of the same history."""
+    """Operations per second of processor time, from several checks of the same history."""
     rates = []
     for _ in range(runs):
         began = time.process_time()
@@ -85,7 +85,7 @@ def per_second(table: pa.Table, runs: int = RUNS) -> list[float]:
 
 
 def run() -> Iterator[Measurement]:
-    """Every combination of registers, concurrency, and versions or none."""
+    """Measure every combination of registers and concurrency, with and without versions."""
     for registers in REGISTERS:
         for open_at_once in OPEN_AT_ONCE:
             for versions in (False, True):

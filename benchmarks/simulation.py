@@ -1,9 +1,9 @@
 """Simulated seconds per second and core, on the data-plane cluster under its swarm (bar: 20, stretch 100).
 
-What `squall simulate data-plane` does with one seed, all of it: three controllers, three brokers, 32 topic-partitions,
-four producers, four consumers, real frames through real codecs, a hash over every delivery, the observer, the history
-and its checks. Each seed draws other faults and so costs something else; the median over several seeds counts. The
-first seed only warms up: imports and codecs are made once per process, not once per seed.
+Everything that `squall simulate data-plane` does with one seed: three controllers, three brokers, 32 topic-partitions,
+four producers, four consumers, real frames through real codecs, a hash over every delivery, the simulation observer,
+the history and its checks. Each seed draws other faults and so has another cost; the median over several seeds counts.
+The first seed only warms up: imports and codecs are made once per process, not once per seed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def run() -> list[Measurement]:
 def measured(results: Sequence[SimResult]) -> list[Measurement]:
     """The figures of some seeds. A seed that is not valid has not done all the work, and measures nothing.
 
-    Held to the bar is the processor's time: a simulation waits for nothing, so on an idle machine both are the same,
-    and on a busy one the wall clock measures the others.
+    The bar applies to processor time: a simulation never waits, so on an idle machine processor time and wall time are
+    equal, and on a busy one the wall time also measures other processes.
     """
     wrong = [f"seed {one.seed}: {one.verdict} {one.problem}" for one in results if one.verdict != "valid"]
     assert not wrong, "\n".join(wrong)
@@ -57,5 +57,5 @@ def figure(
 
 
 def smallest(scenario: Scenario, load_s: float) -> Scenario:
-    """The same scenario with a load of so many seconds, for a quick look."""
+    """The same scenario with a load of so many seconds, for a quick test."""
     return scenario.model_copy(update={"time": scenario.time.model_copy(update={"load": load_s})})

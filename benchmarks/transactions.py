@@ -2,8 +2,8 @@
 
 A forged history of a million transactions (2.5 million appends and reads, some 17 million elements read), checked for
 strict serializability from its Arrow columns to the result. Forging is not measured. The check runs on one core and
-does nothing but compute; both the time that passed and the processor's are told, since only the latter is the same
-on a machine that does other things meanwhile.
+does nothing but compute; both wall time and processor time are reported, since only the latter is the same on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MUST_PER_S, STRETCH_PER_S = 150_000, 500_000
 
 
 def per_second(table: pa.Table, runs: int = RUNS) -> tuple[list[float], list[float]]:
-    """Transactions per second, and per second of processor time, of several checks of the same history."""
+    """Transactions per second of wall time and of processor time, from several checks of the same history."""
     rates, processor = [], []
     for _ in range(runs):
         began, used = time.perf_counter(), time.process_time()
@@ -38,7 +38,7 @@ def per_second(table: pa.Table, runs: int = RUNS) -> tuple[list[float], list[flo
 
 
 def run(transactions: int = TRANSACTIONS) -> Iterator[Measurement]:
-    """A million transactions at each degree of concurrency."""
+    """Measure a million transactions at each degree of concurrency."""
     for open_at_once in OPEN_AT_ONCE:
         table = healthy_table(SEED, transactions, processes=open_at_once)
         rates, processor = per_second(table)

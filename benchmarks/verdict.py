@@ -1,12 +1,12 @@
 """Seconds from `squall check` on a fresh history of quickstart's size to its verdict, JVM and Spark included.
 
-What a person waits for after a run: a new process closes the history (segments to Parquet), starts a JVM and Spark,
-checks eight topic-partitions, judges, and writes verdict and report. The history is forged: a minute of 1 500 sends
-per second on eight topic-partitions with consumers beside, 120 000 operations and more, all well.
+This is how long a user waits after a run: a new process closes the history (segments to Parquet), starts a JVM and
+Spark, checks eight topic-partitions, and writes verdict and report. The history is forged: a minute of 1 500 sends per
+second on eight topic-partitions with consumers, more than 120 000 operations, without anomalies.
 
-Measured twice: as from the second time on, and as on a machine where Squall has never been. There the first process
-also makes Spark's archive of loaded classes, which it does when the verdict has been told; so that one is measured to
-the verdict, and to its end as well. Every sample is a process of its own on its own copy of the history.
+Measured twice: as from the second time on, and as on a machine without any earlier use of Squall. There the first
+process also makes Spark's archive of loaded classes, after it has printed the verdict; so that process is measured both
+to the verdict and to its end. Every sample is a separate process on its own copy of the history.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from squall.results.verdict import Verdict
 TOPIC_PARTITIONS = 8
 SENDS = 11_250
 SPACING_NS = 110_000_000
-"""Time between the sends of one process, at most: twelve of them make 187 sends per second and topic-partition."""
+"""The longest time between sends of one process: twelve of them make 187 sends per second and topic-partition."""
 SEED = 7
 COLD_RUNS = 2
 RUNS = 5
 MUST_S, STRETCH_S = 25, 15
 TOLD = "VALID"
-"""How the line with the verdict begins."""
+"""The beginning of the line with the verdict."""
 
 
 def forge_history(run_dir: Path, partitions: int = TOPIC_PARTITIONS, sends: int = SENDS) -> int:
-    """Write the run to be judged; how many operations it has."""
+    """Write the run to be checked. Returns its number of operations."""
     operations: list[Forged] = []
     for partition in range(partitions):
         operations += Forge(SEED, sends, partition, consumers=1, spacing=SPACING_NS).operations
@@ -48,15 +48,17 @@ def forge_history(run_dir: Path, partitions: int = TOPIC_PARTITIONS, sends: int 
 
 @dataclass(frozen=True)
 class Seconds:
-    """From the start of a process to its verdict on the screen, and to its end."""
+    """From the start of a process to its printed verdict, and to its end."""
 
     told: float
     ended: float
 
 
 def one_verdict(history: Path, scratch: Path, cache: Path | None = None) -> Seconds:
-    """What a fresh `squall check` takes for a copy of the history. `cache` is where Spark's archive is kept, if not
-    in the user's own cache directory."""
+    """Time a new `squall check` on a copy of the history.
+
+    `cache` is the directory of Spark's archive, if not the user's own cache directory.
+    """
     copy = scratch / "run"
     shutil.copytree(history, copy)
     command = [sys.executable, "-m", "squall.harness.cli", "check", str(copy)]
@@ -80,7 +82,7 @@ def one_verdict(history: Path, scratch: Path, cache: Path | None = None) -> Seco
 
 
 def run() -> list[Measurement]:
-    """First without an archive of classes, several times; then with the one that was made last."""
+    """Measure several times without an archive of classes, then with the one made last."""
     with tempfile.TemporaryDirectory(prefix="squall-bench-") as directory:
         scratch = Path(directory)
         history = scratch / "history"

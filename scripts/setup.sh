@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Sets up everything Squall needs on Debian 12, Ubuntu 22.04 or newer: system packages by apt, Python packages in
-# .venv. Says what it installs; on a second run it finds everything there and installs nothing.
+# .venv. Prints what it installs; a second run installs nothing.
 #
 #   scripts/setup.sh run     what `make quickstart` needs
-#   scripts/setup.sh test    that, and what the test suite needs
+#   scripts/setup.sh test    also what the test suite needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}

@@ -1,9 +1,8 @@
-"""What clients do besides producing and reading: shares of other operations, and topics that come and go.
+"""Load besides sends and polls: a share of other operations, and topics that are created and deleted.
 
-`EveryNth` lets every n-th operation of a thread be of another kind, so that a consumer now and then asks where its log
-ends, or lets it begin later. `TopicChurn` is the life of side topics: made, given a second topic-partition, deleted,
-then the next. Nobody produces to them; what they load is the controller and every broker that must follow.
-
+`EveryNth` replaces every n-th operation of a thread by another kind, so that a consumer now and then requests the log's
+end or raises its log start offset. `TopicChurn` runs the life of side topics: created, given a second topic-partition,
+deleted, then the next. No producer writes to them; they load the controller and every broker that follows metadata.
 Both are pure values, as all generators are (generator.py).
 """
 
@@ -17,19 +16,19 @@ from squall.workloads.operation import ADMIN, Event, Operation
 
 SIDE_TOPIC: Final = "side"
 SHARED_NAMES: Final = 2
-"""So many names several admin clients have in common, so that each undoes what another has done."""
+"""How many names several admin clients share, so that each undoes what another has done."""
 SIDE_PARTITIONS: Final = 2
-"""How many a side topic has in the end; it begins with one."""
+"""How many partitions a side topic has in the end; it begins with one."""
 
 
 def period_of(share: float) -> int:
-    """Every how many operations one is of a kind that has this share: 0.1 is every tenth; 0 is never."""
+    """The period of operations with this share: 0.1 is every tenth; 0 is never."""
     return round(1 / share) if share > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class EveryNth:
-    """The operations of `often`, and in place of every `period`-th one of `seldom`."""
+    """The operations of `often`, with every `period`-th one replaced by one of `seldom`."""
 
     period: int
     seldom: Generator
@@ -52,7 +51,7 @@ class EveryNth:
 
 
 def with_share(share: float, seldom: Generator, often: Generator) -> Generator:
-    """`often`, with this share of `seldom` among it."""
+    """`often`, with this share of its operations replaced by `seldom`."""
     period = period_of(share)
     return EveryNth(period, seldom, often) if period else often
 
@@ -61,7 +60,7 @@ def with_share(share: float, seldom: Generator, often: Generator) -> Generator:
 class TopicChurn:
     """One side topic after the other: created, given more partitions, deleted.
 
-    Each has a name of its own, or one of so many `names` that come again.
+    Each has a new name, or with `names` one of so many names, used in turn.
     """
 
     step: int = 0

@@ -1,21 +1,21 @@
-"""Generators: what to do next, as pure values (after Jepsen's).
+"""Generators: decide the next operation, as pure values (after Jepsen's).
 
-A generator is asked `op(context)` and answers one of
+The interpreter calls `op(context)`, which returns an *answer*, one of
 
-    an Operation        do this now (`at` says when it was meant to be done, never later than `context.now`)
-    Pending(until)      nothing now: ask again at `until`, or after the next event if that is None
-    None                nothing ever again
+    an Operation        do this now (`at` is the intended time, never later than `context.now`)
+    Pending(until)      nothing now: call again at `until`, or after the next event if that is None
+    None                exhausted: never anything again
 
-together with the generator that stands in its place afterwards; the old one is unchanged. It is told of
-every invocation and completion through `update(context, event)`, which again returns a generator. Time, free
-threads and processes come from the context and nowhere else, so a generator needs no world: tests drive it
-by hand, hosts and the simulation by `harness/interpreter.py`, and the same seed gives the same operations.
+together with the generator that replaces it; the old one is unchanged. The generator receives every invocation and
+completion through `update(context, event)`, which also returns a generator. Time, free threads and processes come only
+from the context, so a generator needs no world: tests drive it by hand, hosts and the simulation by
+`harness/interpreter.py`, and the same seed gives the same operations.
 
-Laws. `op` is only asked while a context holds; an answer that is not carried out is forgotten together with
-its successor. Threads are numbers; sets of them are bit masks in an int, which makes a context a cheap
-value. Combinators never look inside each other. Every answer is held to the rules of `Validated` in production
-too: a broken generator must stop a run, not colour a verdict. What is made anew for every operation is a struct and
-not a dataclass, for it costs a tenth; an `update` that changes nothing answers the generator itself.
+Laws. `op` is called only while a context holds; an answer that is not carried out is dropped together with its
+successor. Threads are numbers; sets of them are bit masks in an int, which makes a context a cheap value. Combinators
+never inspect each other. Production, too, checks every answer by the rules of `Validated`: a broken generator must stop
+a run, not distort a verdict. Objects made for every operation are structs and not dataclasses, which cost ten times as
+much; an `update` that changes nothing returns the generator itself.
 
 Randomness (`Mix`, `Stagger`) is counted, not drawn: the n-th choice is a function of (seed, n).
 """
@@ -34,16 +34,16 @@ from squall.workloads.operation import FUNCTIONS, MARKER, OK, POLL, SEEK, SEND, 
 
 NANOSECONDS = 1_000_000_000
 SEEK_BACK = 1000
-"""How many records a seek goes back at most."""
+"""The most records that a seek goes back."""
 _UNTIL_TOLD = 2**63 - 1
 _EXHAUSTED = 2**63
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
-    """What a generator may know: the time, which threads are free, who they are.
+    """What a generator may know: the time, which threads are free, and their processes and clients.
 
-    `free` is a bit mask of the free threads among `threads`; `processes` and `clients` are indexed by thread
-    number; `last` is the thread that was given work most recently, so that work goes round.
+    `free` is a bit mask of the free threads among `threads`; `processes` and `clients` are indexed by thread number;
+    `last` is the thread that received work most recently, so that work rotates over the threads.
     """
 
     now: int
@@ -55,11 +55,11 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     at: int = -1
 
     def meant(self) -> int:
-        """When an operation made now was meant to start."""
+        """The intended start of an operation made now."""
         return self.now if self.at < 0 else self.at
 
     def free_thread(self) -> int | None:
-        """The next free thread after the one used last, going round."""
+        """The next free thread after the last used one, in rotation."""
         if not self.free:
             return None
         above = self.free >> (self.last + 1) << (self.last + 1)
@@ -67,7 +67,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         return (mask & -mask).bit_length() - 1
 
     def only(self, threads: int) -> Context:
-        """The same moment, seeing only some threads."""
+        """The same context, restricted to some threads."""
         return Context(
             self.now,
             self.free & threads,
@@ -79,7 +79,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         )
 
     def meant_at(self, at: int) -> Context:
-        """The same moment, for an operation that was due at `at`."""
+        """The same context, for an operation that was due at `at`."""
         return Context(self.now, self.free, self.threads, self.processes, self.clients, self.last, at)
 
     def all_free(self) -> bool:
@@ -87,7 +87,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
-    """Nothing to do now. `until` is when to ask again; None means: not before something happens."""
+    """Nothing to do now. `until` is when to call again; None means after the next event."""
 
     until: int | None = None
 
@@ -103,7 +103,7 @@ class Generator(Protocol):
 
 
 class GeneratorError(Exception):
-    """A generator broke the rules; the message says which and how."""
+    """A generator broke a rule; the message states which and how."""
 
 
 def threads_mask(threads: Sequence[int]) -> int:
@@ -126,7 +126,7 @@ def random_fraction(seed: int, count: int) -> float:
 
 
 class Writes(msgspec.Struct, frozen=True):
-    """For ever: write the next unique value to one topic-partition."""
+    """Write the next unique value to one topic-partition, for ever."""
 
     topic: str
     partition: int
@@ -156,7 +156,7 @@ class Writes(msgspec.Struct, frozen=True):
 
 
 class Reads(msgspec.Struct, frozen=True):
-    """For ever: poll one topic-partition, or ask for its offsets."""
+    """Poll one topic-partition, or request its offsets, for ever."""
 
     topic: str
     partition: int
@@ -182,8 +182,9 @@ class Reads(msgspec.Struct, frozen=True):
 
 
 class Seeks(msgspec.Struct, frozen=True):
-    """For ever: send a process back to somewhere among the last `SEEK_BACK` records of a topic-partition that anybody
-    has read. Where, is counted from `seed`.
+    """Send a process back to one of the last `SEEK_BACK` records of a topic-partition that have been read, for ever.
+
+    The target is computed from `seed` and `count`.
     """
 
     topic: str
@@ -239,12 +240,10 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """An open-loop schedule: the n-th operation is meant n/rate seconds after the first, however slow the
-    system is.
+    """An open-loop schedule: the n-th operation is due n/rate seconds after the first, however slow the system is.
 
-    While no thread is free, due operations queue up and keep their intended times, so that latency counts
-    the wait. A queue longer than `patience` is cut: load nobody could have offered is not claimed to have
-    been offered.
+    While no thread is free, due operations queue up and keep their intended times, so that latency includes the wait. A
+    queue longer than `patience` nanoseconds is cut: load that could not be offered is not reported as offered.
     """
 
     per_second: float
@@ -298,7 +297,7 @@ class Stagger:
 
 
 class TimeLimit(msgspec.Struct, frozen=True):
-    """Nothing new once this many seconds have passed since the first question."""
+    """No new operations once this many seconds have passed since the first call of `op`."""
 
     seconds: float
     generator: Generator
@@ -320,7 +319,7 @@ class TimeLimit(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """The inner generator until an event satisfies the condition."""
+    """The inner generator, until an event satisfies the condition."""
 
     reached: Callable[[Event], bool]
     generator: Generator
@@ -343,13 +342,13 @@ def acknowledged(event: Event) -> bool:
 
 
 def until_acknowledged(topic: str, partition: int) -> Generator:
-    """Write marker values, each a fresh one, one at a time, until one is acknowledged."""
+    """Write new marker values, one at a time, until one is acknowledged."""
     return Until(acknowledged, OneAtATime(Writes(topic, partition, MARKER)))
 
 
 @dataclass(frozen=True, slots=True)
 class OneAtATime:
-    """The inner generator, but nothing new while an operation of its own is open."""
+    """The inner generator, but no new operation while one of its operations is open."""
 
     generator: Generator
     open: bool = False
@@ -364,7 +363,7 @@ class OneAtATime:
         return OneAtATime(self.generator.update(context, event), event.completion is None)
 
 
-# --- putting together -----------------------------------------------------------------------------
+# --- combining ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +389,7 @@ class Phases:
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """Each time one of these at random, until all are exhausted."""
+    """Each time one of these, chosen at random, until all are exhausted."""
 
     seed: int
     generators: tuple[Generator, ...]
@@ -413,26 +412,24 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 class Reserve(msgspec.Struct, frozen=True):
-    """Several generators side by side, each with threads of its own: none can starve another.
+    """Several generators side by side, each with its own threads: none can starve another.
 
-    Answers go round, so that one that always has something to do leaves room for the rest. Shares must not
-    overlap.
+    Shares take turns, so that a share that always has an operation leaves room for the rest. Shares must not overlap.
 
-    A share is asked only when its answer may have changed: it was told of an event of its threads, the time it
-    named has come, or it has never been asked. A share without a free thread is not asked at all, since an event
-    of its own must come first. `quiet` holds, for each share, until when it need not be asked (`_EXHAUSTED`: never
-    again, and then it has nothing more).
+    A share is called only when its answer may have changed: it received an event of its threads, the time it returned
+    has come, or it was never called. A share without a free thread is not called, since an event of its threads must
+    come first. `quiet` holds, for each share, the time until which it need not be called (`_EXHAUSTED`: never again).
     """
 
     shares: tuple[tuple[int, Generator], ...]
     turn: int = 0
     quiet: tuple[int, ...] = ()
     awake: int = -1
-    """A bit mask of the shares to be asked whatever the time is; -1 for all."""
+    """A bit mask of the shares to call at any time; -1 for all."""
     nearest: int = -1
-    """When the first of the others wants to be asked, or before."""
+    """The earliest time, or an earlier bound of it, at which one of the other shares is due."""
     owners: Mapping[int, int] = msgspec.field(default_factory=dict)
-    """The share of each thread; the same mapping in all that come of one another."""
+    """The share of each thread; all successors have the same mapping."""
 
     def op(self, context: Context) -> tuple[Answer, Generator]:
         now, free = context.now, context.free
@@ -456,7 +453,7 @@ class Reserve(msgspec.Struct, frozen=True):
                 if after is not generator:
                     changed = changed or list(shares)
                     changed[index] = (threads, after)
-                # Whoever was not asked yet is asked next time, at this moment or later.
+                # Shares not called yet are called next time, at this time or later.
                 return answer, Reserve(
                     tuple(changed or shares), (index + 1) % size, tuple(quiet), awake, nearest, self.owners
                 )
@@ -512,13 +509,13 @@ def _threads(mask: int) -> Iterator[int]:
 
 
 def each_thread(threads: Sequence[int], make: Callable[[int], Generator]) -> Reserve:
-    """A generator of its own for every thread."""
+    """A separate generator for every thread."""
     return Reserve(tuple((1 << thread, make(thread)) for thread in threads))
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """One generator after the other without waiting for the threads in between."""
+    """One generator after the other, without waiting for free threads in between."""
 
     generators: tuple[Generator, ...] = field(default=())
 

@@ -1,18 +1,18 @@
-"""Workload `idempotence`: does a record that is sent twice stand in the log once?
+"""Workload `idempotence`: check that a record that is sent twice is in the log once.
 
-The load of the workload `log`, made by idempotent producers that are forced to repeat themselves: every so many
-Produce requests the connection is cut under the producer, which then knows nothing of the outcome and sends the same
-batch again, same producer id, same sequence numbers (DP-05). By turns the cut comes
+The load of the workload `log`, by idempotent producers that are forced to retry: every so many Produce requests the
+producer's connection is cut. The producer then does not know the outcome and sends the same batch again, with the same
+producer id and the same sequence numbers (DP-05). Two kinds of cut alternate:
 
-    request     as soon as the request is on its way: the repetition may overtake it at the broker
-    answer      in place of the answer: the broker has appended and, with acks=all, replicated it
+    request     as soon as the request is sent: the retry may overtake it at the broker
+    answer      in place of the response: the broker has appended the batch and, with acks=all, replicated it
 
-Whatever is in the log twice is an anomaly, and an acknowledged repetition must be answered with the offset that the
-first one got. Without faults this asks the leader's memory of its producers; a leader that dies, or loses power,
-between a cut and the repetition asks what its successor knows of them.
+A record that is in the log twice is an anomaly, and an acknowledged retry must receive the offset of the first attempt.
+Without faults this tests the leader's state of its producers; a leader that dies, or loses power, between a cut and the
+retry tests the state of its successor.
 
-Only our own client is cut from inside, in both worlds. The real libraries open their connections where nobody can get
-at them; they are made to repeat themselves by faults (`rpc-cut`, `rpc-hold`, `kill`, listed under `nemesis`).
+Only our own client is cut from inside, in both worlds. The connections of the real libraries are out of reach; faults
+make them retry (`rpc-cut`, `rpc-hold`, `kill`, listed under `nemesis`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from squall.workloads.log import LogOptions, PerSecond
 from squall.workloads.ports import Connector, Stream
 
 PRODUCE: Final = (0).to_bytes(2, "big")
-"""How a Produce request begins: its number in the protocol."""
+"""The first bytes of a Produce request: its API key."""
 
 CUT: Final = "cut by the workload"
 CUT_EVERY: Final = 4
@@ -82,7 +82,7 @@ class IdempotenceOptions(BaseModel):
 
     @property
     def operations(self) -> None:
-        """They are drawn and never listed."""
+        """None: the operations are generated, not listed."""
 
     @property
     def in_words(self) -> str:
@@ -90,7 +90,7 @@ class IdempotenceOptions(BaseModel):
         return f"{self.as_log().in_words}, idempotent{cut}"
 
     def as_log(self) -> LogOptions:
-        """The same load, as the workload `log` has it."""
+        """The same load as options of the workload `log`."""
         return LogOptions(
             client=self.client,
             producers=self.producers,
@@ -106,14 +106,14 @@ class IdempotenceOptions(BaseModel):
 
 @dataclass
 class Cuts:
-    """Which Produce request is cut, counted over all connections, and how many were so far."""
+    """Decides which Produce request is cut, counted over all connections, and counts the cuts."""
 
     every: int
     requests: int = 0
     made: Counter[Cut] = field(default_factory=Counter)
 
     def next(self, frame: bytes) -> Cut | None:
-        """Whether the connection of this request is cut, and when."""
+        """Whether and when to cut the connection of this request."""
         if frame[:2] != PRODUCE:
             return None
         self.requests += 1
@@ -125,7 +125,7 @@ class Cuts:
 
 
 class CuttingConnector:
-    """A connector whose connections break under the requests that `cuts` chooses."""
+    """A connector that cuts connections at the requests that `cuts` chooses."""
 
     def __init__(self, connector: Connector, cuts: Cuts) -> None:
         self.connector = connector

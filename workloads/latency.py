@@ -1,14 +1,14 @@
-"""Latencies in classes: what a load worker counts, sends to the control process as JSON, and what is added up there.
+"""Count latencies in classes: in each load worker, sent to the control process as JSON, and added up there.
 
-Of every acknowledged send two latencies are kept. *Intended* counts from when it was meant to start, *service* from
-when it did. An open-loop generator does not wait for a slow system, so what was due during a stall starts late; only
-the intended latency has that wait in it. A service latency that looks much better is the coordinated omission that
-closed-loop benchmarks print as their result.
+Every acknowledged send has two latencies. *Intended* counts from when it was meant to start, *service* from when it
+did. An open-loop generator does not wait for a slow system, so what was due during a stall starts late; only the
+intended latency includes that wait. A much lower service latency is the coordinated omission that closed-loop
+benchmarks print as their result.
 
 A class is one per cent wide: class c holds what takes at most 1000 * 1.01^c nanoseconds, and longer than class c - 1. A
 quantile is the upper end of its class: never too low, and at most one per cent too high. Classes of several workers add
-up without loss. The checker counts in the same classes (`results/checks/kernels/series.py`), so that a history comes to
-the very quantiles that were told when its load ended.
+up without loss. The checker counts in the same classes (`results/checks/kernels/series.py`), so a history yields
+exactly the quantiles reported at the end of its load.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def latency_class(nanoseconds: int) -> int:
 
 
 def upper_end(number: int) -> float:
-    """The nanoseconds at which a class ends."""
+    """The upper end of a class, in ns."""
     return float(class_edges()[number])
 
 
 @dataclass
 class Latencies:
-    """How many latencies fell into which class."""
+    """The number of latencies in each class."""
 
     classes: Counter[int] = field(default_factory=Counter)
 
@@ -63,7 +63,7 @@ class Latencies:
         return self.classes.total()
 
     def quantile(self, share: float) -> float | None:
-        """Nanoseconds that this share of all latencies stays below; None if there are none."""
+        """The latency, in ns, that this share of all latencies does not exceed; None if there are none."""
         wanted, seen = max(1, ceil(self.count * share)), 0
         for number in sorted(self.classes):
             seen += self.classes[number]
@@ -81,14 +81,14 @@ class Latencies:
 
 @dataclass
 class SendLatencies:
-    """Both latencies of all acknowledged sends, and how many sends were begun at all."""
+    """Both latencies of all acknowledged sends, and how many sends were begun in all."""
 
     intended: Latencies = field(default_factory=Latencies)
     service: Latencies = field(default_factory=Latencies)
     begun: int = 0
 
     def note(self, event: Event) -> None:
-        """An invocation or a completion, as the interpreter tells it."""
+        """Count an invocation or a completion from the interpreter."""
         if event.operation.f != SEND:
             return
         if event.completion is None:

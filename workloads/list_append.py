@@ -1,25 +1,25 @@
-"""Workload `list-append`: is what everybody reads of a list a prefix of one list?
+"""Workload `list-append`: check that every read of a list is a prefix of one list.
 
 A topic-partition is a *list*. Producers append unique elements to it, with acks=all; readers read all of it, from its
-beginning to the end that its leader told them when they began to read. Each is a transaction of a single
-micro-operation: our nodes have no transactions yet that could hold several together.
+beginning to the log end offset that its leader returned when the read began. Each is a transaction of a single
+micro-operation: our nodes have no transactions yet that could combine several.
 
     append    a send, by an idempotent producer; `ok`, `fail` or `info` like any other
-    read      one operation, however many Fetch requests it takes: the leader is asked for the log's end (ListOffsets,
-              which a new leader refuses until it knows it, KIP-207), then everything from the log's start is fetched up
-              to there. In the history it is a poll from position 0 in a session of its own
+    read      one operation, however many Fetch requests it takes: ListOffsets returns the log's end (a new leader
+              refuses it until it knows that end, KIP-207), then everything from the log's start up to there is
+              fetched. In the history it is a poll from position 0 in a separate session
 
-So the log's checks hold for these histories as they are, and `results/lists.py` makes transactions of them for the
-check `list-append`, which looks for what no order of the lists explains: elements of appends that failed, elements
-that are there twice, lists that disagree on their order, cycles of dependencies.
+So the log's checks apply to these histories as they are. `results/lists.py` turns them into transactions for the check
+`list-append`, which searches for what no order of the lists explains: elements of failed appends, duplicate elements,
+lists that disagree on their order, cycles of dependencies.
 
-What must hold (`model`). A list never loses an element that somebody saw, so all lists are prefixes of the longest one:
-`serializable`. Real-time order is more than Kafka promises. A leader that does not know yet that it was deposed answers
-with a list that is too short, and so may another one do after it. `strict-serializable` asks for that as well, and is
-right where no leader is cut off.
+What must hold (`model`). A list never loses an element that was read, so all lists are prefixes of the longest one:
+`serializable`. Real-time order is more than Kafka promises: a leader that does not know yet that it was deposed returns
+a list that is too short, and so may a later read from another such leader. `strict-serializable` requires it as well,
+and is right where no leader is cut off.
 
 Reading everything each time costs the square of a list's length, so rates are low here. The order of two elements is
-seen by every read after them, and reads need not be many.
+visible in every read after them, so few reads suffice.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class ListAppendOptions(BaseModel):
 
     @property
     def operations(self) -> None:
-        """They are drawn and never listed."""
+        """None: the operations are generated, not listed."""
 
     @property
     def in_words(self) -> str:
         return f"{self.rate:g} appends/s by {self.producers} producers, {self.reads:g} whole reads/s by {self.readers}"
 
     def as_log(self) -> LogOptions:
-        """The same load, as the workload `log` has it."""
+        """The same load as options of the workload `log`."""
         return LogOptions(
             producers=self.producers,
             consumers=self.readers,
@@ -81,7 +81,7 @@ class ListAppendOptions(BaseModel):
 
 @dataclass(frozen=True)
 class ListAppendWorkload(LogWorkload):
-    """Sends as in `log`; its consumers read everything, so many times per second."""
+    """Sends as in `log`; consumers read the whole list, at a fixed rate."""
 
     reads_per_second: float = 10.0
 

@@ -1,25 +1,24 @@
-"""Workload `log`: a topic-partition is an append-only log; is what was acknowledged there, once, in order?
+"""Workload `log`: check that a topic-partition keeps what it acknowledged, once and in order.
 
-Producers send unique values to explicit topic-partitions at an open-loop rate; consumers with manual
-assignment poll them from the beginning. Every topic-partition has threads of its own in every producer, so
-that one without a leader cannot starve the others of load, and its unavailability shows as its own. A
-pipelining producer is one client with many processes; its send sequence is recorded, as is every offset that
-was answered (HX-03, HX-07).
+Producers send unique values to explicit topic-partitions at an open-loop rate; consumers with manual assignment poll
+them from the beginning. Every topic-partition has its own threads in every producer, so that one without a leader
+cannot starve the others of load and its unavailability is visible separately. A pipelining producer is one client with
+many processes; its send sequence is recorded, as is every acknowledged offset (HX-03, HX-07).
 
-After the faults are healed come the *final reads* (research: checkers): a marker is written to every
-topic-partition until one is acknowledged, then a fresh consumer reads from the start of the log to that
-marker. Whatever was acknowledged and is not there is lost; without a complete final read nothing of the kind
-can be said, so completeness is part of the history.
+After all faults are healed the *final reads* follow: a marker is written to every topic-partition until one is
+acknowledged, then a new consumer reads from the start of the log to that marker. An acknowledged record missing there
+is lost. Without a complete final read no such statement is possible, so completeness is part of the history.
 
-Of what consumers do, a share may be to ask for the log's end (KIP-207: it never goes back), to delete what they have
-read, or to go back and read again. Clients of both kinds may crash now and then and be opened anew. Consumers may stand
-in racks, and then read from followers nearby (KIP-392). And an admin client may make topics come and go beside the load
+A share of a consumer's operations may be to request the log's end (KIP-207: it never goes back), to delete what it has
+read, or to seek back and read again. Clients of both kinds may crash now and then and be replaced. Consumers may have
+racks, and then read from followers nearby (KIP-392). An admin client may create and delete topics beside the load
 (admin_load.py).
 
-Threads are numbered once for the whole run: producers, consumers, the final ones, then the admin one. Worker *w* of
-*n* gets every n-th producer and consumer; the first worker does the final reads, and is the admin client.
+Threads are numbered once for the whole run: producers, consumers, the final ones, then the admin one. Worker *w* of *n*
+gets every n-th producer and consumer; the first worker does the final reads, and is the admin client.
 
-With `operations` nothing is drawn: what is listed is done, and `rate` means nothing (`scripted.py`).
+With `operations` the listed operations are executed instead of generated ones, and `rate` has no effect
+(`scripted.py`).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ from squall.workloads.scripted import ScriptedOperation, scripted
 
 
 def _rate(value: Any) -> Any:
-    """`2000/s`, `120/min` or a plain number of operations per second."""
+    """Parse `2000/s`, `120/min` or a plain number of operations per second."""
     if isinstance(value, str):
         matched = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/\s*(s|min))?\s*", value)
         if not matched:
@@ -125,7 +124,7 @@ class LogOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Shard:
-    """One worker's part: its clients and what they do."""
+    """One worker's part: its clients and their generator."""
 
     clients: tuple[ClientPlan, ...]
     generator: Generator
@@ -133,7 +132,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPlace:
-    """What a thread of the load is for: the slot-th of a client for one topic-partition."""
+    """The purpose of a thread of the load: the slot-th of a client for one topic-partition."""
 
     role: Literal["producer", "consumer"]
     client: int
@@ -144,7 +143,7 @@ class ThreadPlace:
 
 @dataclass(frozen=True, slots=True)
 class FinalRead:
-    """Of one topic-partition: markers until one is acknowledged, then polls until it is read."""
+    """The final read of one topic-partition: markers until one is acknowledged, then polls up to that marker."""
 
     topic: str
     partition: int
@@ -190,7 +189,7 @@ class FinalRead:
 
 @dataclass(frozen=True)
 class FinalState:
-    """How far the final read of one topic-partition came."""
+    """The progress of the final read of one topic-partition."""
 
     topic: str
     partition: int
@@ -200,7 +199,7 @@ class FinalState:
 
 @runtime_checkable
 class Finishing(Protocol):
-    """A generator of final reads that can say how far it came."""
+    """A generator of final reads that reports its progress."""
 
     @property
     def final_state(self) -> FinalState: ...
@@ -219,7 +218,10 @@ class LogWorkload:
 
     @property
     def total_threads(self) -> int:
-        """Threads of the whole run, the final ones included: the step between process numbers of one thread."""
+        """The number of threads of the whole run, final ones included.
+
+        It is the step between process numbers of one thread.
+        """
         return self._admin_threads.stop
 
     @property
@@ -260,7 +262,7 @@ class LogWorkload:
         return Shard(tuple(plans), Reserve(tuple(shares)))
 
     def thread_place(self, thread: int) -> ThreadPlace | None:
-        """What a thread of the load is for; None for a number that no such thread has."""
+        """The purpose of a thread of the load; None for any other number."""
         count, in_flight = len(self.topic_partitions), self.options.in_flight
         if thread < self._consumer_threads_start:
             lane, slot = divmod(thread, in_flight)
@@ -272,7 +274,7 @@ class LogWorkload:
         return None
 
     def thread_at(self, place: ThreadPlace) -> int:
-        """The thread of that place; the inverse of `thread_place`."""
+        """The thread with that purpose; the inverse of `thread_place`."""
         index = self.topic_partitions.index((place.topic, place.partition))
         if place.role == "consumer":
             return self._consumer_thread(place.client, index)
@@ -293,7 +295,7 @@ class LogWorkload:
         )
 
     def final_shard(self) -> Shard:
-        """The final reads, done by the first worker once everything is healed."""
+        """The final reads, which the first worker does once everything is healed."""
         count, start = len(self.topic_partitions), self._final_threads_start
         first_client = self.options.producers + self.options.consumers
         markers = replace(
@@ -356,14 +358,14 @@ class LogWorkload:
         return ClientPlan(after_final, "admin", tuple(self._admin_threads), self.topic_partitions)
 
     def paced(self, rate: float, lane: int, writes: Generator) -> Generator:
-        """So many sends per second to a topic-partition. Each worker has a `lane` of its own for each of them."""
+        """Pace one worker's sends to one topic-partition; `lane` is different for every such pair."""
         return Rate(rate, writes)
 
     def _writes(self, topic: str, partition: int) -> Generator:
         return with_share(self.options.reopen, Reads(topic, partition, REOPEN), Writes(topic, partition))
 
     def _reads(self, index: int) -> Generator:
-        """Polls of the index-th topic-partition, with whatever share of other operations."""
+        """Polls of the index-th topic-partition, with the configured shares of other operations."""
         options, (topic, partition) = self.options, self.topic_partitions[index]
         reads = with_share(options.list_offsets, Reads(topic, partition, LIST_OFFSETS), Reads(topic, partition))
         reads = with_share(options.delete_records, Reads(topic, partition, DELETE_RECORDS), reads)
@@ -384,7 +386,7 @@ class LogWorkload:
 
 
 def final_states(generator: Generator) -> tuple[FinalState, ...]:
-    """How far the final reads came, from the last state of `final_shard`'s generator."""
+    """The progress of the final reads, from the last state of `final_shard`'s generator."""
     if isinstance(generator, Validated | TimeLimit):
         return final_states(generator.generator)
     if not isinstance(generator, Reserve):

@@ -1,38 +1,38 @@
-"""Workload `metadata`: is what the admin API says of topics and their configuration one history?
+"""Workload `metadata`: check that the admin API's view of topics and their configuration is one history.
 
-A topic of this workload is a *register*: it holds the value of its `retention.ms`, or nothing while there is no such
-topic. What the workload does to it, and what that is recorded as:
+A topic of this workload is a *register*: it holds the value of its `retention.ms`, or nothing while the topic does not
+exist. The operations on it, and how they are recorded:
 
     create    cas, ABSENT to a value        the topic with that configuration; Kafka makes both in one step
     alter     write of a value              IncrementalAlterConfigs, by one process per topic
     delete    write of ABSENT               DeleteTopics, by the same process, when nothing else is open there
     read      read                          DescribeConfigs, behind a barrier (below)
 
-Values are unique, so every reader knows whose value it saw.
+Values are unique, so every read identifies the write that it saw.
 
 What the API promises, and what is modelled. A wrong model is a false alarm:
 
-* There is no compare-and-set of a configuration, and answers name no versions. So a creation is the only cas, and no
+* There is no compare-and-set of a configuration, and responses carry no versions. So a creation is the only cas, and no
   operation has a version.
-* A broker passes a change on to the active controller, and repeats it when the connection breaks. So only an
-  acknowledgement is definite: TOPIC_ALREADY_EXISTS or UNKNOWN_TOPIC_OR_PARTITION may be the answer to one's own
-  repetition, and is `info`.
-* A change of unknown outcome may therefore also take effect *twice*, before and after a change of somebody else. No
-  register allows that. So a topic with such a change is not changed any more by anybody, only read, and the next one is
-  begun under another name. An answered creation that lost its race is not in doubt in this way.
-* What was acknowledged is taken to be over. Kafka's broker could in theory have an earlier delivery of it under way on
-  a connection that broke, which the controller reads later than the repetition and everything after it; our own brokers
-  repeat nothing that has left them.
-* A broker answers reads from its own copy of the metadata, which may be behind (MD-04: views are eventually
-  consistent). A plain read is not linearizable and must not be judged as if it were. So a read first changes a topic of
-  its own, its *barrier*, and asks one broker for barrier and register together until it shows that change. The metadata
-  log is one sequence and every copy applies it in order, so what that answer says of the register was true after the
-  barrier was committed, which is within the read. This is the claim that is tested: one log, committed before it is
-  acknowledged, applied in order, by everybody.
+* A broker forwards a change to the active controller, and retries it when the connection breaks. So only an
+  acknowledgement is definite: TOPIC_ALREADY_EXISTS or UNKNOWN_TOPIC_OR_PARTITION may be the response to the client's
+  own retry, and is `info`.
+* A change of unknown outcome may therefore also take effect *twice*, before and after a change by another client. No
+  register allows that. So a topic with such a change is only read and not changed any more, and the next one is begun
+  under another name. A creation that received a response but lost its race is not in doubt in this way.
+* An acknowledged change is assumed to be over. In theory Kafka's broker could have an earlier delivery of it in flight
+  on a broken connection, which the controller reads later than the retry and everything after it; our own brokers never
+  retry a request that they have sent.
+* A broker serves reads from its own copy of the metadata, which may be behind (MD-04: views are eventually consistent).
+  A plain read is not linearizable and must not be checked as if it were. So a read first changes a separate topic, its
+  *barrier*, and requests barrier and register together from one broker until the response shows that change. The
+  metadata log is one sequence and every copy applies it in order, so the register's value in that response was true
+  after the barrier was committed, which is within the read. This is the claim under test: one log, committed before it
+  is acknowledged, applied in order, on every node.
 
 A topic's life, in each of `lanes` lanes at once: all processes of the lane race to create it; all read; one alters it
 several times while the others read; it deletes it while they read; all read. Then the next. Operations come in bursts,
-one of each process of a lane at the same moment, because what happens one after the other proves little.
+one of each process of a lane at the same time, because sequential operations prove little.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ from squall.workloads.operation import (
 )
 
 LOST_RACES: Final = frozenset({"topic_already_exists"})
-"""Errors of a creation that was answered, and so is not repeated by anybody any more."""
+"""Errors of a creation that received a response, and so is not retried any more."""
 
 OWNER: Final = 0
-"""The place, among a lane's threads, of the one that alters and deletes."""
+"""The place, among a lane's threads, of the thread that alters and deletes."""
 
 Phase = Literal["create", "read", "alter", "delete", "gone"]
 PHASES: Final[tuple[Phase, ...]] = ("create", "read", "alter", "delete", "gone")
@@ -93,7 +93,7 @@ class MetadataOptions(BaseModel):
 
     @property
     def producers(self) -> int:
-        """What load workers share out among them."""
+        """The number that load workers divide among them."""
         return self.lanes
 
     @property
@@ -106,7 +106,7 @@ class MetadataOptions(BaseModel):
 
     @property
     def operations(self) -> None:
-        """They are drawn and never listed."""
+        """None: the operations are generated, not listed."""
 
     @property
     def in_words(self) -> str:
@@ -118,16 +118,16 @@ def topic_name(lane: int, turn: int) -> str:
 
 
 def register_name(topic: str) -> str:
-    """How the history calls it."""
+    """The register's name in the history."""
     return f"topic {topic}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One topic after the other. `threads` are this lane's, the first of which is the one that alters and deletes.
+    """One topic after the other. `threads` are this lane's; the first of them alters and deletes.
 
-    `given` counts the operations of each thread in this phase, `open` are the threads that are at work. `exists` says
-    that somebody was told that the topic is there; `in_doubt`, that a change of it may take effect later, or again.
+    `given` counts the operations of each thread in this phase, `open` are the busy threads. `exists`: a creation of the
+    topic was acknowledged. `in_doubt`: a change of it may take effect later, or again.
     """
 
     lane: int
@@ -169,7 +169,7 @@ class Lane:
         return self._given(place) < 1
 
     def _advanced(self) -> Lane:
-        """In the phase that is due: a phase ends when everybody has had his operation and all are done."""
+        """Move to the due phase: a phase ends when every thread has had its operations and all are complete."""
         if self.open or any(self._has_work_for(place) for place in range(len(self.threads))):
             return self
         doubtful = self.in_doubt or not self.exists
@@ -208,7 +208,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """`size` operations that are due at the same moment, so many per second in all."""
+    """Bursts of `size` operations due at the same time; `per_second` operations in all."""
 
     per_second: float
     size: int
@@ -260,18 +260,18 @@ class LastLook:
 
 @dataclass(frozen=True)
 class MetadataWorkload:
-    """The plan: lanes with threads of their own, then one last look at each. The suite's topics are not touched."""
+    """The plan: lanes with their own threads, then a final read for each. The suite's topics are not used."""
 
     options: MetadataOptions
     topics: Mapping[str, int]
 
     @property
     def total_threads(self) -> int:
-        """Of the load, and one per lane for the last look."""
+        """The threads of the load, and one per lane for the final read."""
         return self.options.lanes * (self.options.processes + 1)
 
     def shard(self, worker: int, workers: int) -> Shard:
-        """The load of one worker: every n-th lane, each with a client of its own."""
+        """The load of one worker: every n-th lane, each with its own client."""
         lanes = range(worker, self.options.lanes, workers)
         plans = tuple(ClientPlan(lane, "metadata", self._threads(lane), ()) for lane in lanes)
         rate = self.options.rate / self.options.lanes
@@ -285,7 +285,7 @@ class MetadataWorkload:
         return Shard(plans, Reserve(shares))
 
     def final_shard(self) -> Shard:
-        """Whoever can still read, and change a barrier, shows that the cluster's metadata is in order again."""
+        """Final reads, each behind a barrier: they show that the cluster's metadata works again."""
         start, lanes = self.options.lanes * self.options.processes, range(self.options.lanes)
         threads = tuple(start + lane for lane in lanes)
         plan = ClientPlan(self.options.lanes, "metadata", threads, ())

@@ -1,26 +1,25 @@
-"""Operations and their completions: what a workload asks of the system, and what it learnt (HX-03).
+"""Operations and their completions: what a workload requests, and what a client observed (HX-03).
 
-An *operation* is one request of a client: send this value, poll that topic-partition. A *process* is a
-logical thread of control with one operation outstanding at a time; a *client* is the connection (or library
-instance) that serves one process or, for a pipelining producer, many. What came of an operation is
-three-valued:
+An *operation* is one request of a client: send this value, poll that topic-partition. A *process* is a logical thread
+of control with one operation outstanding at a time; a *client* is the connection (or library instance) that serves one
+process or, for a pipelining producer, many. The outcome of an operation is three-valued:
 
-    ok      it happened, and this is the answer
-    fail    it certainly did not happen
-    info    nobody can tell: it may have happened, may happen later, or never
+    ok      it took effect, and this is the result
+    fail    it certainly did not take effect
+    info    unknown: it may have taken effect, may do so later, or never
 
-A process whose operation ended in `info` is never used again: its operation stays open for ever, and
-whatever the thread does next is done by a fresh process (`Thread` numbers stay, process numbers move on by
-the number of threads, so they never meet).
+A process whose operation ended in `info` is never used again: its operation stays open for ever, and a new process does
+the thread's next operation (`Thread` numbers stay, process numbers advance by the number of threads, so they never
+collide).
 
-Values are unique by construction: `process << 40 | counter`. The checkers depend on it; it turns an
-NP-complete question into a linear one.
+Values are unique by construction: `process << 40 | counter`. The checkers depend on it; it turns an NP-complete
+question into a linear one.
 
-Times are nanoseconds of the world's monotonic clock. `at` is when the operation was *meant* to start (an
-open-loop schedule does not wait for a slow system); the interpreter notes beside it when it really did.
+Times are nanoseconds of the world's monotonic clock. `at` is when the operation was *meant* to start (an open-loop
+schedule does not wait for a slow system); the interpreter also records the actual start.
 
-Three of these values are made for every operation, so they are structs that the garbage collector need not know: to
-make one costs a tenth of what a frozen dataclass costs. None can be part of a cycle.
+Three of these values are made for every operation, so they are structs that the garbage collector does not track:
+making one costs a tenth of a frozen dataclass. None can be part of a cycle.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ CAS: Final = "cas"
 
 ADMIN: Final = (CREATE_TOPIC, CREATE_PARTITIONS, DELETE_TOPIC)
 REGISTER: Final = (READ, WRITE, CAS)
-"""What is done to registers: things that are read, written, and compared and set as a whole."""
+"""Operations on registers, which are read, written, and compared and set as a whole."""
 
 FUNCTIONS: Final[tuple[str, ...]] = (
     SEND,
@@ -71,26 +70,26 @@ CompletionType = Literal["ok", "fail", "info"]
 COUNTER_BITS: Final = 40
 UNREADABLE_VALUE: Final = -1
 ABSENT: Final = -(1 << 63) + 1
-"""What a register holds that holds nothing."""
+"""The value of a register that holds nothing."""
 
 
 def unique_value(process: int, counter: int) -> int:
-    """The value only this process can write as its `counter`-th."""
+    """The `counter`-th value of a process; no other process can write it."""
     return process << COUNTER_BITS | counter
 
 
 def value_name(value: int) -> str:
-    """`4·1093` for people: the process and its counter."""
+    """A readable form: `4·1093`, the process and its counter."""
     return f"{value >> COUNTER_BITS}·{value & ((1 << COUNTER_BITS) - 1)}"
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
-    """One request, before it is known what becomes of it.
+    """One request, before its outcome is known.
 
-    `register` names what operations on registers are about; `expected` is what a cas wants to find there. `value` of a
-    seek is the offset from which its process reads on, in a new session. A reopen is about the whole client of its
-    process: the client is abandoned as if it had crashed, with nothing flushed, and another takes its place under a
-    number of its own.
+    `register` names the register of the operation; `expected` is the value that a cas requires there. `value` of a seek
+    is the offset from which its process reads on, in a new session. A reopen concerns the whole client of its process:
+    the client is abandoned as if it had crashed, with nothing flushed, and another one under a new number takes its
+    place.
     """
 
     f: str
@@ -106,16 +105,15 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
-    """What a client learnt about an operation. Fields are None or empty where the client does not see them.
+    """What a client observed of an operation. Fields are None or empty where the client does not see them.
 
-    `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments
-    of the polling client and `position` is its cursor before the poll. `sequence` is the client's send
-    sequence (the order in which a pipelining producer handed its records over); `client` is set where it
-    differs from the operation's, because the client had to start its library anew. `high_watermark` and
-    `log_start` are as the broker answered. `leader_epoch` is, of a poll, that of the last record it delivered; of
-    list_offsets, that of the leader that answered; of a send, the one under which the client knew the leader.
-    `idempotent` is False for a send that the library may have repeated outside its promise of idempotence; None where
-    the plan's word holds. `found` is what a register held.
+    `offsets` and `values` are the run a poll delivered, in delivery order. `session` counts the assignments of the
+    polling client and `position` is its cursor before the poll. `sequence` is the client's send sequence (the order in
+    which a pipelining producer handed its records over). `client` is set where it differs from the operation's, because
+    the client had to restart its library. `high_watermark` and `log_start` are those of the response. `leader_epoch`
+    is, of a poll, that of the last delivered record; of list_offsets, that of the responding leader; of a send, the one
+    under which the client knew the leader. `idempotent` is False for a send that the library may have retried outside
+    its promise of idempotence; None where the plan's value holds. `found` is the value of a register.
     """
 
     type: CompletionType
@@ -136,7 +134,7 @@ class Completion(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """An operation with its times and, once it is there, its completion: what the interpreter records.
+    """An operation with its times and, once complete, its completion: what the interpreter records.
 
     `invoked` and `completed` are nanoseconds; an operation still open has neither completion nor `completed`.
     """

@@ -1,4 +1,4 @@
-"""What workloads ask of their world: connections and a clock. Hosts and the simulation each bring their own."""
+"""What workloads need from their world: connections and a clock. Hosts and the simulation implement these."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ class Stream(Protocol):
     """One connection that carries frames: Kafka messages without their four-byte length."""
 
     async def send(self, frame: bytes) -> None:
-        """Hand a frame over. Raises ConnectionError if the connection is known to be gone."""
+        """Send a frame. Raises ConnectionError if the connection is known to be closed."""
         ...
 
     def listen(self, received: Callable[[bytes], None], lost: Callable[[str], None]) -> None:
-        """Have `received` called with every frame that comes, and `lost` once, with a reason, when none will come."""
+        """Register `received` for every frame, and `lost` for the end: called once, with a reason, when no more will
+        come.
+        """
         ...
 
     def close(self) -> None: ...
 
     def abort(self) -> None:
-        """Close as if the program had crashed: what it has not passed on to the system yet is gone."""
+        """Close as if the program had crashed: data not yet passed to the system is lost."""
         ...
 
 
@@ -28,12 +30,12 @@ class Connector(Protocol):
     """How the native client opens connections."""
 
     async def connect(self, host: str, port: int) -> Stream:
-        """Raises OSError (ConnectionError, TimeoutError) if there is no answer."""
+        """Open a connection. Raises OSError (ConnectionError, TimeoutError) if there is no response."""
         ...
 
 
 class Clock(Protocol):
-    """Monotonic nanoseconds, the history's time, and waiting in that time."""
+    """Monotonic nanoseconds, the history's time, and a sleep in that time."""
 
     def now_ns(self) -> int: ...
 

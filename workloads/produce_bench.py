@@ -1,16 +1,16 @@
-"""Workload `produce-bench`: how fast is a send acknowledged at a given rate, counted from when it was meant to start?
+"""Workload `produce-bench`: measure the latency of sends at a given rate, from when they were meant to start.
 
-An open loop: sends are due by the clock, evenly or at random (a Poisson process, as independent users would make
-them), and no answer is waited for before the next is due. While the system stalls they pile up, keep the time at which
-they were due, and are sent as soon as a process is free; none is dropped, however long the stall. So the intended
-latency is free of coordinated omission. The service latency, from the real start, is reported beside it (`latency.py`):
-what they differ by is what a closed loop would have hidden.
+An open loop: sends are due by the clock, evenly or at random (a Poisson process, as independent users produce), and
+none waits for the response to another. While the system stalls they queue up, keep the time at which they were due, and
+are sent as soon as a process is free; none is dropped, however long the stall. So the intended latency is free of
+coordinated omission. The service latency, from the actual start, is reported beside it (`latency.py`): the difference
+is what a closed loop would have hidden.
 
-What was due and never begun when the load ended has no latency at all. It is counted, and while there is any, the
-quantiles are of the lucky ones only and the report says so.
+A send that was due but not begun when the load ended has no latency. Such sends are counted; while there are any, the
+quantiles cover only the others and the report says so.
 
 In every other respect it is the workload `log` without consumers: values are unique, markers and final reads follow,
-and the history is judged like any other. A fast cluster that loses records is not fast.
+and the history is checked like any other. A fast cluster that loses records is not fast.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from squall.workloads.latency import SendLatencies
 from squall.workloads.log import LogOptions, LogWorkload, PerSecond
 
 FOR_EVER: Final = 2**62
-"""Patience, in nanoseconds, with a system that stalls."""
+"""How long a due send may wait for a free process, in nanoseconds."""
 
 QUANTILES: Final = (0.5, 0.99, 0.999, 1.0)
 
@@ -49,14 +49,14 @@ class ProduceBenchOptions(BaseModel):
 
     @property
     def operations(self) -> None:
-        """They are drawn and never listed."""
+        """None: the operations are generated, not listed."""
 
     @property
     def in_words(self) -> str:
         return f"{self.as_log().in_words}, open loop, {self.arrivals}"
 
     def as_log(self) -> LogOptions:
-        """The same load, as the workload `log` has it."""
+        """The same load as options of the workload `log`."""
         return LogOptions(
             client=self.client,
             producers=self.producers,
@@ -72,12 +72,12 @@ class ProduceBenchOptions(BaseModel):
 
 @dataclass(frozen=True)
 class ProduceBenchWorkload(LogWorkload):
-    """Sends that are due by the clock and by nothing else."""
+    """Sends that are due by the clock only."""
 
     arrivals: Literal["even", "poisson"] = "even"
 
     def paced(self, rate: float, lane: int, writes: Generator) -> Generator:
-        """Of random arrivals those of each lane are others: together they are a Poisson process as well."""
+        """Each lane has different random arrivals, so that together they are a Poisson process as well."""
         if self.arrivals == "poisson":
             return Stagger(1.0 / rate, lane, writes)
         return Rate(rate, writes, patience=FOR_EVER)
@@ -85,7 +85,7 @@ class ProduceBenchWorkload(LogWorkload):
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What came of it, over all workers."""
+    """The result, over all workers."""
 
     intended_rate: float
     seconds: float
@@ -98,11 +98,11 @@ class BenchResult:
 
     @property
     def never_begun(self) -> int:
-        """How many of them were still waiting for a free process when the load ended; one per process is no news."""
+        """How many of them still waited for a free process when the load ended; one per process is normal."""
         return max(0, self.due - self.latencies.begun)
 
     def lines(self) -> list[str]:
-        """For people: rates, and both latencies side by side."""
+        """The report's lines: rates, and both latencies side by side."""
         acknowledged = self.latencies.intended.count
         lines = [
             f"due {self.due:,} · begun {self.latencies.begun:,} · acknowledged {acknowledged:,}"
@@ -120,7 +120,7 @@ class BenchResult:
         return lines
 
     def to_json(self) -> dict[str, object]:
-        """Everything, for machines; latencies in milliseconds."""
+        """All figures as JSON; latencies in milliseconds."""
         return {
             "intended_rate": self.intended_rate,
             "seconds": self.seconds,

@@ -1,7 +1,7 @@
-"""Operations written down one by one: who does what to which topic-partition, and when.
+"""Scripted operations: a list of which process does what to which topic-partition, and when.
 
-A workload draws its operations from rates; a *schedule* lists them, so that a run can be repeated without whatever
-chose them, and shortened (docs/simulation.md, "Schedules"). In a suite:
+A workload generates its operations from rates; a *schedule* lists them, so that a run can be repeated without the
+generator that chose them, and shortened (docs/simulation.md, "Schedules"). In a suite:
 
     workload:
       name: log
@@ -12,10 +12,10 @@ chose them, and shortened (docs/simulation.md, "Schedules"). In a suite:
         - {at: 4.998, process: 0, send: events/0}
 
 `at` counts in seconds from the start of the load, exact to the microsecond. `process` is a thread of the workload, by
-the numbers that `workloads/log.py` gives them; after an `info` the thread goes on under a fresh process number, as
-always. A thread does one thing at a time: what is due while it is busy is done as soon as it is free, in order.
+the numbers of `workloads/log.py`; after an `info` the thread continues under a new process number, as in any run. A
+thread does one operation at a time: an operation due while it is busy is done as soon as it is free, in order.
 
-The value that a send writes is unique by its process and its place in the list.
+The value that a send writes is unique by its process and its position in the list.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from squall.workloads.generator import NANOSECONDS, WAIT, Answer, Context, Gener
 from squall.workloads.operation import LIST_OFFSETS, POLL, REOPEN, SEEK, SEND, Event, Operation, unique_value
 
 SCRIPTED = (SEND, POLL, LIST_OFFSETS, SEEK, REOPEN)
-"""What may be listed."""
+"""The operations that may be listed."""
 MICROSECONDS = 1_000_000
 _TOPIC_PARTITION = re.compile(r"([A-Za-z0-9._-]+)/(\d+)")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)?")
 
 
 def _seconds(value: object) -> object:
-    """`4.998`, `4.998s` or `4998ms`."""
+    """Parse `4.998`, `4.998s` or `4998ms`."""
     if isinstance(value, bool):
         raise ValueError("is not a time, such as 4.998s")
     if isinstance(value, str):
@@ -109,7 +109,7 @@ class ScriptedOperation(BaseModel):
 
 
 def operation_at(due: int, operation: Operation) -> ScriptedOperation:
-    """An operation on a topic-partition `due` nanoseconds after the load began, as it stands in a file."""
+    """An operation on a topic-partition `due` nanoseconds after the start of the load, in the form of the file."""
     at = round(due / (NANOSECONDS // MICROSECONDS)) / MICROSECONDS
     where = {operation.f: f"{operation.topic}/{operation.partition}"}
     to = {"to": operation.value} if operation.f == SEEK else {}
@@ -118,10 +118,10 @@ def operation_at(due: int, operation: Operation) -> ScriptedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A generator that does what is listed, in the order of time.
+    """A generator of the listed operations, in the order of time.
 
-    `operations` are pairs of place in the file and operation. `position` is the next that is not due yet or was not
-    looked at; `held` are the positions of those that were due while their thread was busy.
+    `operations` are pairs of position in the file and operation. `position` is the next one that is not due yet or was
+    not examined; `held` are the positions of those that were due while their thread was busy.
     """
 
     operations: tuple[tuple[int, ScriptedOperation], ...]
@@ -172,6 +172,6 @@ class Scripted:
 
 
 def scripted(operations: tuple[ScriptedOperation, ...], threads: frozenset[int]) -> Scripted:
-    """The generator of those operations that some threads do; equal times keep the order of the file."""
+    """The generator of the listed operations of some threads; equal times keep the order of the file."""
     mine = [(place, one) for place, one in enumerate(operations) if one.process in threads]
     return Scripted(tuple(sorted(mine, key=lambda pair: (pair[1].due, pair[0]))))

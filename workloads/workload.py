@@ -1,9 +1,8 @@
-"""Every workload that a suite may name: its options, told apart by `name`, and the plan that they make.
+"""Every workload that a suite may name: its options, distinguished by `name`, and the resulting plan.
 
     workload: {name: idempotence, rate: 200/s, cut_every: 4}
 
-`log` is meant where no name is given. What the harness asks of a workload, whatever it is, is asked here; it knows no
-workload by its name.
+Without a name it is `log`. The harness uses workloads only through this module and knows none by its name.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ AnyOptions = LogOptions | IdempotenceOptions | ListAppendOptions | MetadataOptio
 
 
 def _with_a_name(options: Any) -> Any:
-    """What a suite says, with the name that it leaves out."""
+    """Add the default name to options without one."""
     return {"name": DEFAULT, **options} if isinstance(options, Mapping) else options
 
 
 WorkloadOptions = Annotated[AnyOptions, Field(discriminator="name"), BeforeValidator(_with_a_name)]
-"""What stands under `workload:`."""
+"""The options under `workload:` in a suite."""
 
 _OPTIONS: TypeAdapter[AnyOptions] = TypeAdapter(WorkloadOptions)
 
@@ -49,12 +48,12 @@ class Workload(Protocol):
 
 
 def options_from(data: Mapping[str, Any]) -> AnyOptions:
-    """The options that travelled as JSON."""
+    """Parse options received as JSON."""
     return _OPTIONS.validate_python(data)
 
 
 def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> Workload:
-    """The plan that these options make over these topics."""
+    """The plan for these options and topics."""
     if isinstance(options, MetadataOptions):
         return MetadataWorkload(options, topics)
     if isinstance(options, LogOptions):
@@ -67,7 +66,7 @@ def workload_of(options: AnyOptions, topics: Mapping[str, int]) -> Workload:
 
 
 def connector_of(options: AnyOptions, connector: Connector) -> Connector:
-    """What native clients of this workload connect through."""
+    """The connector for native clients of this workload."""
     if isinstance(options, IdempotenceOptions):
         return CuttingConnector(connector, Cuts(options.requests_per_cut))
     return connector

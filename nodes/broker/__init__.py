@@ -1,1 +1,1 @@
-"""Many topic-partitions: client requests, purgatory, replicas, lifecycle, ISR proposals. Pure."""
+"""The broker: client requests, parked requests, replicas, lifecycle, ISR proposals of many topic-partitions. Pure."""

@@ -1,16 +1,16 @@
-"""A broker: client requests in, replicas in the middle, requests to peers out.
+"""A broker: serves client requests from its replicas and sends requests to its peers.
 
     produce.py, fetch.py, offsets.py     the data plane, on the replicas of `replicas.py`
-    metadata_api.py, forwarding.py       what the image says, and what only the controller can do
-    coordinators.py                      what is refused of groups and transactions
+    metadata_api.py, forwarding.py       what the image holds, and what only the controller can do
+    coordinators.py                      refusals for groups and transactions
     log_dirs.py                          where replicas are kept
     producer_ids.py                      ids for idempotent producers
     observer.py                          the metadata log, committed records only (MD-03)
-    lifecycle.py, isr_sender.py          this broker towards the controller
+    lifecycle.py, isr_sender.py          this broker's requests to the controller
 
-`handle` answers or parks; what is parked is looked at in `settle`, at the end of the turn, when all that the turn
-appended and committed is known. A broker serves nobody before it is unfenced for the first time (`is_serving`);
-the node leaves client requests in their channel until then (BL-02, BL-03).
+`handle` responds to a request or parks it. `settle` checks the parked requests at the end of the turn, when all that
+the turn appended and committed is known. A broker serves no client before it is unfenced for the first time
+(`is_serving`); the node leaves client requests in their channel until then (BL-02, BL-03).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Handle = Callable[[int, ServerRequest], None]
 
 
 class Broker:
-    """See the module. `notices` are lines for the node's log."""
+    """One broker and its parts; see the module. `notices` are lines for the node's log."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Broker:
         return self.lifecycle.epoch
 
     def address_of(self, broker: int, listener: str) -> tuple[str, int] | None:
-        """Where another broker listens, fenced or not."""
+        """The address at which another broker listens, fenced or not."""
         registration = self.image.brokers.get(broker)
         endpoint = None if registration is None else registration.endpoint(listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
@@ -149,7 +149,7 @@ class Broker:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def handle(self, now: int, request: ServerRequest) -> None:
-        """Take one request of a client or a follower. Raises KeyError for an API that is not a broker's."""
+        """Handle one request of a client or a follower. Raises KeyError for an API that brokers do not serve."""
         self._handlers[request.api_key](now, request)
 
     def _handle_metadata(self, now: int, request: ServerRequest) -> None:
@@ -158,21 +158,21 @@ class Broker:
             self._forwarding.create_missing(missing)
 
     def settle(self, now: int) -> None:
-        """Answer the parked requests that this turn has made ready."""
+        """Respond to the parked requests that this turn has completed."""
         if self._progress.any:
             self._progress.settle(now)
         self.replicas.settle()
         if self._history is None:
-            self.isr_sender.tick(now)  # whoever has just caught up joins with this turn's requests
+            self.isr_sender.tick(now)  # a follower that has just caught up joins with this turn's requests
 
     # -- metadata and time ----------------------------------------------------------------------------------------
 
     def apply_metadata(self, now: int) -> None:
         """Follow the metadata log up to its high watermark.
 
-        Until this broker has seen its own registration it only reads: what was decided before is history, and a
-        replica that lived through it again would act on leader epochs long gone. Then all of it counts at once. What
-        takes more than a turn is gone on with in the next, before anything further is read.
+        Until this broker has read its own registration it only collects changes: earlier decisions are history, and a
+        replica that replayed them one by one would act on obsolete leader epochs. Then all of them take effect at once.
+        Work that takes more than a turn continues in the next one, before anything further is read.
         """
         if self.replicas.is_busy:
             self.replicas.go_on(now)
@@ -192,7 +192,7 @@ class Broker:
 
     @property
     def applied_offset(self) -> int:
-        """Up to where this broker does as the metadata log says; -1 as long as that is only being read."""
+        """The offset up to which this broker has applied the metadata log; -1 while it only collects changes."""
         return -1 if self._history is not None else self._applied_offset
 
     def _begin_if_caught_up(self, now: int) -> None:
@@ -203,7 +203,7 @@ class Broker:
             self._applied(now)
 
     def _applied(self, now: int) -> None:
-        """Something was; if it was all that has been read, this broker is where its image is."""
+        """Update the applied offset and report it, if everything that was read has been applied."""
         if self.replicas.is_busy:
             return
         self._applied_offset = self.image.last_offset
@@ -231,7 +231,7 @@ class Broker:
         return nearest
 
     def take_requests(self) -> list[OutboundRequest]:
-        """Everything the parts want to ask of others since the last call."""
+        """Return all requests to other nodes that were added since the last call."""
         taken = self.replicas.take_requests()
         for requests in (
             self.isr_sender.requests,
@@ -246,11 +246,11 @@ class Broker:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether there is something for the controller that clients' requests must not hold up."""
+        """Whether there is a request to the controller that clients' requests must not delay."""
         return bool(self.lifecycle.requests or self.isr_sender.requests)
 
     def begin_shutdown(self, now: int) -> None:
-        """Hand over what this broker leads; `may_close` tells when that is done, or given up (CS-01 to CS-04)."""
+        """Hand over what this broker leads; `may_close` is true when that is done or given up (CS-01 to CS-04)."""
         self.lifecycle.begin_shutdown(now)
 
     @property
@@ -258,5 +258,5 @@ class Broker:
         return self.lifecycle.may_close
 
     def close(self, now: int) -> None:
-        """Stop cleanly: checkpoint, flush and close every log, leave the mark."""
+        """Stop cleanly: checkpoint, flush and close every log, write the marker."""
         self.replicas.close(self.lifecycle.clean_epoch)

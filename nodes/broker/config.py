@@ -1,4 +1,4 @@
-"""What a broker is told when it is made. Durations are in microseconds; Kafka's properties stand beside the fields."""
+"""Configuration of a broker. Durations are in microseconds; a field's docstring names its Kafka property."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic has where it does not say otherwise. The keys of `described` are Kafka's names for topics."""
+    """Settings of a topic that does not override them. The keys of `described` are Kafka's names of topic settings."""
 
     min_insync_replicas: int = 1
     log: LogConfig = field(default_factory=LogConfig)
@@ -43,17 +43,20 @@ class BrokerConfig:
     """`replica.selector.class` is Kafka's RackAwareReplicaSelector."""
     directory_id: bytes = bytes(16)
     log_dir: str = ""
-    """`log.dirs`, as clients are told of it; the node's own paths are relative to it."""
+    """`log.dirs`, as reported to clients; the node's own paths are relative to it."""
     heartbeat_interval: int = 2_000_000
     """`broker.heartbeat.interval.ms`."""
     session_timeout: int = 9_000_000
-    """`broker.session.timeout.ms`: what a heartbeat may take before it is given up."""
+    """`broker.session.timeout.ms`: a heartbeat without a response for so long is given up."""
     registration_timeout: int = 60_000_000
     """`initial.broker.registration.timeout.ms`."""
     controlled_shutdown: bool = True
     """`controlled.shutdown.enable`."""
     controlled_shutdown_timeout: int = 8_000_000
-    """`controlled.shutdown.timeout.ms`, a key of our own: Kafka waits five minutes, whoever stops a process less."""
+    """`controlled.shutdown.timeout.ms`, a key that Kafka lacks.
+
+    Kafka waits five minutes; tools that stop a process wait less.
+    """
     request_timeout: int = 30_000_000
     """`request.timeout.ms`."""
     checkpoint_interval: int = 5_000_000
@@ -67,7 +70,7 @@ class BrokerConfig:
     fetch_session_slots: int = 1000
     """`max.incremental.fetch.session.cache.slots`."""
     fetch_session_topic_partitions: int = 100_000
-    """How many topic-partitions all fetch sessions together may name, besides some for each that is hosted."""
+    """How many topic-partitions all fetch sessions together may name, not counting some per hosted topic-partition."""
     auto_create_topics: bool = False
     """`auto.create.topics.enable`."""
     topics: TopicDefaults = field(default_factory=TopicDefaults)

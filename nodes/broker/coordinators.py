@@ -1,18 +1,19 @@
-"""Groups and transactions, which this cluster does not serve: each attempt ends at once, with an error that says why.
+"""Refuse groups and transactions, which this cluster does not serve, at once and with an error that states why.
 
-A client that is told "not available", or nothing, asks again until its own deadline, often for ever. What ends each
+A client that receives "not available", or no response, retries until its own deadline, often for ever. What ends each
 attempt was tried with the clients themselves (docs/interoperability.md):
 
-    FindCoordinator, group        This broker. librdkafka asks even for a consumer that assigns its topic-partitions
-                                  itself, and offers LZ4 only to brokers that serve this API; an error would reach such
-                                  a consumer although nothing is wrong. What a group needs is refused by its own APIs.
+    FindCoordinator, group        This broker. librdkafka requests it even for a consumer that assigns its
+                                  topic-partitions itself, and offers LZ4 only to brokers that serve this API. An error
+                                  would reach such a consumer although nothing is wrong. The APIs of groups refuse
+                                  what a group needs.
     FindCoordinator, transaction  CLUSTER_AUTHORIZATION_FAILED with a message. Of the codes that librdkafka does not
                                   retry it is the one for which Java shows the broker's message.
     FindCoordinator, share group  INVALID_REQUEST with a message.
     JoinGroup                     UNSUPPORTED_VERSION. It is served only for aiokafka, which takes an API that is not
-                                  advertised for a coordinator that has died, and looks for another.
-    OffsetFetch                   No group has committed anything here, and so is it answered: a consumer with a group
-                                  id and topic-partitions of its own begins where `auto.offset.reset` says.
+                                  advertised for a dead coordinator, and searches for another.
+    OffsetFetch                   No offset is committed for any group, and the response says so: a consumer with a
+                                  group id that assigns its topic-partitions begins where `auto.offset.reset` says.
     InitProducerId, transactional TRANSACTIONAL_ID_AUTHORIZATION_FAILED, final for every client (`producer_ids.py`).
 
 All other APIs of groups and transactions are not advertised, which every client reports as such at once.
@@ -47,7 +48,7 @@ NO_SUCH_COORDINATOR = "Key type {} is not served by this cluster, which knows co
 
 
 class CoordinatorsApi:
-    """See the module."""
+    """Responds to FindCoordinator, JoinGroup and OffsetFetch."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._config = config

@@ -1,12 +1,12 @@
-"""DeleteRecords: a client lets logs begin later (DP-07).
+"""DeleteRecords: raise log start offsets on a client's request (DP-07).
 
-The leader moves its log start at once, never above the high watermark, and answers when nobody alive has anything
-below it: when the low watermark, the least log start over the leader and the followers that are not fenced, has reached
-what was asked for. Followers learn of it from their next fetch and say so in the one after. A request is answered as a
-whole. What is still open when its time is over is answered REQUEST_TIMED_OUT, with the low watermark as it is: the
-leader's records are gone, a follower's may not be yet.
+The leader raises its log start offset at once, never above the high watermark. It responds when the low watermark, the
+least log start offset over the leader and the unfenced followers, has reached the requested offset: then no live
+replica has anything below it. Followers receive the new start with their next fetch and report it in the one after. One
+response covers the whole request. A topic-partition still open at the timeout gets REQUEST_TIMED_OUT with the current
+low watermark: the leader's records are deleted, a follower's may not be yet.
 
-The new log start is on the disk before anything is answered (`log_manager.py`).
+The new log start offset is on disk before any response (`log_manager.py`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Wait:
 
 
 class DeleteRecordsHandler:
-    """See the module."""
+    """Responds to DeleteRecords."""
 
     def __init__(self, replicas: Replicas, progress: Progress, deadlines: Deadlines) -> None:
         self._replicas = replicas

@@ -1,20 +1,20 @@
-"""Fetch: consumers and followers alike, as long polls (rules 10 to 16).
+"""Fetch: serve consumers and followers as long polls (rules 10 to 16).
 
-A fetch that finds less than `min_bytes` is parked until there is more, an error, a divergence, another leader epoch,
-or its time is over (rule 16). A follower waits for the log's end and a consumer for the high watermark; the movement
-of the high watermark alone wakes no follower. Only its arrival counts as news of a follower (rule 10): looking again
-at a parked fetch proves nothing.
+A fetch that finds less than `min_bytes` is parked until there is more, an error, a divergence, another leader epoch, or
+a timeout (rule 16). A follower waits for the log end offset and a consumer for the high watermark; a move of the high
+watermark alone wakes no follower. Only the arrival of a fetch updates what the leader knows of a follower (rule 10):
+re-checking a parked fetch proves nothing.
 
-What is asked comes from `fetch_sessions.py`; here only the topic-partitions with news are looked at. A fetch that
-begins a session, or has none, is answered about everything it names; one that continues a session hears only of what
-it does not know yet. Records are views of what was read from the log and go out uncopied.
+`fetch_sessions.py` supplies what is requested; only the topic-partitions with news are examined here. A fetch that
+begins a session, or has none, gets a response for everything it names; a fetch that continues a session gets only what
+is new to it. Records are views of what was read from the log and are sent uncopied.
 
-A consumer that names its rack (KIP-392) may be told of a replica nearer to it, and is answered by followers as well;
-one that does not is sent to the leader by every other replica. A consumer with the replica id -2 compares replicas, as
-`kafka-replica-verification` does: each answers it for itself, up to its own high watermark.
+A consumer that names its rack (KIP-392) may be redirected to a nearer replica, and followers serve it too; every
+follower redirects a consumer without a rack to the leader. A consumer with the replica id -2 compares replicas, as
+`kafka-replica-verification` does: each replica serves it, up to its own high watermark.
 
-`max_bytes`, and `fetch.max.bytes` above it, bound an answer; so that every fetch makes progress, the first
-topic-partition with records gives at least one batch whatever its size; unless the node has no memory left for it.
+`max_bytes` and the configured `fetch.max.bytes` bound a response. So that every fetch makes progress, the first
+topic-partition with records returns at least one batch of any size, unless the node has no memory left for it.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from squall.nodes.storage.errors import LogError
 
 READ_COMMITTED = 1
 WAIT_MAX_MS = 60_000
-"""A fetch may ask to be parked for weeks, and its connection may be gone at once: it is answered after a minute."""
+"""The longest that a fetch is parked, in ms. A fetch may request weeks, and its connection may close meanwhile."""
 DEBUGGING_CONSUMER = -2
 MOST_FAILED = 200
-"""After so many failures a follower is not told of further topic-partitions that are not led here."""
+"""After so many failures the response to a follower omits further topic-partitions that are not led here."""
 _LEADER_HINTS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class _Finding:
-    """What one topic-partition has to tell.
+    """What the response says about one topic-partition.
 
-    `part` is None if that is nothing new. `must_tell` does not wait for more bytes. `keep` leaves the topic-partition
-    on the list of news.
+    `part` is None if there is nothing new. `must_tell`: respond without waiting for more bytes. `keep`: leave the
+    topic-partition on the list of news.
     """
 
     __slots__ = ("keep", "must_tell", "part")
@@ -67,7 +67,7 @@ class _Finding:
 
 
 class Fetch(Parked):
-    """One fetch request, parked or not. `whole`: everything asked is answered, not only what is new."""
+    """One fetch request, parked or not. `whole`: respond for everything requested, not only for news."""
 
     __slots__ = (
         "_body",
@@ -122,10 +122,10 @@ class Fetch(Parked):
         if not self._context.id:
             self._context.leave()
 
-    # -- answering ------------------------------------------------------------------------------------------------
+    # -- responding -----------------------------------------------------------------------------------------------
 
     def arrive(self, now: int, progress: Progress, replicas: Replicas) -> bool:
-        """Take a follower's news, then answer if that is possible at once; whether it was."""
+        """Record what a follower's fetch reports, then respond if possible. Returns whether it responded."""
         found: dict[Watch, FetchBounds] = {}
         if self._context.is_follower:
             for watch in self._context.news:
@@ -156,7 +156,7 @@ class Fetch(Parked):
         self._leave()
 
     def _answer(self, now: int, known: dict[Watch, FetchBounds], *, urgent: bool) -> bool:
-        """Respond if there is enough, or anything that must not wait, or it is urgent. `known` is known."""
+        """Respond if there is enough, something that must not wait, or `urgent`; reuse the bounds in `known`."""
         size = failed = 0
         room = self._room()
         limit = min(self._limit, room)
@@ -177,15 +177,17 @@ class Fetch(Parked):
         return True
 
     def _is_lost_to_follower(self, watch: Watch) -> bool:
-        """A follower learns from metadata who leads, and then forgets what is led elsewhere: of the thousands that a
-        broker loses when it stops, naming some is enough to end the wait (rule 16). The others stay news.
+        """Whether the response to a follower may omit this topic-partition, which is not led here.
+
+        A follower receives the new leaders from metadata and then forgets what is led elsewhere. Of the thousands that
+        a stopping broker loses, naming some is enough to end the wait (rule 16). The others stay news.
         """
         if self._whole or not self._context.is_follower:
             return False
         return watch.hosted is None or not watch.hosted.replica.is_leader
 
     def _count(self, findings: list[tuple[Watch, _Finding]], size: int) -> None:
-        """Followers are counted together, consumers by topic."""
+        """Count followers together, consumers by topic."""
         traffic = self._traffic
         if self._context.is_follower:
             traffic.replication_bytes_out += size
@@ -200,7 +202,7 @@ class Fetch(Parked):
                 topic.fetch_failures += part.error_code != 0
 
     def _told(self, findings: list[tuple[Watch, _Finding]]) -> list[FetchableTopicResponse]:
-        """The findings by topic. What is told now is news no more."""
+        """Group the findings by topic; what is sent now is no longer news."""
         news = self._context.news
         topics: dict[bytes | str, FetchableTopicResponse] = {}
         for watch, finding in findings:
@@ -256,8 +258,11 @@ class Fetch(Parked):
         return _Finding(told, must_tell=diverging is not None, keep=keep)
 
     def _must_weigh_again(self, watch: Watch) -> bool:
-        """A follower outside the ISR may be fit to join with any of its fetches. Not if it is fenced or stopping, or
-        the controller has been asked already: all it follows would be weighed with each of them, in vain."""
+        """Whether to evaluate a follower outside the ISR again with each fetch, since any may make it fit to join.
+
+        Not if it is fenced or stopping, or the controller has been asked already: each of its fetches would evaluate
+        all it follows for nothing.
+        """
         context = self._context
         if not context.may_join or watch.hosted is None:
             return False
@@ -317,7 +322,7 @@ def _refused(number: int, error: int) -> PartitionData:
 
 
 class FetchHandler:
-    """See the module."""
+    """Responds to Fetch and keeps the fetch sessions."""
 
     def __init__(
         self,
@@ -335,7 +340,7 @@ class FetchHandler:
             config.fetch_session_slots, config.fetch_session_topic_partitions, replicas, rng, mutants
         )
         self.room: Callable[[], int] = lambda: INT_MAX
-        """Bytes of memory that answers may take now; without any they bring no records."""
+        """Bytes of memory that responses may take now; if there are none, responses carry no records."""
         self._selector = selector
         self._limit = config.fetch_max_bytes
         self._replicas = replicas

@@ -1,30 +1,29 @@
-"""Fetch sessions (KIP-227): what a fetcher asks for is remembered, so that a fetch costs what has changed.
+"""Fetch sessions (KIP-227): remember what a fetcher requests, so that a fetch costs only what has changed.
 
-A session begins with a fetch of epoch 0, which names everything and is answered in full, with an id. From then on the
-fetcher counts the epoch up with every fetch, names only what it wants differently and what it *forgets*, and is told
-only what has changed: records, a high watermark, a log start, an error, a divergence. An id nobody knows, or an epoch
-out of turn, is an error, upon which the fetcher begins anew: one lost message must never leave both sides with
-different ideas of what is asked. Epoch -1 asks without a session, and ends the one it names.
+A session begins with a fetch of epoch 0, which names everything and receives a full response with an id. From then on
+the fetcher increments the epoch with every fetch, names only additions, changes and what it *forgets*, and receives
+only what has changed: records, a high watermark, a log start offset, an error, a divergence. An unknown id or an epoch
+out of turn is an error, after which the fetcher starts a new session: one lost message must never leave the two sides
+with different ideas of what is requested. Epoch -1 fetches without a session and ends the session it names.
 
-*News.* Each topic-partition of a session has a `Watch`, which stands at the topic-partition as long as the session
-lasts. When something happens there the watch puts itself on its session's list of news; a fetch looks at that list and
-at nothing else, so an idle topic-partition costs nothing at all (DP-04). What was answered with records goes to the
-end of the list, what found no room in the answer stays in front: none starves. A watch leaves the list when its
-fetcher has been told everything.
+*News.* Each topic-partition of a session has a `Watch`, which is registered at the topic-partition as long as the
+session lasts. On any change there the watch adds itself to its session's list of news. A fetch examines that list only,
+so an idle topic-partition costs nothing (DP-04). A watch whose records were sent moves to the end of the list. A watch
+without room in the response stays in front, so none starves. A watch leaves the list when its fetcher has received
+everything.
 
-*Followers.* That a follower fetches says of every topic-partition of its session that it is still where it was
-(rule 10). A watch that is not on the list has a follower that has all of the leader's log; when the log grows, it is
-noted that this was so up to the last fetch, before anything else counts. A follower outside the ISR stays on the list:
-each of its fetches must be weighed, since it may be eligible only now (rule 19). Not so while its broker is fenced or
-stopping: nothing can let it in then, and a broker that has handed over thousands of leaderships would have the new
-leaders weigh all of them with each of its fetches. Once it may join again, everything it follows is news once. Nor
-while the controller is being asked to let it in: its answer is news, whatever it says.
+*Followers.* A follower's fetch confirms the unchanged offset of every topic-partition of its session (rule 10). A
+follower whose watch is not on the list has all of the leader's log. When the log grows, the leader first records that
+this was true up to the last fetch. A follower outside the ISR stays on the list: each of its fetches must be evaluated,
+since it may have become eligible (rule 19). There are two exceptions. While the follower's broker is fenced or stopping
+it cannot join, and a broker that has handed over thousands of leaderships would make the new leaders evaluate all of
+them with each fetch; once it may join again, everything it follows is news once. While the controller has a request to
+add the follower, the controller's response, positive or not, is news.
 
-*Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions, which name `watched_max` topic-partitions
-in all at most, and `WATCHED_PER_HOSTED` more for each that the broker hosts: so many may be followed at once. If there
-is no room, sessions that have been idle for two minutes make way, and any consumer's makes way for a follower's; else
-the fetcher goes without, which is as correct. A session that outgrows the bound ends. Ids come from the node's source
-of randomness.
+*Bounds.* A broker keeps `max.incremental.fetch.session.cache.slots` sessions. Together they name at most `watched_max`
+topic-partitions, plus `WATCHED_PER_HOSTED` for each that the broker hosts. If there is no room, a session idle for two
+minutes is evicted, and for a follower any consumer's session; otherwise the fetcher gets no session, which is equally
+correct. A session that outgrows the bound ends. Ids come from the node's source of randomness.
 
 Mutant `session-additions-ignored` in `_continued`.
 """
@@ -46,13 +45,13 @@ WITHOUT_SESSION = -1
 NEW_SESSION = 0
 IDLE_BEFORE_EVICTION = 120_000_000
 WATCHED_PER_HOSTED = 4
-"""What each hosted topic-partition adds to that: followers of the usual number, and as many consumers."""
+"""Added to the bound per hosted topic-partition: the usual number of followers, and as many consumers."""
 NOTHING_TOLD = -2
 _Key = tuple[bytes | str, int]
 
 
 class Watch(Watcher):
-    """One topic-partition of a fetch: what is asked, where it is or why it is not, and what was told last."""
+    """One topic-partition of a fetch: what is requested, where it is or why it is absent, and what was last sent."""
 
     __slots__ = ("absence", "context", "failed", "hosted", "told_high_watermark", "told_log_start", "topic", "wanted")
 
@@ -63,7 +62,7 @@ class Watch(Watcher):
         self.hosted: Hosted | None = None
         self.absence = 0
         self.failed = False
-        """Whether the last answer was an error; then the topic-partition is looked for again."""
+        """Whether the last response was an error; if so, the topic-partition is looked up again."""
         self.told_high_watermark = NOTHING_TOLD
         self.told_log_start = NOTHING_TOLD
 
@@ -76,7 +75,7 @@ class Watch(Watcher):
         return context.parked
 
     def resolve(self, replicas: Replicas) -> None:
-        """Find the topic-partition, which may have come, or come again, since the last time."""
+        """Look up the topic-partition, which may have been created, or created again, since the last look-up."""
         name, number = self.topic.topic, self.wanted.partition
         if self.context.by_id:
             found = replicas.by_id(self.topic.topic_id, number)
@@ -103,9 +102,9 @@ class Watch(Watcher):
 
 
 class FetchContext:
-    """What one fetcher asks for; with `id` 0 for the length of one fetch only.
+    """What one fetcher requests; with `id` 0 it lasts for one fetch only.
 
-    `news` holds the watches that may have something to tell. `entered` says that all watches stand at their
+    `news` holds the watches that may have something to send. `entered` states that all watches are registered at their
     topic-partitions. `parked` is the fetch that waits for news.
     """
 
@@ -120,11 +119,11 @@ class FetchContext:
         self.by_id = request.api_version >= TOPIC_IDS_SINCE
         self.replica_id, self.broker_epoch = fetcher_of(request)
         self.may_join = False
-        """Whether its follower was fit for an ISR when it fetched last, as far as that is the broker's (IS-08)."""
+        """Whether the follower's broker might join an ISR at its last fetch, according to metadata (IS-08)."""
         self.arrived_at = request.received_at
         self.watches: dict[_Key, Watch] = {}
         self.counted = 0
-        """How many of them `FetchSessions.watched` includes."""
+        """How many of them are included in `FetchSessions.watched`."""
         self.news: dict[Watch, None] = {}
         self.parked: Parked | None = None
         self.entered = False
@@ -134,7 +133,7 @@ class FetchContext:
         return self.replica_id >= 0
 
     def ask(self, topics: list[FetchTopic], replicas: Replicas) -> None:
-        """Take what a fetch names; it is news until it has been answered."""
+        """Add what a fetch names; it is news until it has been answered."""
         for topic in topics:
             name: bytes | str = topic.topic_id if self.by_id else topic.topic
             for wanted in topic.partitions:
@@ -175,12 +174,12 @@ class FetchContext:
 
 
 class FetchSessions:
-    """All sessions of a broker, the one unused for longest first."""
+    """All sessions of a broker, the least recently used first."""
 
     def __init__(self, slots: int, watched_max: int, replicas: Replicas, rng: Rng, mutants: Mutants = HEALTHY) -> None:
         self.evicted = 0
         self.watched = 0
-        """Topic-partitions that all sessions name, each as often as it is named."""
+        """How many topic-partitions all sessions name; one that several sessions name counts several times."""
         self._watched_max = watched_max
         self._ignores_additions = mutants.has("session-additions-ignored")
         self._slots = slots
@@ -192,7 +191,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def context_of(self, now: int, request: ServerRequest) -> FetchContext | ErrorCode:
-        """What this fetch asks for, all in all. A fetch of its session that is still parked is answered first."""
+        """Return everything that this fetch requests; first respond to a fetch of its session that is still parked."""
         body = request.body
         assert isinstance(body, FetchRequest)
         if body.session_epoch not in (NEW_SESSION, WITHOUT_SESSION):
@@ -220,7 +219,7 @@ class FetchSessions:
         self._count(context)
 
     def _count(self, context: FetchContext) -> None:
-        """Note how many topic-partitions a session names now."""
+        """Update the count of topic-partitions that a session names."""
         self.watched += len(context.watches) - context.counted
         context.counted = len(context.watches)
 
@@ -233,7 +232,7 @@ class FetchSessions:
         return self._watched_max + WATCHED_PER_HOSTED * len(self._replicas)
 
     def _make_room(self, now: int, context: FetchContext) -> bool:
-        """End another session for this one's sake; whether there was one to end, and that may be enough."""
+        """End another session to make room for this one. Returns whether one was ended and the room may suffice."""
         if len(context.watches) > self._most_watched:
             return False
         oldest = next(iter(self._sessions.values()), None)
@@ -298,7 +297,7 @@ def _answer_parked(now: int, session: FetchContext) -> None:
 
 
 def fetcher_of(request: ServerRequest) -> tuple[int, int]:
-    """(replica id, broker epoch) of whoever fetches: -1 for a consumer, and for what its version does not say."""
+    """(replica id, broker epoch) of the fetcher: -1 for a consumer, and for a field that the version lacks."""
     body = request.body
     assert isinstance(body, FetchRequest)
     if request.api_version >= REPLICA_STATE_SINCE:

@@ -1,7 +1,8 @@
-"""Requests that only the active controller can serve: sent on, and its answer passed back (MD-09).
+"""Forward requests that only the active controller can serve, and pass its response back (MD-09).
 
-Messages are decoded and encoded anew, in our peers' version; what older versions say differently is put into the
-newest form first. No answer within the request's time means that the outcome is unknown: REQUEST_TIMED_OUT.
+Messages are decoded and encoded again in the version that the nodes use among themselves. What older versions express
+differently is converted to the newest form first. Without a response within the request's timeout the outcome is
+unknown: REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ UNSAFE_DOWNGRADE = 3
 
 
 class Forwarding:
-    """See the module. `requests` is drained by the broker."""
+    """Forwards requests to the active controller. The broker drains `requests`."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.requests: list[OutboundRequest] = []
@@ -71,7 +72,7 @@ class Forwarding:
         self.requests.append(OutboundRequest(ToActiveController(), message, timeout, complete))
 
     def create_missing(self, names: list[str]) -> None:
-        """Create topics that a client asked for, with the cluster's defaults; it will ask again."""
+        """Create topics that a client requested, with the cluster's defaults; the client will retry."""
         fresh = [name for name in names if name not in self._creating]
         if not fresh:
             return
@@ -88,7 +89,7 @@ class Forwarding:
 
 
 def _newest(message: Message) -> Message:
-    """In the form of the newest version: DeleteTopics named its topics elsewhere before version 6."""
+    """Convert to the form of the newest version: before version 6 DeleteTopics named its topics in another field."""
     if isinstance(message, DeleteTopicsRequest) and message.topic_names:
         states = [DeleteTopicState(name=name) for name in message.topic_names]
         return DeleteTopicsRequest(topics=states, timeout_ms=message.timeout_ms)

@@ -1,12 +1,12 @@
 """A topic-partition that this broker hosts: its replica, and the requests parked at it.
 
-The waiting lists live here, not in maps by name, so that a topic that is deleted and created again under its old name
-cannot inherit anybody. `Progress` gathers, during one turn, whose log has grown and whose high watermark has moved;
-the parked are looked at once, when the turn's requests are done, and so answered in batches.
+The waiting lists are kept here, not in maps by name, so that a topic deleted and created again under its old name
+cannot inherit waiting requests. `Progress` collects, during one turn, whose log has grown and whose high watermark has
+moved. The parked requests are checked once, after the turn's requests, and so answered in batches.
 
-Produce requests wait themselves. Fetches wait through a `Watcher` at each of their topic-partitions, which belongs to
-the fetch session and stays there from one fetch to the next: what happens at a topic-partition costs its watchers
-something, and what does not happen costs nobody anything.
+Produce requests wait in the lists directly. Fetches wait through a `Watcher` at each of their topic-partitions, which
+belongs to the fetch session and stays from one fetch to the next: an event at a topic-partition costs work for its
+watchers only, and an idle topic-partition costs nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 class Parked:
     """A request that waits at one or more topic-partitions. `step` belongs to `Deadlines`.
 
-    Whoever is answered leaves every list it stands in at once; a topic-partition where nothing happens would otherwise
-    gather all who ever waited there.
+    An answered request leaves all its lists at once; an idle topic-partition would otherwise collect every request that
+    ever waited there.
     """
 
     __slots__ = ("step",)
@@ -28,27 +28,30 @@ class Parked:
         self.step = -1
 
     def look(self, now: int) -> None:
-        """Answer if that is possible now, and leave if there is nothing left to wait for."""
+        """Respond if possible now, and leave if nothing remains to wait for."""
         raise AssertionError("every kind of parked request has its own way of looking")
 
     def expire(self, now: int) -> None:
-        """Its time is over: answer and leave."""
+        """The request's time is over: respond and leave."""
         raise AssertionError("every kind of parked request has its own way of ending")
 
 
 class Watcher:
-    """Whoever must know what happens at one topic-partition."""
+    """An object that must be notified of what happens at one topic-partition."""
 
     __slots__ = ()
 
     def touched(self) -> Parked | None:
-        """Something has changed here. Returns who might be answered for it."""
+        """Take notice of a change here. Returns the parked request that the change may complete, if any."""
         raise AssertionError("every kind of watcher has its own way of taking notice")
 
 
 class Hosted:
-    """See the module. `produces` wait for the high watermark, `consumers` as well, `followers` for the log's end,
-    `deletions` for the low watermark."""
+    """One hosted topic-partition with its waiting lists.
+
+    `produces` and `consumers` wait for the high watermark, `followers` for the log end offset, `deletions` for the low
+    watermark.
+    """
 
     __slots__ = (
         "consumers",
@@ -69,12 +72,12 @@ class Hosted:
         self.topic_id = replica.topic_id
         self.partition = replica.partition
         self.following = -1
-        """The leader whose fetcher follows it; -1 while none does."""
+        """The leader that this replica follows through a fetcher; -1 while it follows none."""
         self.produces: dict[Parked, None] = {}
         self.consumers: dict[Watcher, None] = {}
         self.followers: dict[Watcher, None] = {}
         self.removed = False
-        """Whether it is no longer this broker's, and its log is gone."""
+        """Whether this broker no longer hosts it and its log is deleted."""
         self.deletions: dict[Parked, None] = {}
 
     @property
@@ -83,7 +86,7 @@ class Hosted:
 
 
 class Progress:
-    """What this turn has changed, until the parked have been looked at."""
+    """What this turn has changed, until the parked requests have been checked."""
 
     def __init__(self) -> None:
         self._grown: dict[Hosted, None] = {}
@@ -93,23 +96,23 @@ class Progress:
         self._low_moved: dict[Hosted, None] = {}
 
     def grew(self, hosted: Hosted) -> None:
-        """Records were appended: followers may have them."""
+        """Records were appended: followers may fetch them."""
         self._grown[hosted] = None
 
     def advanced(self, hosted: Hosted) -> None:
-        """The high watermark moved: producers may be answered, consumers may read on."""
+        """The high watermark moved: produce requests may be complete, consumers may read further."""
         self._advanced[hosted] = None
 
     def changed(self, hosted: Hosted) -> None:
-        """Leadership, epoch or existence changed: everybody parked must look (rule 16)."""
+        """Leadership, epoch or existence changed: all parked requests must be checked (rule 16)."""
         self._changed[hosted] = None
 
     def low_watermark_moved(self, hosted: Hosted) -> None:
-        """A follower told of its log start: those who delete records may be answered."""
+        """A follower reported its log start offset: DeleteRecords requests may be complete."""
         self._low_moved[hosted] = None
 
     def noted(self, hosted: Hosted) -> None:
-        """ISR or log start changed: nobody is woken, but whoever fetches next must hear of it, or be looked at anew."""
+        """ISR or log start offset changed: wake no request; the next fetch reports it or checks the replica again."""
         self._noted[hosted] = None
 
     @property
@@ -117,7 +120,7 @@ class Progress:
         return bool(self._grown or self._advanced or self._changed or self._noted or self._low_moved)
 
     def settle(self, now: int) -> None:
-        """Let the parked look, each once. Looking appends nothing and moves no high watermark, so once is enough."""
+        """Check each woken request once. A check appends nothing and moves no high watermark, so once is enough."""
         woken: dict[Parked, None] = {}
         grown, self._grown = self._grown, {}
         advanced, self._advanced = self._advanced, {}
@@ -152,9 +155,9 @@ def _touch(watchers: dict[Watcher, None], woken: dict[Parked, None] | None) -> N
 
 
 class Deadlines:
-    """Parked requests by the time at which they must be answered at the latest, in steps of `GRAIN`, rounded up.
+    """Parked requests by the latest time for their response, in steps of `GRAIN` microseconds, rounded up.
 
-    Most are answered long before; they are taken out then, or a busy broker would keep half a minute of answered
+    Most are answered long before; they are removed then, or a busy broker would keep half a minute of answered
     requests.
     """
 
@@ -177,7 +180,7 @@ class Deadlines:
                 del self._steps[parked.step]
 
     def due(self, now: int) -> list[Parked]:
-        """Take out and return all that are due, oldest first."""
+        """Remove and return all that are due, oldest first."""
         if self._nearest > now:
             return []
         steps = sorted(step for step in self._steps if step * self.GRAIN <= now)
@@ -186,5 +189,5 @@ class Deadlines:
         return due
 
     def nearest(self) -> int:
-        """When `due` is to be asked next; may be early, if what waited has been answered."""
+        """The next time to call `due`; may be early if the waiting requests have been answered."""
         return self._nearest

@@ -1,8 +1,8 @@
-"""AlterPartition: ISR changes from this broker's leaders to the active controller (IS-01, rule 21).
+"""AlterPartition: send ISR changes of this broker's leaders to the active controller (IS-01, rule 21).
 
-One request is under way at a time and carries the change of every leader that wants one, so that a broker that falls
-behind everywhere costs one request, not one per topic-partition; and no topic-partition ever has two under way. A
-lost or refused answer leads to another attempt after a pause, as long as the leader still wants the change.
+One request is in flight at a time and carries the change of every leader that has one. So a broker that falls behind
+everywhere costs one request, not one per topic-partition, and no topic-partition ever has two changes in flight. After
+a lost or refusing response the change is sent again after a pause, as long as the leader still wants it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Sent = dict[tuple[bytes, int], tuple[Hosted, IsrProposal]]
 
 
 class IsrSender:
-    """See the module. `requests` is drained by the broker."""
+    """Sends the ISR changes of this broker's leaders. The broker drains `requests`."""
 
     def __init__(
         self, config: BrokerConfig, replicas: Replicas, progress: Progress, *, broker_epoch: Callable[[], int]
@@ -37,7 +37,7 @@ class IsrSender:
         self.requests: list[OutboundRequest] = []
         self.sent_count = 0
         self.expands = self.shrinks = self.failures = 0
-        """Changes the controller has committed, and answers that refused one."""
+        """Changes committed by the controller (`expands`, `shrinks`), and responses with a refusal (`failures`)."""
         self._config = config
         self._replicas = replicas
         self._progress = progress
@@ -46,7 +46,7 @@ class IsrSender:
         self._rest_until = 0
 
     def tick(self, now: int) -> None:
-        """Send what is wanted, unless a request is under way or resting."""
+        """Send the pending changes, unless a request is in flight or the pause after a failure lasts."""
         wanted = self._replicas.isr_wanted
         if self._under_way or not wanted or now < self._rest_until or self._broker_epoch() < 0:
             return

@@ -1,29 +1,29 @@
-"""A broker's standing with the controller: registration, heartbeats, fenced or running (BL-01 … BL-07, FD-01).
+"""Register a broker with the controller, send heartbeats, track its state (BL-01 … BL-07, FD-01).
 
-    OFFLINE                        logs are being loaded; the node says nothing yet            (BL-01)
+    OFFLINE                        logs are being loaded; the node sends nothing yet           (BL-01)
     FENCED                         registered or about to be; serves no client                 (BL-02)
     RUNNING                        unfenced once: serves clients                               (BL-03)
-    PENDING_CONTROLLED_SHUTDOWN    asked to stop: serves, and waits for the controller's leave  (BL-04)
+    PENDING_CONTROLLED_SHUTDOWN    asked to stop: serves, and waits for the controller's grant (BL-04)
     SHUTTING_DOWN                  may be closed                                               (BL-04)
 
-OFFLINE is over when the constructor returns. A broker registers with an incarnation id of its own, and heartbeats with
-`want_fence` until it has applied its own registration record, whose offset is its broker epoch. The heartbeat answered
-"not fenced" makes it RUNNING. A running broker that is fenced later, because its heartbeats did not arrive, keeps its
-ports open: it has lost its leaderships in metadata, and its clients will hear so from epochs (disagreement X12).
+OFFLINE ends when the constructor returns. A broker registers with a new incarnation id, and heartbeats with
+`want_fence` until it has applied its own registration record, whose offset is its broker epoch. A heartbeat response
+without fencing makes it RUNNING. A running broker that is fenced later, because its heartbeats did not arrive, keeps
+its ports open: metadata takes away its leaderships, and its clients notice by the leader epochs (disagreement X12).
 
-A registration names the broker epoch under which the incarnation before this one stopped cleanly, -1 if it did not:
-without that proof the controller takes this broker out of every ISR and ELR (FD-03, EL-05).
+A registration carries the broker epoch under which the previous incarnation stopped cleanly, -1 if it did not: without
+that proof the controller removes this broker from every ISR and ELR (FD-03, EL-05).
 
-An answer of STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED means that the registration is gone; the broker registers
-again under the same incarnation. DUPLICATE_BROKER_REGISTRATION means that another incarnation's session lives: this
-one tries again until that has ended or its patience has (BL-05).
+STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED in a response means that the registration no longer exists; the broker
+registers again under the same incarnation id. DUPLICATE_BROKER_REGISTRATION means that another incarnation's session is
+alive: this one retries until that session ends or the registration times out (BL-05).
 
-A controlled shutdown (CS-01 to CS-06, KIP-631) is a wish in every heartbeat, from `begin_shutdown` until an answer says
-that it is granted: then this broker leads nothing, is in no ISR that has other members, and everybody knows. It serves
-until then, so that clients find a new leader before the old one is gone. The wish is urgent: heartbeats follow each
-other quickly. It ends without a grant when `controlled.shutdown.timeout.ms` has passed, because no controller could be
-reached or some broker is too far behind to know; and at once where there is nothing to hand over, because the broker
-never ran, or because its registration is gone.
+A controlled shutdown (CS-01 to CS-06, KIP-631) is requested in every heartbeat from `begin_shutdown` until a response
+grants it: then this broker leads nothing, is in no ISR that has other members, and every active broker knows. It serves
+until then, so that clients find a new leader before the old one stops. Meanwhile heartbeats follow each other quickly.
+The shutdown ends without a grant when `controlled.shutdown.timeout.ms` has passed, because no controller was reachable
+or some broker is too far behind. It ends at once where there is nothing to hand over, because the broker never ran or
+its registration no longer exists.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from squall.nodes.protocol.session import OutboundRequest, ToActiveController
 from squall.nodes.protocol.topic_partition import random_id
 
 IMPATIENT_INTERVAL = 100_000
-"""Between heartbeats while fenced and ready: nobody should wait two seconds to begin."""
+"""Between heartbeats while fenced and ready: the start must not wait two seconds for the next regular one."""
 REGISTRATION_PAUSE = 250_000
 _REGISTER_AGAIN = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _FATAL = (
@@ -70,7 +70,7 @@ class RegistrationRefused(Exception):
 
 
 class Lifecycle:
-    """See the module. `requests` is drained by the broker."""
+    """The state of this broker towards the controller; see the module. The broker drains `requests`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Lifecycle:
 
     @property
     def may_close(self) -> bool:
-        """Whether a shutdown that was begun has come to the point where this broker may be closed."""
+        """Whether a shutdown has begun and this broker may be closed."""
         return self.state is BrokerState.SHUTTING_DOWN
 
     @property
@@ -122,13 +122,16 @@ class Lifecycle:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has applied it, too, and all before it."""
+        """Whether this broker has also applied its own registration and everything before it."""
         return self.is_caught_up and self._applied() >= self.epoch
 
     @property
     def clean_epoch(self) -> int:
-        """The epoch that a clean stop would prove something of. An incarnation that stops before it is registered has
-        done nothing to the logs, so what the one before it proved is still so."""
+        """The broker epoch that a clean stop proves.
+
+        An incarnation that stops before it is registered has not changed the logs, so the previous incarnation's proof
+        still holds.
+        """
         return self._newest_epoch
 
     def tick(self, now: int) -> None:
@@ -147,14 +150,14 @@ class Lifecycle:
         return self._shut_down_at if self._under_way else min(self._due, self._shut_down_at)
 
     def metadata_applied(self, now: int) -> None:
-        """Something new was applied: a fenced broker may have become ready."""
+        """Metadata was applied: a fenced broker may have become ready."""
         if self.is_fenced and self.is_ready:
             self._due = min(self._due, now)
 
     # -- shutdown -------------------------------------------------------------------------------------------------
 
     def begin_shutdown(self, now: int) -> None:
-        """Ask the controller for leave to stop, from the next heartbeat on; a second time changes nothing."""
+        """Request a controlled shutdown from the controller, from the next heartbeat on. Idempotent."""
         if self.is_pending_shutdown or self.may_close:
             return
         if self.state is not BrokerState.RUNNING or self.epoch == NO_EPOCH:
@@ -240,7 +243,7 @@ class Lifecycle:
         self._due = impatient if ready or self.is_pending_shutdown else now + self._config.heartbeat_interval
 
     def _hear_of_shutdown(self, response: BrokerHeartbeatResponse) -> bool:
-        """Whether this answer ends the wish to stop."""
+        """Whether this response ends the request to stop."""
         if response.error_code == ErrorCode.NONE and response.should_shut_down:
             self.is_fenced = True
             self._shut_down("it leads nothing any more, and every active broker knows", granted=True)

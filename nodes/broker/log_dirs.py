@@ -1,8 +1,10 @@
 """DescribeLogDirs and AlterReplicaLogDirs: where this broker keeps its replicas (KIP-113, KIP-827).
 
-A node has one log directory. Kafka's reassignment tool asks for it before each plan, and with a plan that names
-directories it asks to move replicas into them: into this one there is nothing to move, and another does not exist.
-The size of the volume is not known to the node's core and is answered as such (-1).
+A node has one log directory. Kafka's reassignment tool requests it before each plan; with a plan that names
+directories, the tool requests that replicas move there. A move into this directory changes nothing, and another
+directory does not exist.
+
+The node's core does not know the size of the volume; the response says so (-1).
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from squall.nodes.protocol.session import ServerRequest
 
 
 class LogDirsApi:
-    """See the module."""
+    """Responds to DescribeLogDirs and AlterReplicaLogDirs."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas) -> None:
         self._directory = config.log_dir
         self._replicas = replicas
 
     def describe(self, now: int, request: ServerRequest) -> None:
-        """Size in bytes and lag in records of each replica asked for; of all, if none is named."""
+        """Report size in bytes and lag in records of each requested replica; of all replicas if none is named."""
         body = request.body
         assert isinstance(body, DescribeLogDirsRequest)
         topics: dict[str, DescribeLogDirsTopic] = {}

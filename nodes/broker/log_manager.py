@@ -1,25 +1,26 @@
-"""The logs below the one log directory: opened, written down, flushed, closed (BL-01, FD-03, rules 14 and 17).
+"""Open, checkpoint, flush and close the logs of the one log directory (BL-01, FD-03, rules 14 and 17).
 
-Each topic-partition has the directory `<topic>-<partition>`: its log, and `partition.metadata` with the topic's id, so
-that a topic deleted and created again while this broker was away does not inherit the old one's records. All logs
-there are, are opened at start and claimed as metadata names them. What nobody claimed by the time the broker is caught
-up is renamed `…-stray` and left to people.
+Each topic-partition has the directory `<topic>-<partition>` with its log and `partition.metadata`, which holds the
+topic's id: a topic deleted and created again while this broker was away must not inherit the old one's records. All
+existing logs are opened at start and claimed as metadata names them. A log still unclaimed when the broker has caught
+up is renamed `…-stray` and kept for the operator.
 
-Three files promise something about logs: `recovery-point-offset-checkpoint` that all below is on the disk,
-`replication-offset-checkpoint` that all below is committed, `log-start-offset-checkpoint` that all below is deleted.
-A promise is written after it has come true and taken back, durably, before it ceases to hold: when a log is cut, and
-when it is removed, since another of the same name may follow. Losing one costs time, never records:
+Three files make a promise about logs: `recovery-point-offset-checkpoint` that everything below is on disk,
+`replication-offset-checkpoint` that everything below is committed, `log-start-offset-checkpoint` that everything below
+is deleted. A promise is written after it has become true. It is withdrawn, durably, before it becomes false: when a log
+is truncated, and when it is removed, since another of the same name may follow. Losing a promise costs time, never
+records:
 
     recovery points     every `log.flush.offset.checkpoint.interval.ms` and at a clean stop
-    high watermarks     `Replicas` decides; late after a kill, so that a new leader starts lower and rises
-    log starts          at the end of the turn in which one moved, before anything is said of it; only then are the
+    high watermarks     `Replicas` decides; out of date after a kill, so that a new leader starts lower and rises
+    log starts          at the end of the turn in which one moved, before any response reports it; only then are the
                         segments below it removed
 
 A segment is made durable when it has been sealed for a whole interval of recovery points: the host has written most of
-it back by then, and the node, which has one thread, does not stand still for it.
+it back by then, so the node, which has one thread, does not block on it.
 
-Start. The mark of a clean stop is taken away, durably, before any log is touched. With it logs are trusted as they
-are; without, they are scanned from their recovery points (`storage/recovery.py`).
+Start: the marker of a clean stop is removed, durably, before any log is touched. With it logs are trusted as they are;
+without it they are scanned from their recovery points (`storage/recovery.py`).
 
 Mutant `clean-mark-before-flush` in `close`.
 """
@@ -45,7 +46,7 @@ MS = 1000
 
 
 class _Kept:
-    """What is written down of one log; see `storage.log.Keeper`."""
+    """The checkpoints of one log; see `storage.log.Keeper`."""
 
     def __init__(self, manager: LogManager, name: TopicPartition) -> None:
         self._manager = manager
@@ -59,7 +60,10 @@ class _Kept:
 
 
 class LogManager:
-    """See the module. `previous_epoch` is the broker epoch of the last incarnation if it stopped cleanly, else -1."""
+    """The logs of a broker and their checkpoints; see the module.
+
+    `previous_epoch` is the broker epoch of the last incarnation if it stopped cleanly, else -1.
+    """
 
     def __init__(
         self,
@@ -127,12 +131,12 @@ class LogManager:
             mutants=self._mutants,
             keeper=_Kept(self, name),
         )
-        # A power loss may have left less than was promised; what is appended in its place has been promised to nobody.
+        # A power loss may have left less than was promised; what is appended in its place has no promise yet.
         self.take_back(name, log.end_offset)
         return log
 
     def claim(self, topic: Topic, number: int, config: LogConfig) -> tuple[Log, int]:
-        """The log of a topic-partition, created if it is not there, and its high watermark as last written down."""
+        """Return the log of a topic-partition, created if it is missing, and its checkpointed high watermark."""
         name = (topic.name, number)
         topic_id = self._unclaimed.pop(name, None)
         if topic_id == topic.id:
@@ -148,7 +152,7 @@ class LogManager:
         return log, 0
 
     def configure(self, name: TopicPartition, config: LogConfig) -> None:
-        """Let a log follow its topic's settings."""
+        """Apply the topic's settings to a log."""
         self._logs[name].config = config
         if config.flush_ms == LONG_MAX:
             self._flushed_by_time.pop(name, None)
@@ -158,12 +162,12 @@ class LogManager:
     # -- removing -------------------------------------------------------------------------------------------------
 
     def forget(self, names: list[TopicPartition]) -> None:
-        """Take back all that was promised of some logs. Once for many that go together; they are to be deleted next."""
+        """Withdraw all promises about some logs that the caller deletes next; one write for all of them."""
         for checkpoint in (self._recovery_points, self._high_watermarks, self._starts):
             checkpoint.forget(names)
 
     def delete(self, names: list[TopicPartition]) -> None:
-        """Remove some logs, durably. What was promised of them is taken back before."""
+        """Remove some logs, durably; withdraw the promises about them first."""
         self.forget(names)
         for name in names:
             self._flushed_by_time.pop(name, None)
@@ -174,7 +178,7 @@ class LogManager:
             self._disk.sync_directory(ROOT)
 
     def retire_strays(self) -> None:
-        """Metadata is caught up: what no topic-partition has claimed belongs to nobody."""
+        """Rename the logs that no topic-partition has claimed by the time metadata is caught up."""
         if not self._unclaimed:
             return
         self.forget(list(self._unclaimed))
@@ -189,19 +193,19 @@ class LogManager:
             self._trace.event("stray", broker=self._config.node_id, topic=name[0], partition=name[1])
         self._unclaimed.clear()
 
-    # -- what is written down -------------------------------------------------------------------------------------
+    # -- checkpoints ----------------------------------------------------------------------------------------------
 
     def take_back(self, name: TopicPartition, offset: int) -> None:
-        """A log is about to be cut."""
+        """Before truncation, durably lower the checkpoints of a log to `offset`."""
         for checkpoint in (self._recovery_points, self._high_watermarks, self._starts):
             checkpoint.lower(name, offset)
 
     def start_moved(self, name: TopicPartition) -> None:
-        """A log begins later than before."""
+        """A log's start offset has moved up."""
         self._moved[name] = None
 
     def settle(self) -> None:
-        """The end of a turn: write down where logs begin now, then let go what lies before."""
+        """At the end of a turn, write the log start offsets that moved, then delete the segments below them."""
         if not self._moved:
             return
         moved, self._moved = self._moved, {}
@@ -211,7 +215,7 @@ class LogManager:
                 self._logs[name].drop_before_start()
 
     def checkpoint_high_watermarks(self, offsets: dict[TopicPartition, int]) -> None:
-        """Write them down; logs that nobody has claimed yet keep what they had."""
+        """Write high watermarks; unclaimed logs keep theirs."""
         kept = {name: self._high_watermarks.of(name) for name in self._unclaimed}
         self._high_watermarks.replace(kept | offsets)
 
@@ -240,7 +244,7 @@ class LogManager:
                 self._flushed_by_time[name] = None
 
     def _flush_sealed(self) -> None:
-        """What was sealed an interval ago becomes durable now."""
+        """Make durable what was sealed at the last checkpoint, one interval ago."""
         sealed, self._sealed = self._sealed, {name: log.active_base_offset for name, log in self._logs.items()}
         for name, offset in sealed.items():
             if name in self._logs:
@@ -255,7 +259,7 @@ class LogManager:
         return nearest
 
     def close(self, broker_epoch: int) -> None:
-        """Everything to disk, then the mark of a clean stop, which carries the broker epoch."""
+        """Flush everything to disk, then write the marker of a clean stop, which carries the broker epoch."""
         self.settle()
         if self._mutants.has("clean-mark-before-flush"):
             checkpoints.mark_clean_shutdown(self._disk, ROOT, clean_marker(broker_epoch))

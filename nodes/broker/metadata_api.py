@@ -1,8 +1,8 @@
-"""Metadata, DescribeCluster, DescribeConfigs: what the image says, in the clients' terms.
+"""Metadata, DescribeCluster, DescribeConfigs: report the image's content in the clients' terms.
 
-Fenced brokers are left out (BL-06), so that no client waits for one; a topic-partition led by one that the image
-still names is answered LEADER_NOT_AVAILABLE. The controller that clients are told is this broker itself: the real one
-listens where clients cannot reach it, and any broker forwards to it.
+Fenced brokers are left out (BL-06), so that no client waits for one; a topic-partition whose leader in the image is
+fenced is reported as LEADER_NOT_AVAILABLE. Clients are given this broker as the controller: clients cannot reach the
+real controller's listener, and any broker forwards to it.
 """
 
 from __future__ import annotations
@@ -39,20 +39,23 @@ from squall.nodes.protocol.topic_partition import ZERO_ID
 NO_LEADER = -1
 SOURCE_TOPIC, SOURCE_CLUSTER, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 3, 4, 5
 NAMES_BY_ID_SINCE = 12
-"""The version of Metadata from which on topics may be asked for by id; before, each answer needs a name (KIP-516)."""
+"""The first version of Metadata that allows requests by topic id; before, each response needs a name (KIP-516)."""
 BROKERS, CONTROLLERS = 1, 2
 """Endpoint types of DescribeCluster (KIP-919)."""
 
 
 class MetadataApi:
-    """See the module. Answers are made anew for each request; the image is small and clients ask seldom."""
+    """Responds to Metadata, DescribeCluster and DescribeConfigs.
+
+    Each request builds its own response; the image is small and such requests are rare.
+    """
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._config = config
         self._image = image
 
     def unfenced(self, listener: str) -> list[tuple[BrokerRegistration, Endpoint]]:
-        """Brokers a client of this listener may talk to."""
+        """Brokers that a client of this listener may use."""
         return [(broker, endpoint) for broker, endpoint in self._registered(listener) if not broker.fenced]
 
     def _registered(self, listener: str) -> Iterator[tuple[BrokerRegistration, Endpoint]]:
@@ -65,7 +68,7 @@ class MetadataApi:
     # -- Metadata -------------------------------------------------------------------------------------------------
 
     def metadata(self, now: int, request: ServerRequest) -> list[str]:
-        """Answer, and return the names of topics that were asked for, may be created, and are not there."""
+        """Respond, and return the names of topics that were requested, may be created, and do not exist."""
         body = request.body
         assert isinstance(body, MetadataRequest)
         brokers = self.unfenced(request.listener)
@@ -194,7 +197,7 @@ class MetadataApi:
         return result
 
     def _of_cluster(self) -> dict[str, tuple[str, int]]:
-        """The cluster's own defaults, which no node's configuration says."""
+        """The defaults of the cluster, which are in no node's configuration."""
         found = self._image.config(BROKER_RESOURCE, CLUSTER_DEFAULT)
         return {key: (value, SOURCE_CLUSTER) for key, value in found.items()}
 
@@ -210,6 +213,6 @@ def wrong_endpoint_type(asked: int, served: int) -> DescribeClusterResponse:
 
 
 def is_topic_name(name: str) -> bool:
-    """Kafka's rule: 1 to 249 of letters, digits, `.`, `_`, `-`, but neither `.` nor `..`."""
+    """Kafka's rule: 1 to 249 letters, digits, `.`, `_` and `-`, but neither `.` nor `..`."""
     plain = name.replace(".", "a").replace("_", "a").replace("-", "a")
     return 0 < len(name) <= 249 and name not in (".", "..") and plain.isascii() and plain.isalnum()

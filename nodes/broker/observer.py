@@ -1,11 +1,10 @@
-"""The broker's view of the metadata log: committed records, applied batch by batch (MD-03, rule 30).
+"""The broker's view of the metadata log: apply committed records, batch by batch (MD-03, rule 30).
 
-The quorum replica beneath, shared with a controller in the same node, holds uncommitted records too; nothing above
-its high watermark is ever looked at here. One batch is one delta: what the controller wrote in one breath takes effect
-in one.
+The quorum replica, which a controller in the same node shares, also holds uncommitted records; this module reads
+nothing above its high watermark. One batch is one delta: what the controller writes atomically takes effect atomically.
 
-Where the log does not go on from what is replayed, a snapshot stands between (SN-04, SN-05): it is loaded beside the
-image, some records at a time, and then takes its place; the delta is the difference between the two.
+Where the log does not continue at the replayed offset, a snapshot fills the gap (SN-04, SN-05). It is loaded beside the
+image, some records at a time, and then replaces it; the delta is the difference between the two.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from squall.nodes.raft.snapshots import SnapshotId, Snapshots
 
 
 class CommittedLog(Protocol):
-    """What is asked of the quorum replica."""
+    """The part of the quorum replica that is used here."""
 
     @property
     def high_watermark(self) -> int: ...
@@ -35,7 +34,7 @@ class CommittedLog(Protocol):
 
 
 class MetadataObserver:
-    """See the module."""
+    """Applies committed metadata records to the broker's image."""
 
     def __init__(self, node_id: int, log: CommittedLog, image: MetadataImage, trace: Trace) -> None:
         self._node_id = node_id
@@ -50,23 +49,23 @@ class MetadataObserver:
 
     @property
     def snapshot_image(self) -> MetadataImage:
-        """What a snapshot is made of."""
+        """The image that snapshots are made of."""
         return self._image
 
     @property
     def is_loading(self) -> bool:
-        """Whether a snapshot is being read; to be called again soon."""
+        """Whether a snapshot is being loaded; the caller calls `advance` again soon."""
         return self._loader is not None
 
     @property
     def behind(self) -> bool:
-        """Whether something is committed that has not been applied."""
+        """Whether committed records remain to be applied."""
         return self._log.high_watermark > self.next_offset
 
     def advance(self, gathered: MetadataDelta | None = None) -> Iterator[MetadataDelta]:
-        """Replay what is committed, one batch at a time; the image is at that batch's end when its delta comes.
+        """Replay committed records, one batch at a time; when a delta is yielded the image is at the end of its batch.
 
-        With `gathered`, every batch adds to that one delta instead of having its own.
+        With `gathered`, all batches add to that one delta.
         """
         if not self.behind:
             return
@@ -88,7 +87,7 @@ class MetadataObserver:
             yield delta
 
     def _loaded(self, snapshot_id: SnapshotId, delta: MetadataDelta) -> bool:
-        """Load some more of a snapshot; whether the image is now what it stands for, with the difference in `delta`."""
+        """Load some more of a snapshot. Returns whether it is loaded, with the difference in `delta`."""
         if self._loader is None or self._loader.id != snapshot_id:
             self._loader = SnapshotLoader(self._log.snapshots, snapshot_id)
         if not self._loader.advance():

@@ -1,12 +1,12 @@
-"""ListOffsets and OffsetForLeaderEpoch: questions about a log, answered at once by its leader.
+"""ListOffsets and OffsetForLeaderEpoch: look up offsets of a log; its leader responds at once.
 
-A new leader that cannot know its end yet (rule 11) says so in words that the asker knows: before version 5 there was no
-OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE makes those clients ask again.
+A new leader that cannot know its end yet (rule 11) returns an error that the client's version knows: before version 5
+there is no OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE makes those clients retry.
 
 A topic-partition named twice in one ListOffsets is refused, as in Kafka: each look-up by time may read much of a log.
 
-Timestamps below zero have a meaning each, and a version since when they have it; asked earlier, or with another number,
-the answer is UNSUPPORTED_VERSION, as Kafka's is.
+Each timestamp below zero has a meaning of its own, defined from some version on. In an earlier version, and for any
+other negative number, the response is UNSUPPORTED_VERSION, as in Kafka.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SPECIAL_SINCE = {
 
 
 class OffsetsHandler:
-    """See the module."""
+    """Responds to ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas

@@ -1,12 +1,12 @@
 """Produce: append, and for acks=all wait until every topic-partition of the request is committed (DP-08, rules 1-3).
 
-A request is answered as a whole. acks=0 is answered with silence, or with the end of the connection if anything went
-wrong; acks=1 after the append; acks=all once the high watermark of each topic-partition has passed what was appended
-to it. A topic-partition that failed does not wait, but its request does, for the others. What is still open when the
-request's time is over is answered REQUEST_TIMED_OUT: the records may yet be committed (DP-09).
+One response covers the whole request. acks=0 gets no response; the connection is closed on any error. acks=1 is
+acknowledged after the append; acks=all once the high watermark of each topic-partition has passed its appended records.
+A failed topic-partition does not wait, but its request waits for the others. A topic-partition still open at the
+timeout gets REQUEST_TIMED_OUT: the records may yet be committed (DP-09).
 
-Mutant `ack-before-replication` answers acks=all after the append; `duplicate-acked-early` does so for a batch that is
-in the log already.
+Mutant `ack-before-replication` acknowledges acks=all after the append; `duplicate-acked-early` does so for a batch that
+is in the log already.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Wait:
 
 
 class ProduceHandler:
-    """See the module."""
+    """Responds to Produce."""
 
     def __init__(
         self, replicas: Replicas, progress: Progress, deadlines: Deadlines, traffic: Traffic, mutants: Mutants
@@ -142,7 +142,7 @@ class ProduceHandler:
     def _refused_unseen(
         self, body: ProduceRequest, topic: str, partition: int, records: Buffer | None, hosted: Hosted | None
     ) -> PartitionProduceResponse | None:
-        """The answer where the records need not even be looked at."""
+        """The response where the records need not be read."""
         if body.acks not in (ACKS_ALL, 0, 1):
             return refusal(partition, ErrorCode.INVALID_REQUIRED_ACKS)
         if body.transactional_id is not None:
@@ -171,5 +171,5 @@ _EMPTY = ProduceRequest()
 
 
 def refusal(partition: int, error: int, message: str | None = None) -> PartitionProduceResponse:
-    """The answer for a topic-partition to which nothing was appended."""
+    """The response for a topic-partition to which nothing was appended."""
     return PartitionProduceResponse(partition, int(error), -1, -1, -1, error_message=message)

@@ -1,8 +1,8 @@
-"""InitProducerId: ids that no producer has had before, handed out from blocks the controller allots (rule 8).
+"""InitProducerId: hand out globally unique producer ids from blocks that the controller allots (rule 8).
 
-Transactions are not served here; a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-which no client tries again (`coordinators.py`). A producer that asks again
-with an id it holds gets a fresh one: for an idempotent producer without transactions that is a new, unfenced life.
+Transactions are not supported. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, after which no
+client retries (`coordinators.py`). A producer that requests again with an id it holds gets a new id: an idempotent
+producer without transactions thereby starts again, unfenced.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from squall.nodes.protocol.schema import Message
 from squall.nodes.protocol.session import OutboundRequest, ServerRequest, ToActiveController
 
 PATIENCE = 10_000_000
-"""How long a producer waits for a block; then it is told to try again."""
+"""How long, in microseconds, a producer waits for a block; then the response makes it retry."""
 RETRY_PAUSE = 100_000
 
 
 class ProducerIds:
-    """See the module. `requests` is drained by the broker."""
+    """Responds to InitProducerId. The broker drains `requests`."""
 
     def __init__(self, config: BrokerConfig, *, broker_epoch: Callable[[], int]) -> None:
         self.requests: list[OutboundRequest] = []

@@ -1,7 +1,7 @@
-"""A request that is answered as a whole, once each of its topic-partitions has what it waits for (DP-08).
+"""Park a request until each of its topic-partitions is done, then respond to the whole of it (DP-08).
 
-Produce with acks=all and DeleteRecords have this in common: some topic-partitions of a request are done at once, others
-wait, each for something of its own, and the answer goes when none waits any more or time is up.
+Used by Produce with acks=all and by DeleteRecords: some topic-partitions of a request are done at once, others wait,
+each for a different condition. The response is sent when none waits any more or the request times out.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from squall.nodes.protocol.session import ServerRequest
 
 
 class Answer(Protocol):
-    """What is said of one topic-partition; filled in while the request waits."""
+    """The part of a response for one topic-partition; filled in while the request waits."""
 
     error_code: int
 
 
 class Wait(Protocol):
-    """One topic-partition of a parked request. `place` is the list it waits in there."""
+    """One topic-partition of a parked request. `place` is the list there in which the request waits."""
 
     @property
     def answer(self) -> Answer: ...
@@ -31,12 +31,12 @@ class Wait(Protocol):
     def place(self) -> dict[Parked, None]: ...
 
     def is_over(self) -> bool:
-        """Whether it has what it waits for, or never will; the answer then says which."""
+        """Whether the condition is met or can no longer be met; `answer` then states which."""
         ...
 
 
 class ParkedRequest(Parked):
-    """See the module. `response` holds the answers of all `waits`."""
+    """A parked request that is done when all its `waits` are. `response` holds the `answer` of each of them."""
 
     __slots__ = ("_deadlines", "_request", "_response", "_waits")
 
@@ -76,7 +76,7 @@ class ParkedRequest(Parked):
         self._request.respond(self._response)
 
     def _leave(self) -> None:
-        """Wait no longer: time is up, or the connection is gone."""
+        """Stop waiting, because the request timed out or the connection is closed."""
         for wait in self._waits:
             wait.place.pop(self, None)
         self._waits = ()

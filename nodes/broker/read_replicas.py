@@ -1,10 +1,11 @@
-"""Which replica a consumer had better read from (KIP-392, rule 18): one in its own rack.
+"""Choose the replica that a consumer should read from (KIP-392, rule 18): one in the consumer's rack.
 
-Only the leader says so, since only it knows how far its followers are. It sends a consumer away if the consumer names a
-rack other than its own, and some in-sync replica in that rack, alive as far as metadata shows, has the offset that is
-asked for; of several the one that has most. The consumer goes there, and comes back when that replica fails it.
+Only the leader decides, since only it knows how far its followers are. It redirects a consumer if the consumer names a
+rack other than the leader's, and an in-sync replica in that rack, alive according to metadata, has the requested
+offset; of several it chooses the one with the highest log end offset. The consumer returns to the leader when that
+replica fails it.
 
-`replica.selector.class` decides whether this is done at all; by default every consumer reads from the leader.
+`replica.selector.class` enables this; by default every consumer reads from the leader.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ LEADER = -1
 
 
 class RackAwareReplicaSelector:
-    """Kafka's selector of that name."""
+    """Kafka's selector of this name."""
 
     def __init__(self, rack: str | None, image: MetadataImage) -> None:
         """`rack` is this broker's."""
@@ -24,7 +25,7 @@ class RackAwareReplicaSelector:
         self._image = image
 
     def select(self, replica: TopicPartitionReplica, offset: int, rack: str) -> int:
-        """The broker to read from at `offset`, LEADER if there is none better."""
+        """The broker to read from at `offset`; LEADER if no other is better."""
         if not rack or rack == self._rack:
             return LEADER
         best, most = LEADER, -1

@@ -1,14 +1,14 @@
-"""The topic-partitions of this broker: metadata deltas in, leaders, followers and their logs out (MD-05, DP-12).
+"""The topic-partitions of this broker: turn metadata deltas into leaders, followers and their logs (MD-05, DP-12).
 
-A replica changes for one reason only: a committed metadata record (DP-12). Each delta is walked once: topics removed,
-topic-partitions touched, settings changed. What the replica says has changed then moves it between being led here and
-being followed through the fetcher of its leader, one fetcher for each other broker (DP-04).
+A replica changes for one reason only: a committed metadata record (DP-12). Each delta is processed once: topics
+removed, topic-partitions touched, settings changed. According to the replica's result the topic-partition is led here
+or follows through the fetcher of its leader; there is one fetcher per other broker (DP-04).
 
-Logs are the log manager's (`log_manager.py`): a replica claims its log when metadata first names it here. What moves
-by time is run from here: the ISR is looked at, high watermarks are written down, retention is applied.
+The log manager owns the logs (`log_manager.py`): a replica claims its log when metadata first names it here. Periodic
+work runs from here: ISR checks, high watermark checkpoints, retention.
 
-High watermarks are written down every few seconds and at a clean stop. After a kill they are late, which is safe: a
-new leader starts lower and rises as followers report.
+High watermarks are checkpointed every few seconds and at a clean stop. After a kill they are out of date, which is
+safe: a new leader starts lower and rises as followers report.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from squall.nodes.replication.replica import TopicPartitionReplica
 from squall.nodes.storage.config import LogConfig
 
 LOGS_IN_A_TURN = 5
-"""Made or removed at most. Each takes five waits for the disk, of up to 50 ms where others use it; a heartbeat takes
-three turns or four."""
+"""The most logs created or removed in a turn.
+
+Each takes five waits for the disk, of up to 50 ms on a shared disk; a heartbeat takes three or four turns.
+"""
 
 
 class ImageView:
-    """Other brokers as the image has them; see `replication.ports.BrokerView`."""
+    """Other brokers according to the image; see `replication.ports.BrokerView`."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -52,16 +54,17 @@ class ImageView:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What a topic's settings say, with the defaults."""
+    """A topic's settings, with the defaults."""
 
     log: LogConfig
     min_insync_replicas: int
 
 
 class Replicas:
-    """See the module. `isr_wanted` holds those whose leader has an ISR change to send, for the ISR sender.
+    """The topic-partitions that this broker hosts.
 
-    `previous_epoch` is the broker epoch under which the last incarnation stopped cleanly, -1 if it did not (FD-03).
+    `isr_wanted` holds the topic-partitions whose leader has an ISR change to send, for the ISR sender. `previous_epoch`
+    is the broker epoch under which the last incarnation stopped cleanly, -1 if it did not (FD-03).
     """
 
     def __init__(
@@ -88,9 +91,9 @@ class Replicas:
         self._by_name: dict[tuple[str, int], Hosted] = {}
         self._to_follow: deque[tuple[bytes, int]] = deque()
         self._to_delete: deque[tuple[str, int]] = deque()
-        """Logs of topics that are gone."""
+        """Logs of deleted topics."""
         self._settings: dict[bytes, _Settings] = {}
-        """Of the topics that the delta under way touches: the image gets no more until it is done."""
+        """Of the topics in the current delta; the image does not advance until the delta is done."""
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._logs = LogManager(config, disk=disk, clock=clock, trace=trace, now=now, mutants=mutants)
         self.previous_epoch = self._logs.previous_epoch
@@ -113,12 +116,12 @@ class Replicas:
         return list(self._by_id.values())
 
     def may_join(self, broker: int) -> bool:
-        """Whether a broker may join an ISR, by metadata: it is unfenced and stays (KIP-841)."""
+        """Whether metadata lets a broker join an ISR: it is unfenced and not shutting down (KIP-841)."""
         return self._view.is_eligible(broker)
 
     @property
     def replicated_bytes(self) -> int:
-        """What was fetched from leaders since the start."""
+        """Bytes fetched from leaders since the start."""
         return sum(fetcher.bytes_in for fetcher in self._fetchers.values())
 
     def absence(self, topic: str, partition: int) -> int:
@@ -143,8 +146,10 @@ class Replicas:
     # -- metadata -------------------------------------------------------------------------------------------------
 
     def apply(self, now: int, delta: MetadataDelta) -> None:
-        """Follow what one batch of committed records changed; the image has it already, and gets no more until this is
-        done (see `is_busy`)."""
+        """Follow the changes of one batch of committed records.
+
+        The image already includes them, and does not advance until this is done (see `is_busy`).
+        """
         self._settings.clear()
         self._remove_topics(delta.removed_topics.values())
         self._to_follow.extend(delta.partitions)
@@ -154,12 +159,15 @@ class Replicas:
 
     @property
     def is_busy(self) -> bool:
-        """Whether `apply` is to be gone on with: to make or remove a log takes several waits for the disk, ten thousand
-        of them more than a session's time, so only so many are made or removed in a turn."""
+        """Whether `apply` must be continued by `go_on`.
+
+        Creating or removing a log takes several waits for the disk; ten thousand of them take longer than a broker
+        session. So only `LOGS_IN_A_TURN` are created or removed in a turn.
+        """
         return bool(self._to_follow or self._to_delete)
 
     def go_on(self, now: int) -> None:
-        """Follow some more of what was applied last."""
+        """Process some more of the last applied delta."""
         going = [self._to_delete.popleft() for _ in range(min(len(self._to_delete), LOGS_IN_A_TURN))]
         if going:
             self._logs.delete(going)
@@ -170,7 +178,7 @@ class Replicas:
             self._follow(now, self._image.topics[topic_id], number)
 
     def _remove_topics(self, topics: Iterable[Topic]) -> None:
-        """Forget them at once, and delete their logs by and by: nothing more is applied before that is done."""
+        """Forget topics at once and delete their logs over several turns; nothing more is applied before that."""
         going = [(topic, number) for topic in topics for number in topic.partitions]
         self._logs.forget([(topic.name, number) for topic, number in going if (topic.id, number) in self._by_id])
         for topic, number in going:
@@ -235,11 +243,11 @@ class Replicas:
         return hosted
 
     def retire_strays(self) -> None:
-        """Metadata is caught up: what no topic-partition has claimed belongs to nobody."""
+        """Rename the logs that no topic-partition has claimed by the time metadata is caught up."""
         self._logs.retire_strays()
 
     def _place(self, now: int, hosted: Hosted, applied: Applied) -> None:
-        """Let the replica be followed, or not, as the applied state says."""
+        """Start or stop following through a fetcher, as the applied state requires."""
         if applied.stale:
             return
         self._progress.noted(hosted)
@@ -255,8 +263,10 @@ class Replicas:
             hosted.following = leader
 
     def _is_leaving(self, hosted: Hosted) -> bool:
-        """Whether this broker is about to stop and is out of the ISR already, as in Kafka: thousands that it
-        has handed over would keep their new leaders busy for a copy that nobody waits for.
+        """Whether this broker is about to stop and is out of the ISR already.
+
+        As in Kafka it then stops following: thousands of handed-over topic-partitions would keep their new leaders busy
+        with useless copies.
         """
         found = self._image.brokers.get(self._config.node_id)
         stops = found is not None and found.in_controlled_shutdown
@@ -284,7 +294,7 @@ class Replicas:
         return -1 if epoch is None else epoch
 
     def _remove(self, topic_id: bytes, number: int) -> None:
-        """The topic-partition is no longer ours: forget it, delete its log, let the parked look once more."""
+        """This broker no longer hosts the topic-partition: forget it, delete its log, wake the parked requests."""
         hosted = self._forget(topic_id, number)
         if hosted is not None:
             self._logs.delete([hosted.name])
@@ -320,7 +330,7 @@ class Replicas:
         self._logs.tick(now)
 
     def _followed_on(self, fetcher: ReplicaFetcher) -> None:
-        """High watermarks of followers have moved: consumers may read on here (KIP-392)."""
+        """High watermarks of followers have moved: consumers may read further here (KIP-392)."""
         for replica in fetcher.advanced:
             hosted = self._by_id.get((replica.topic_id, replica.partition))
             if hosted is not None:
@@ -347,7 +357,7 @@ class Replicas:
                     self._fetchers[hosted.following].moved(hosted.topic_id, hosted.partition)
 
     def settle(self) -> None:
-        """The end of a turn: what this turn changed for good is written down before anything is said of it."""
+        """At the end of a turn, write its log start offsets before any response reports them."""
         self._logs.settle()
 
     def deadline(self) -> int:
@@ -367,7 +377,7 @@ class Replicas:
         return taken
 
     def close(self, broker_epoch: int) -> None:
-        """Everything to disk, then the mark of a clean stop, which carries the broker epoch (FD-03)."""
+        """Flush everything to disk, then write the marker of a clean stop, which carries the broker epoch (FD-03)."""
         self._checkpoint()
         if self._to_delete:
             self._logs.delete(list(self._to_delete))

@@ -1,8 +1,8 @@
-"""DescribeTopicPartitions (KIP-966): what the image says of topic-partitions, with their ELR, in pages.
+"""DescribeTopicPartitions (KIP-966): report the image's topic-partitions, with their ELR, in pages.
 
-Unlike Metadata it names the eligible leader replicas and never answers more than a page: a client with a million
-topic-partitions asks again from `next_cursor`. Topics come by name, so that a cursor means the same whoever answers the
-next page; those before the cursor are left out. No topics asked for means all of them.
+Unlike Metadata it names the eligible leader replicas and never returns more than a page: a client with a million
+topic-partitions requests the next page from `next_cursor`. Topics are ordered by name, so that a cursor means the same
+to every broker; topics before the cursor are left out. No requested topics means all topics.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from squall.nodes.protocol.messages.describe_topic_partitions import (
 from squall.nodes.protocol.session import ServerRequest
 
 MAX_PARTITIONS = 2000
-"""Kafka's `max.request.partition.size.limit`: a page is never longer, whatever is asked for."""
+"""Kafka's `max.request.partition.size.limit`: the largest page, even if a request allows more."""
 NO_LEADER = -1
 
 
 class TopicPartitionsApi:
-    """See the module."""
+    """Responds to DescribeTopicPartitions."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -35,7 +35,7 @@ class TopicPartitionsApi:
         request.respond(self.page(body))
 
     def page(self, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-        """The topic-partitions from the cursor on, as many as a page holds."""
+        """The topic-partitions from the cursor on, as many as fit into a page."""
         start = body.cursor or Cursor()
         room = min(max(1, body.response_partition_limit), MAX_PARTITIONS)
         response = DescribeTopicPartitionsResponse()

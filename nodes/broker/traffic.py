@@ -1,10 +1,10 @@
-"""What a broker has taken in and given out since it started, by topic: plain counters, read by the metrics.
+"""Count what a broker has received and served since it started, per topic; the metrics read these plain counters.
 
-Bytes are those of record batches, as they stand in the log. What followers fetch is counted apart, and not by topic, as
-in Kafka; what this broker fetches itself, its fetchers count (`Replicas.replicated_bytes`).
+Bytes are those of record batches as stored in the log. What followers fetch is counted separately and not per topic, as
+in Kafka. The fetchers count what this broker fetches itself (`Replicas.replicated_bytes`).
 
-A topic that is deleted takes its counters along; what they had come to stays in the sum of all (`total`), because a
-counter must not fall. Names that no topic has, which anybody may send any number of, count in that sum only.
+When a topic is deleted its counters are deleted too, but their values stay in the sum of all (`total`), because a
+counter must not fall. Names of topics that do not exist, of which a client may send any number, count only in that sum.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class TopicTraffic:
-    """The counters of one topic. Requests and failures are those of single topic-partitions."""
+    """The counters of one topic. Requests and failures are counted per topic-partition."""
 
     bytes_in: int = 0
     messages_in: int = 0
@@ -30,29 +30,29 @@ class TopicTraffic:
 
 
 class Traffic:
-    """See the module."""
+    """The traffic counters of a broker."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTraffic] = {}
         self.elsewhere = TopicTraffic()
-        """Of names that are no topic here, and of topics that are gone."""
+        """For names that are no topic here, and for deleted topics."""
         self.replication_bytes_out = 0
 
     def of(self, topic: str) -> TopicTraffic:
-        """The counters of a topic that this broker has a part of."""
+        """The counters of a topic of which this broker hosts a part."""
         found = self.topics.get(topic)
         if found is None:
             found = self.topics[topic] = TopicTraffic()
         return found
 
     def forget(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Remove the counters of a deleted topic; their values stay in the sum."""
         gone = self.topics.pop(topic, None)
         if gone is not None:
             self.elsewhere.add(gone)
 
     def total(self) -> TopicTraffic:
-        """All topics that are or were, together."""
+        """The sum over all present and deleted topics."""
         total = TopicTraffic()
         for one in (self.elsewhere, *self.topics.values()):
             total.add(one)

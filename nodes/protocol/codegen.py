@@ -1,7 +1,7 @@
-"""Source under construction, and what both writers of codecs ask of a schema.
+"""Build the source of generated codecs; holds what both codec writers derive from a schema.
 
-A codec is made by writing the lines of one flat Python function and executing them once. Values that are no literals,
-such as a `struct`'s pack method or a message class, go in as constants with a name.
+A codec is made by writing the lines of one flat Python function and executing them once. Values that are not literals,
+such as a `struct`'s pack method or a message class, become named constants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXED = {
     "float64": ("d", 8),
     "uuid": ("16s", 16),
 }
-"""Field types of fixed size: their letter in `struct` and their size."""
+"""Field types of fixed size: their letter in `struct` and their size in bytes."""
 
 
 class Source:
@@ -70,7 +70,7 @@ Field = tuple[str, FieldSchema]
 
 
 def fields_of_version(cls: type, version: int) -> tuple[list[Field], list[Field]]:
-    """Fields in wire order: ordinary ones as declared, then tagged ones by tag."""
+    """Fields in wire order: ordinary fields as declared, then tagged fields by tag."""
     present = [(name, schema) for name, schema in fields_of(cls) if version in schema.versions]
     tagged = [field for field in present if _is_tagged(field[1], version)]
     ordinary = [field for field in present if not _is_tagged(field[1], version)]
@@ -86,7 +86,7 @@ def is_nullable(schema: FieldSchema, version: int) -> bool:
 
 
 def runs_of(fields: list[Field]) -> list[list[Field]]:
-    """Neighbouring fixed-size fields together, everything else alone."""
+    """Group neighbouring fixed-size fields; every other field is a group of one."""
     runs: list[list[Field]] = []
     for field in fields:
         if runs and field[1].type in FIXED and runs[-1][0][1].type in FIXED:
@@ -101,7 +101,7 @@ def shape_of(run: list[Field]) -> struct.Struct:
 
 
 def default_of(schema: FieldSchema) -> Any:
-    """The value of a field nobody sent."""
+    """The value of a field that was not sent."""
     return schema.default() if callable(schema.default) else schema.default
 
 

@@ -1,8 +1,8 @@
-"""The codecs a record batch may be compressed with.
+"""Compress and decompress record batches.
 
-A broker never needs them: compressed batches are stored and served as they came (rule 1 of Kafka's log). Clients and
-tools do. Only gzip is in the standard library; the others work where their package is importable, and say which one is
-missing where it is not. Decompression is bounded, so that a small batch cannot ask for all memory.
+A broker does not need it: it stores and serves compressed batches as received (rule 1). Clients and tools do. Only gzip
+is in the standard library; the other codecs work where their package is importable, and otherwise the error names the
+missing package. Decompression is bounded, so that a small batch cannot exhaust memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Buffer = bytes | bytearray | memoryview
 MAX_DECOMPRESSED = 256 << 20
 PIECE = 64 << 10
 ZSTD_WINDOW_MAX = 8 << 20
-"""What every reader of zstd must support, and no more: a frame may ask for a window of gigabytes."""
+"""The window that every reader of zstd must support, and the most allowed here: a frame may claim gigabytes."""
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 << 10
@@ -38,7 +38,7 @@ class Compression(IntEnum):
 
 
 class CodecMissing(ProtocolError):
-    """The batch is fine, but this host lacks the package to read it."""
+    """The batch is valid, but this host lacks the package to read it."""
 
 
 def _package(name: str, codec: Compression) -> ModuleType:
@@ -50,7 +50,7 @@ def _package(name: str, codec: Compression) -> ModuleType:
 
 
 def compress(codec: Compression, content: bytes) -> bytes:
-    """The content in the form Kafka's clients give that codec."""
+    """Compress content into the form that Kafka's clients use for that codec."""
     result: Any
     if codec is Compression.NONE:
         result = content
@@ -67,7 +67,7 @@ def compress(codec: Compression, content: bytes) -> bytes:
 
 
 def _snappy_blocks(content: bytes) -> bytes:
-    """Snappy in the framing of xerial's stream, which Java clients read and write."""
+    """Compress to snappy in the framing of xerial's stream, which Java clients read and write."""
     snappy: Any = _package("cramjam", Compression.SNAPPY).snappy
     out = bytearray(_XERIAL_HEADER)
     for start in range(0, len(content), _XERIAL_BLOCK):
@@ -77,7 +77,7 @@ def _snappy_blocks(content: bytes) -> bytes:
 
 
 def decompress(codec: Compression, content: Buffer, limit: int = MAX_DECOMPRESSED) -> bytes:
-    """The content again. Raises ProtocolError if it is malformed or larger than the limit."""
+    """Decompress content. Raises ProtocolError if it is malformed or larger than the limit."""
     if codec is Compression.NONE:
         return bytes(content)
     try:
@@ -91,14 +91,14 @@ def decompress(codec: Compression, content: Buffer, limit: int = MAX_DECOMPRESSE
     except ProtocolError:
         raise
     except Exception as trouble:
-        # Each codec has exceptions of its own; all of them mean that the bytes are not what they claim to be.
+        # Each codec has its own exceptions; all of them mean that the bytes are not in the claimed format.
         raise ProtocolError(f"a batch that is not {codec.name.lower()}: {trouble}") from trouble
 
 
 def decompress_pieces(codec: Compression, content: Buffer, limit: int = MAX_DECOMPRESSED) -> Iterator[Buffer]:
-    """The content again, piece by piece: who stops early has decompressed no more than was looked at.
+    """Decompress content piece by piece: a caller that stops early has decompressed no more than it consumed.
 
-    Raises ProtocolError on the way if it is malformed, or when more than `limit` bytes were given.
+    Raises ProtocolError during the iteration if the content is malformed or exceeds `limit` bytes.
     """
     total = 0
     pieces = _pieces_of(codec, content, limit)
@@ -165,7 +165,7 @@ def _unzstd(content: bytes, limit: int) -> bytes:
 
 
 def _unsnappy(content: bytes, limit: int) -> bytes:
-    """Plain snappy or xerial's blocks of it: clients send either."""
+    """Decompress plain snappy or xerial's blocks of it: clients send either."""
     snappy: Any = _package("cramjam", Compression.SNAPPY).snappy
     if not content.startswith(_XERIAL):
         return _raw_snappy(snappy, content, 0, limit)

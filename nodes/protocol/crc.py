@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), which guards every record batch and producer snapshot.
+"""Compute CRC-32C (Castagnoli), which protects every record batch and producer snapshot.
 
 The `crc32c` package computes it in C at memory speed and takes any buffer. A host without that wheel still works: a
-table-driven version in Python gives the same sums, some thousand times slower. `IMPLEMENTATION` says which is in use,
+table-driven version in Python gives the same sums, some thousand times slower. `IMPLEMENTATION` names the one in use,
 so that a node can log it and a benchmark can refuse to run on the slow one.
 """
 

@@ -1,8 +1,8 @@
-"""Writes decode functions: the statements that read a message from a view and never look beyond its end.
+"""Write decode functions: the statements that read a message from a view, never beyond its end.
 
 The function is called with the view as `b`, a position as `p` and the end as `e`; it returns the message and the new
-position. Every length is compared with what is left before anything is made of it; reading a fixed-size field beyond
-the end raises of itself.
+position. Every length is compared with the remaining bytes before it is used. Reading a fixed-size field beyond the end
+raises an exception in any case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from squall.nodes.protocol.schema import FieldSchema, fields_of
 
 
 class DecoderWriter:
-    """Writes the statements that read a message from `b` at `p`; `e` names the end that may not be passed."""
+    """Writes the statements that read a message from `b` at `p`; `e` names the end of the readable bytes."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self.source = source
@@ -32,7 +32,10 @@ class DecoderWriter:
         self.flexible = flexible
 
     def part(self, depth: int, cls: type, e: str) -> str:
-        """Reads one part; returns the expression that makes it. Arguments are positional: that is the fast way."""
+        """Write the statements that read one message; return the expression that makes it.
+
+        The arguments of the expression are positional, which is faster.
+        """
         ordinary, tagged = fields_of_version(cls, self.version)
         got: dict[str, str] = {}
         for run in runs_of(ordinary):
@@ -43,7 +46,7 @@ class DecoderWriter:
         return f"{self.source.constant(cls.__name__, cls)}({', '.join(arguments)})"
 
     def absent(self, schema: FieldSchema) -> str:
-        """The expression of a default; mutable ones are made anew."""
+        """The expression of a default; a mutable one makes a new object each time."""
         if schema.default is list:
             return "[]"
         if callable(schema.default):
@@ -90,7 +93,7 @@ class DecoderWriter:
             self.source.add(depth, f"{target} = {self.value(depth, name, schema, stop)}")
 
     def value(self, depth: int, name: str, schema: FieldSchema, e: str) -> str:
-        """One value of variable size; the local that holds it."""
+        """Write the statements that read one value of variable size; return the local that holds it."""
         source, kind = self.source, schema.type
         if kind == "struct":
             return self.struct(depth, schema, e)
@@ -110,7 +113,7 @@ class DecoderWriter:
         return value
 
     def length(self, depth: int, length: str, kind: str) -> None:
-        """Leaves the length in a local; -1 for null."""
+        """Write the statements that put the length into a local; -1 for null."""
         if self.flexible:
             self.source.add(depth, f"{length} = b[p] - 1; p += 1")
             self.source.add(depth, f"if {length} > 126: {length}, p = read_uvarint(b, p - 1); {length} -= 1")
@@ -131,7 +134,7 @@ class DecoderWriter:
         return value
 
     def least_size(self, element: Any) -> int:
-        """Bytes that one item of an array takes at least."""
+        """The least number of bytes of one item of an array."""
         if isinstance(element, str):
             return self._least_size_of(primitive(element))
         ordinary, _ = fields_of_version(element, self.version)

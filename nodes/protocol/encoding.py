@@ -1,7 +1,7 @@
-"""Writes encode functions: the statements that append a message's bytes, chunk by chunk.
+"""Write encode functions: the statements that append a message's bytes, chunk by chunk.
 
-The function is called with the message as `m` and the append method as `a`. Tagged fields are appended to a list of
-their own first, because their sizes go before them.
+The function is called with the message as `m` and the append method as `a`. Tagged fields are first appended to a
+separate list, because their sizes precede them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class EncoderWriter:
             self.value(depth, found, name, schema, a)
 
     def is_worth_sending(self, found: str, schema: FieldSchema) -> str:
-        """A tagged field is sent unless it has its default. Parts of fixed-size fields are compared field by field."""
+        """The condition under which a tagged field is sent: it differs from its default.
+
+        Nested messages of fixed-size fields are compared field by field.
+        """
         default = default_of(schema)
         if schema.type == "struct" and default is not None:
             inner = [name for name, item in fields_of(schema.element) if self.version in item.versions]
@@ -83,7 +86,7 @@ class EncoderWriter:
         return f"{found} != {self.source.constant('default', default)}"
 
     def value(self, depth: int, value: str, name: str, schema: FieldSchema, a: str) -> None:
-        """One value of variable size."""
+        """Write the statements that append one value of variable size."""
         source, kind = self.source, schema.type
         if kind == "struct":
             self.struct(depth, value, schema, a)

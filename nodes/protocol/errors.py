@@ -1,6 +1,6 @@
-"""Kafka's error codes, and the one exception of this floor.
+"""Kafka's error codes, and the one exception of the protocol package.
 
-Fields of messages carry plain ints, so that a code this table does not know passes through unharmed.
+Fields of messages carry plain ints, so that a code missing from this table passes through unchanged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ProtocolError(ValueError):
-    """Malformed bytes, or a message that has no form in that version. The connection it came from is closed."""
+    """Malformed bytes, or a message that has no form in that version. The node closes the connection it came from."""
 
 
 class ErrorCode(IntEnum):

@@ -1,10 +1,10 @@
-"""Request and response headers, and whole frames: header plus message.
+"""Encode and decode request and response headers, and whole frames: header plus message.
 
-Header versions follow from the message. A flexible request has header 2, any other header 1 (version 0, without a
+The message determines the header version. A flexible request has header 2, any other header 1 (version 0, without a
 client id, belonged to requests that no longer exist). A flexible response has header 1, any other header 0; but the
-response of ApiVersions always has header 0, so that a client can read it before it knows what the node speaks.
+response of ApiVersions always has header 0, so that a client can read it before it knows the node's versions.
 
-A frame here is without its four-byte length; hosts do the framing.
+Frames here do not include their four-byte length; hosts do the framing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_TAGS = b"\x00"
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """Who asks what: API, version, the number the response must repeat, and the client's name for itself."""
+    """API, version, the correlation id that the response must carry, and the client's name."""
 
     api_key: int
     api_version: int
@@ -49,10 +49,10 @@ def encode_request(
 
 
 def parse_request_header(frame: Buffer) -> tuple[RequestHeader, memoryview]:
-    """The header, whatever API and version it names, and the rest of the frame.
+    """Return the header, for any API and version, and the rest of the frame.
 
-    The rest begins with the header's tagged fields if the request is flexible: that is known only to whoever knows
-    the API, so `decode_request_body` steps over them.
+    The rest begins with the header's tagged fields if the request is flexible. Only the API's entry states that, so
+    `decode_request_body` skips them.
     """
     view = memoryview(frame)
     if len(view) < _REQUEST.size:
@@ -105,7 +105,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: Me
 
 
 def correlation_id_of(frame: Buffer) -> int:
-    """The number of the request that a response frame answers."""
+    """The correlation id of a response frame."""
     if len(frame) < _CORRELATION.size:
         raise ProtocolError(f"a frame of {len(frame)} bytes is too short for a response")
     return int(_CORRELATION.unpack_from(frame)[0])

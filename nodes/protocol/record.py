@@ -1,4 +1,4 @@
-"""One record inside a batch of format 2: varints, zigzag, deltas against the batch's header."""
+"""Encode and parse one record inside a batch of format 2: varints, zigzag, deltas against the batch's header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Record:
 
 
 def append_record(out: bytearray, offset_delta: int, time_delta: int, record: Record) -> None:
-    """The record's bytes, with its place and time relative to the batch."""
+    """Append the record's bytes, with offset and timestamp relative to the batch."""
     body = bytearray(1)  # attributes, unused
     _append_varint(body, time_delta)
     _append_varint(body, offset_delta)
@@ -53,7 +53,7 @@ def _append_varint(out: bytearray, value: int) -> None:
 def parse_record(
     content: bytes, position: int, base_offset: int, base_timestamp: int, log_append_time: int | None
 ) -> tuple[Record, int]:
-    """The record at a position and where it ends. A log append time rules over the record's own.
+    """Return the record at a position and its end. A log append time replaces the record's own timestamp.
 
     Raises ProtocolError, or IndexError beyond the end, or UnicodeDecodeError.
     """

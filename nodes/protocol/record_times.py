@@ -1,8 +1,8 @@
-"""The first record of a batch that is not older than a time, found without taking the batch apart.
+"""Find the first record of a batch that is not older than a time, without parsing the whole batch.
 
-A broker looks into a batch only for this (ListOffsets by time). Its producer may have made it to be costly: a hundred
-kilobytes of gzip can be a hundred megabytes, or ten million records. So the content is decompressed piece by piece, of
-each record only its length and timestamp are read, and after `BYTES_MAX` or `RECORDS_MAX` the search is refused.
+A broker reads inside a batch only for this (ListOffsets by time). A producer can make a batch costly on purpose: a
+hundred kilobytes of gzip can be a hundred megabytes, or ten million records. So the content is decompressed piece by
+piece, only the length and timestamp of each record are read, and after `BYTES_MAX` or `RECORDS_MAX` the search fails.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from squall.nodes.protocol.errors import ProtocolError
 from squall.nodes.protocol.records import HEADER_SIZE, BatchHeader, Buffer
 
 BYTES_MAX = 16 << 20
-"""Decompressed bytes that are looked through at most."""
+"""The most decompressed bytes that a search reads."""
 RECORDS_MAX = 1 << 16
-"""Records that are looked at at most, which takes about a tenth of a second."""
+"""The most records that a search reads, which takes about a tenth of a second."""
 
 
 LONG_MAX = 2**63 - 1
@@ -24,7 +24,7 @@ NO_TIMESTAMP = -1
 
 
 class _Bytes:
-    """The content as one stream, of which few bytes are looked at."""
+    """The content as one stream, most of which is skipped."""
 
     __slots__ = ("_at", "_piece", "_pieces")
 
@@ -71,7 +71,7 @@ def record_times(
 ) -> Iterator[tuple[int, int]]:
     """(timestamp, offset) of each record of one whole batch, in order.
 
-    Raises ProtocolError where the batch turns out to be malformed, or larger than may be looked through.
+    Raises ProtocolError where the batch turns out to be malformed, or exceeds a bound.
     """
     header = BatchHeader.read(batch)
     if header.compression > Compression.ZSTD:
@@ -101,7 +101,7 @@ def first_not_older(
     bytes_max: int = BYTES_MAX,
     records_max: int = RECORDS_MAX,
 ) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record in [start, upper) that is not older; None if all are (`record_times`)."""
+    """(timestamp, offset) of the first record in [start, upper) at or after the time, or None. See `record_times`."""
     times = record_times(batch, bytes_max=bytes_max, records_max=records_max)
     return next((one for one in times if one[0] >= timestamp_ms and start <= one[1] < upper), None)
 

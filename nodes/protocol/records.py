@@ -1,14 +1,15 @@
-"""Record batches, format 2, in place: a batch is an opaque buffer of which a broker reads and patches the header.
+"""Record batches, format 2: read and patch the header of a batch in place, build and parse batches.
 
-The first 61 bytes of a batch are fixed. Base offset, length and partition leader epoch lie before the part that the
-CRC-32C covers, so a leader stamps them without touching the sum; everything else is covered. Brokers never look
-inside. Records are built and parsed here for control batches, metadata records and the native client.
+The first 61 bytes of a batch are fixed. Base offset, length and partition leader epoch precede the part that the
+CRC-32C covers, so a leader sets them without changing the sum; everything else is covered. To a broker a batch is an
+opaque buffer with a header. Records are built and parsed here for control batches, metadata records and the native
+client.
 
     view = memoryview(bytes_of_a_log)
     for header, batch in iterate_batches(view): ...
 
-Everything malformed raises ProtocolError; what a leader must refuse from a client raises its subclass `InvalidBatch`,
-which carries Kafka's error code: one batch, the right sum, counts that agree, no control batch.
+All malformed input raises ProtocolError. A client's batch that a leader must refuse raises its subclass `InvalidBatch`,
+which carries Kafka's error code: the leader requires one batch, the right sum, counts that agree, no control batch.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _CONTROL_KEY = Struct(">hh")
 
 HEADER_SIZE = _HEADER.size
 PREFIX_SIZE = _PREFIX.size
-"""Base offset and length: bytes of a batch that its length does not count."""
+"""Base offset and length: the bytes of a batch that its length does not include."""
 MAGIC = 2
 _LEADER_EPOCH_AT = 12
 _CRC_AT = 17
@@ -45,9 +46,9 @@ _COVERED_FROM = 21
 _MAX_TIMESTAMP_AT = 35
 
 RECORD_LEAST = 7
-"""Bytes of the shortest record: length, attributes, two deltas, two lengths of nothing, no headers."""
+"""Bytes of the shortest record: length, attributes, two deltas, two lengths of null, no headers."""
 COMPRESSED_MOST = 1100
-"""A codec makes at most so little of records: gzip, which packs tightest, one byte of 1032."""
+"""The highest compression ratio that is possible, rounded up: gzip, the tightest codec, reaches 1032 to 1."""
 _COMPRESSION_BITS = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
@@ -74,7 +75,7 @@ class BatchHeader:
 
     @classmethod
     def read(cls, batch: Buffer, position: int = 0) -> BatchHeader:
-        """The header at a position. Raises ProtocolError if it is cut off or of another format."""
+        """Read the header at a position. Raises ProtocolError if it is cut off or of another format."""
         if len(batch) - position < HEADER_SIZE:
             raise ProtocolError(f"a batch header needs {HEADER_SIZE} bytes, {len(batch) - position} are left")
         header = cls(*_HEADER.unpack_from(batch, position))
@@ -105,7 +106,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> int:
-        """A `Compression`, or a number that is none."""
+        """A `Compression`, or a number without a codec."""
         return self.attributes & _COMPRESSION_BITS
 
     @property
@@ -126,7 +127,7 @@ class BatchHeader:
 
 
 class InvalidBatch(ProtocolError):
-    """A client's batch that a leader must not append; `error` is the code of Kafka's answer."""
+    """A client's batch that a leader must not append; `error` is Kafka's code for the response."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -157,13 +158,13 @@ def iterate_batches(buffer: Buffer, *, torn_tail: bool = False) -> Iterator[tupl
 
 
 def patch(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Stamp a batch with its place in the log; the sum does not cover these fields."""
+    """Set a batch's base offset and leader epoch; the sum does not cover these fields."""
     _BASE_OFFSET.pack_into(buffer, 0, base_offset)
     _LEADER_EPOCH.pack_into(buffer, _LEADER_EPOCH_AT, leader_epoch)
 
 
 def stamp_log_append_time(buffer: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Give all records of a batch the broker's time (`message.timestamp.type=LogAppendTime`). Renews the sum."""
+    """Set the broker's time for all records of a batch (`message.timestamp.type=LogAppendTime`), and update the sum."""
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, _COVERED_FROM)
     _ATTRIBUTES.pack_into(buffer, _COVERED_FROM, attributes | _LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_AT, timestamp_ms)
@@ -186,10 +187,10 @@ def crc_ok(batch: Buffer) -> bool:
 
 
 def validate_client_batch(records: Buffer | None, *, max_bytes: int, produce_version: int = 12) -> BatchHeader:
-    """What a leader checks before it appends what a client sent for one topic-partition. Raises InvalidBatch.
+    """Check what a client sent for one topic-partition before the leader appends it. Raises InvalidBatch.
 
-    Compressed batches are not opened: the sum guards their content, the header says how many records there are. That
-    may not be more than their bytes can hold, or one batch would use up the offsets of a whole segment.
+    Compressed batches are not decompressed: the sum protects their content, the header states the number of records.
+    That number may not exceed what the bytes can hold, or one batch could use up the offsets of a whole segment.
     """
     if records is None or len(records) == 0:
         raise InvalidBatch(ErrorCode.INVALID_RECORD, "no batch where exactly one is required")
@@ -253,7 +254,7 @@ def build_batch(
     transactional: bool = False,
     compression: Compression = Compression.NONE,
 ) -> bytearray:
-    """One batch of the records, sealed. `timestamp` (milliseconds) is for records that have none of their own."""
+    """Build one sealed batch of the records. `timestamp` (milliseconds) is for records without one."""
     if not records:
         raise ValueError("a batch holds at least one record")
     times = [record.timestamp if record.timestamp >= 0 else timestamp for record in records]
@@ -289,7 +290,7 @@ def assemble_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """One sealed batch whose records are encoded already, and compressed if the attributes say so."""
+    """Build one sealed batch from records that are encoded already, and compressed if the attributes say so."""
     batch = bytearray(HEADER_SIZE)
     _HEADER.pack_into(
         batch,
@@ -319,7 +320,7 @@ def control_key(kind: int) -> bytes:
 
 
 def control_kind(key: Buffer | None) -> int:
-    """The kind a control record's key names. Raises ProtocolError."""
+    """The kind in a control record's key. Raises ProtocolError."""
     if key is None or len(key) < _CONTROL_KEY.size:
         raise ProtocolError("a control record without a key of four bytes")
     return int(_CONTROL_KEY.unpack_from(key)[1])
@@ -329,7 +330,7 @@ def control_kind(key: Buffer | None) -> int:
 
 
 def parse_records(batch: Buffer) -> list[Record]:
-    """The records of one whole batch. Raises ProtocolError if they are malformed, without regard to the sum."""
+    """Parse the records of one whole batch. Raises ProtocolError if they are malformed; does not check the sum."""
     header = BatchHeader.read(batch)
     if header.size != len(batch):
         raise ProtocolError(f"a batch of {header.size} bytes in a buffer of {len(batch)}")

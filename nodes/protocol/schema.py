@@ -1,13 +1,13 @@
-"""Schemas as data: field specifiers for ordinary dataclasses, from which `compiler` makes codecs.
+"""Declare messages as data: field specifiers for ordinary dataclasses, from which `compiler` makes codecs.
 
     @message(api_key=23, kind="request", versions=(2, 4), flexible=4)
     class OffsetForLeaderEpochRequest:
         replica_id: int = int32(versions="3+", default=-2)
         topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
-Field order, types, version ranges, nullability and tags are Kafka's message schemas; names are Kafka's in snake_case.
-A field absent from a version keeps its default when decoded and is left out when encoded. Python sees plain slotted
-dataclasses, so they are cheap, comparable and typed.
+Field order, types, version ranges, nullability and tags are those of Kafka's message schemas; names are Kafka's in
+snake_case. A field absent from a version keeps its default when decoded and is left out when encoded. To Python these
+are plain slotted dataclasses: cheap, comparable and typed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ EVER = 32767
 
 @dataclass(frozen=True, slots=True)
 class VersionRange:
-    """Inclusive."""
+    """An inclusive range of versions."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> VersionRange:
-        """`"3+"`, `"2-5"` or `"4"`."""
+        """Parse `"3+"`, `"2-5"` or `"4"`."""
         if text.endswith("+"):
             return cls(int(text[:-1]), EVER)
         first, _, last = text.partition("-")
@@ -53,7 +53,7 @@ class FieldSchema:
 
 
 class Message:
-    """Base of every message, request, response, record or part of one."""
+    """Base of every message: request, response, record or nested message."""
 
     __slots__ = ()
     NAME: ClassVar[str] = "Message"
@@ -141,7 +141,7 @@ def array(element: Any, *, default: Any = list, **options: Any) -> Any:
 
 
 def struct(element: Any, *, default: Any = dataclasses.MISSING, **options: Any) -> Any:
-    """One nested message; by default one of default fields."""
+    """One nested message; its default is a message of default fields."""
     return _specify("struct", element if default is dataclasses.MISSING else default, element=element, **options)
 
 
@@ -158,7 +158,7 @@ def message(
     flexible: int = EVER,
     record_id: int = -1,
 ) -> Callable[[Declared], Declared]:
-    """Make a dataclass of a schema. `kind` is request, response, record, data (a whole) or part (of one)."""
+    """Turn a schema class into a dataclass. `kind` is request, response, record, data (a whole) or part (of one)."""
 
     def declare(cls: Declared) -> Declared:
         made: Any = dataclass(slots=True)(cls)

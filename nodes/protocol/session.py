@@ -1,12 +1,12 @@
-"""Requests as components see them, and the pure halves of a connection: no sockets, no clocks.
+"""Requests as components see them, and the sans-IO state of a connection: no sockets, no clocks.
 
-A component on the serving side is handed a `ServerRequest` and answers it once, now or later. A component that asks
-somebody else appends an `OutboundRequest` to its list; who resolves the destination and carries it is
-`node/links.py`'s business. `ClientSession` and `ServerSession` hold what one connection has to remember: correlation
-ids and deadlines on the asking side, versions on the answering side. `FrameReader` cuts a byte stream into frames.
+A serving component receives a `ServerRequest` and responds once, now or later. A component that sends a request appends
+an `OutboundRequest` to its list; `node/links.py` resolves the destination and sends it. `ClientSession` and
+`ServerSession` hold the state of one connection: correlation ids and deadlines on the client side, versions on the
+server side. `FrameReader` cuts a byte stream into frames.
 
-Time is `now`, integer microseconds, always passed in. Whatever a peer may send wrongly is a `ProtocolError`; whoever
-catches it closes the connection; the node lives on.
+Time is `now`, integer microseconds, always passed in. Any malformed input from a peer is a `ProtocolError`; the code
+that catches it closes the connection, and the node continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_FRAME = 100 << 20
 
 
 Complete = Callable[[int, Message | None], None]
-"""Called once with (now, response); None if none came."""
+"""Called once with (now, response); with None if no response came."""
 
 
 # -- destinations and requests of components -----------------------------------------------------------------------
@@ -49,7 +49,7 @@ class ToVoter:
 
 @dataclass(frozen=True, slots=True)
 class ToActiveController:
-    """Whoever leads the metadata quorum when the request is sent."""
+    """The leader of the metadata quorum at the time the request is sent."""
 
 
 Destination = ToBroker | ToVoter | ToActiveController
@@ -57,7 +57,7 @@ Destination = ToBroker | ToVoter | ToActiveController
 
 @dataclass(slots=True, eq=False)
 class OutboundRequest:
-    """What a component asks of another node.
+    """A request from a component to another node.
 
     `complete(now, response)` is called exactly once, with None on timeout or disconnect. `timeout` is in microseconds
     from the moment the node drains the request.
@@ -71,7 +71,7 @@ class OutboundRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a request ended: with a response, with silence (acks=0), or with the end of its connection."""
+    """How a request ended: with a response, without one (acks=0), or with the end of its connection."""
 
     response: Message | None = None
     close: bool = False
@@ -81,9 +81,9 @@ class Answer:
 class ServerRequest:
     """One request from a peer, to be answered once by one of the three methods below.
 
-    `closed` is set when the connection is gone. An answer to a closed request is ignored, a second answer is a bug and
-    raises. The connection's keeper sets `on_answer`, since responses leave in request order. A component that parks the
-    request sets `on_close` and drops it there.
+    `closed` is set when the connection has ended. A response to a closed request is ignored; a second response is a bug
+    and raises. The owner of the connection sets `on_answer`, since responses leave in request order. A component that
+    parks the request sets `on_close`, to drop it there.
     """
 
     api_key: int
@@ -96,7 +96,7 @@ class ServerRequest:
     correlation_id: int = 0
     closed: bool = False
     elements: int = 0
-    """Items of all arrays of its body."""
+    """The number of items in all arrays of its body."""
     answer: Answer | None = None
     on_answer: Callable[[ServerRequest], None] | None = field(default=None, repr=False)
     on_close: Callable[[], None] | None = field(default=None, repr=False)
@@ -105,7 +105,7 @@ class ServerRequest:
         self._settle(Answer(response=response))
 
     def respond_nothing(self) -> None:
-        """The peer expects no response (acks=0)."""
+        """End the request without a response (acks=0)."""
         self._settle(Answer())
 
     def close_connection(self) -> None:
@@ -120,7 +120,7 @@ class ServerRequest:
             self.on_answer(self)
 
     def close(self) -> None:
-        """The connection is gone: no answer will be sent. A second call does nothing."""
+        """The connection has ended: no response will be sent. Idempotent."""
         self.closed = True
         on_close, self.on_close = self.on_close, None
         if on_close is not None:
@@ -133,18 +133,18 @@ class ServerRequest:
         return headers.encode_response(self.api_key, self.api_version, self.correlation_id, self.answer.response)
 
 
-# -- the answering half --------------------------------------------------------------------------------------------
+# -- the server side -----------------------------------------------------------------------------------------------
 
 Versions = Mapping[int, tuple[int, int]]
 """Which API keys a listener serves, and which versions of each."""
 
 
 class ServerSession:
-    """What the answering end of one connection knows: whose it is, and which versions it speaks.
+    """The server side of one connection: its listener and the versions that it serves.
 
-    `received` gives a request for a component, or settles the frame itself: an ApiVersions request of a version we do
-    not know is answered in version 0 with error 35 and our table, as Kafka does, so that any client can find common
-    ground. Anything else we do not serve is a ProtocolError, which ends the connection.
+    `received` returns a request for a component, or handles the frame itself: an ApiVersions request of an unknown
+    version gets a response in version 0 with error 35 and the table of versions, as in Kafka, so that any client can
+    find a common version. Any other unserved request is a ProtocolError, which ends the connection.
     """
 
     def __init__(self, connection: int, listener: str, versions: Versions) -> None:
@@ -153,9 +153,9 @@ class ServerSession:
         self.versions = versions
 
     def received(self, now: int, frame: Buffer, elements_max: int = NO_LIMIT) -> ServerRequest:
-        """The request in a frame; already answered (`request.answer` is set) if we had to refuse its version.
+        """Decode the request in a frame; `request.answer` is already set if its version was refused.
 
-        Raises ProtocolError, also for one whose arrays have more than `elements_max` items in all.
+        Raises ProtocolError, also for a request whose arrays have more than `elements_max` items in all.
         """
         header, body = headers.parse_request_header(frame)
         first, last = self._served(header.api_key)
@@ -197,14 +197,14 @@ class ServerSession:
 
 
 def api_versions_response(versions: Versions, error: int = 0) -> ApiVersionsResponse:
-    """The table of a listener, by API key."""
+    """The versions that a listener serves, ordered by API key."""
     table = [
         ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in sorted(versions.items())
     ]
     return ApiVersionsResponse(error_code=int(error), api_keys=table)
 
 
-# -- the asking half -----------------------------------------------------------------------------------------------
+# -- the client side -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +217,11 @@ class _Sent:
 
 
 class ClientSession:
-    """What the asking end of one connection remembers.
+    """The client side of one connection: its outstanding requests.
 
-    Responses come in the order of requests; one out of order is a ProtocolError. Every `complete` is called exactly
+    Responses arrive in the order of requests; any other order is a ProtocolError. Every `complete` is called exactly
     once: with the response, or with None when its deadline passes or the connection ends. A request whose deadline
-    passes ends the connection (`expired` says so), because its response may still come and block the others.
+    passes ends the connection (`expired` reports it), because its response may still come and block the others.
     """
 
     def __init__(self, client_id: str | None, first_id: int = 0) -> None:
@@ -231,7 +231,7 @@ class ClientSession:
         self._sent: deque[_Sent] = deque()
 
     def __len__(self) -> int:
-        """Requests on their way."""
+        """The number of outstanding requests."""
         return len(self._sent)
 
     @property
@@ -240,7 +240,7 @@ class ClientSession:
         return self._next_id
 
     def send(self, message: Message, version: int, now: int, deadline: int, complete: Complete) -> list[Buffer]:
-        """The frame of a request whose response `complete(now, response)` will get. Raises ProtocolError."""
+        """Return a request's frame; `complete(now, response)` is called with its response. Raises ProtocolError."""
         api = APIS[message.API_KEY]
         chunks = self._encode(message, version)
         self._sent.append(_Sent(self._next_id, api, version, deadline, complete))
@@ -248,7 +248,7 @@ class ClientSession:
         return chunks
 
     def send_only(self, message: Message, version: int) -> list[Buffer]:
-        """The frame of a request that has no response (acks=0)."""
+        """Return the frame of a request that has no response (acks=0)."""
         chunks = self._encode(message, version)
         self._advance()
         return chunks
@@ -260,7 +260,9 @@ class ClientSession:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
 
     def received(self, now: int, frame: Buffer) -> None:
-        """Hand a response to its owner. Raises ProtocolError; then the caller closes the connection."""
+        """Pass a response to the `complete` of its request. Raises ProtocolError; the caller then closes the
+        connection.
+        """
         correlation_id = headers.correlation_id_of(frame)
         if not self._sent:
             raise ProtocolError(f"a response with correlation id {correlation_id} to no request")
@@ -272,15 +274,17 @@ class ClientSession:
         sent.complete(now, response)
 
     def expired(self, now: int) -> bool:
-        """Whether some request has waited past its deadline; then the caller calls `closed` and closes."""
+        """Whether a request has waited past its deadline; if so, the caller calls `closed` and
+        closes the connection.
+        """
         return any(sent.deadline <= now for sent in self._sent)
 
     def deadline(self) -> int:
-        """When the next request expires; 2**63-1 if nothing is on its way."""
+        """When the next request expires; 2**63-1 if none is outstanding."""
         return min((sent.deadline for sent in self._sent), default=2**63 - 1)
 
     def closed(self, now: int) -> None:
-        """The connection is gone: nobody will answer."""
+        """The connection has ended: complete all outstanding requests with None."""
         while self._sent:
             self._sent.popleft().complete(now, None)
 
@@ -299,8 +303,8 @@ def frame_length(prefix: Buffer, limit: int = MAX_FRAME) -> int:
 class FrameReader:
     """Cuts a stream of bytes into frames, for hosts that read whole chunks. Memory is bounded by limit plus one chunk.
 
-    `feed` yields the frames a chunk completes. A frame within one chunk is a view of it, so the chunk must not be
-    changed as long as the frame is in use.
+    `feed` yields the frames that a chunk completes. A frame within one chunk is a view of it, so the chunk must not be
+    changed while the frame is in use.
     """
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
@@ -309,7 +313,7 @@ class FrameReader:
         self._needed = 4
 
     def feed(self, chunk: Buffer) -> Iterator[memoryview]:
-        """The frames that are complete now. Raises ProtocolError; the reader is of no use afterwards."""
+        """Yield the frames that are complete now. Raises ProtocolError, after which the reader is unusable."""
         view = memoryview(chunk)
         position = 0
         while self._pending:

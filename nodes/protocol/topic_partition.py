@@ -1,7 +1,7 @@
-"""Names of things: topic-partitions, and the 16-byte ids of topics, clusters, directories and incarnations.
+"""Names and ids: topic-partitions, and the 16-byte ids of topics, clusters, directories and incarnations.
 
-An id is 16 plain bytes everywhere in the nodes and is printed as Kafka prints it, URL-safe base64 without padding.
-Fresh ones come from the node's own random numbers, so that a seed replays them.
+An id is 16 plain bytes everywhere in the nodes and is printed as Kafka prints it, URL-safe base64 without padding. New
+ids come from the node's own random numbers, so that a seed reproduces them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """As the directory of its log is called."""
+        """The name of its log's directory."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -52,7 +52,7 @@ def parse_id(text: str) -> bytes:
 
 
 def random_id(rng: Rng) -> bytes:
-    """A version 4 id that is none of Kafka's reserved ones and does not print with a leading dash."""
+    """A random version 4 id that is not reserved by Kafka and does not print with a leading dash."""
     while True:
         bits = rng.getrandbits(128)
         bits = bits & ~(0xF << 76) | 4 << 76

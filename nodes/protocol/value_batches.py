@@ -1,8 +1,8 @@
-"""Batches whose records are values and nothing else, as in the metadata log: no keys, no headers, one time for all.
+"""Build and parse batches of plain values, as in the metadata log: no keys, no headers, one timestamp for all records.
 
-A batch of ten thousand such records is built and parsed here several times faster than record by record: what stands
-around each value is put together from tables. `build_value_batch` writes what `records.build_batch` would;
-`parse_values` reads the usual form and leaves any other, malformed ones included, to `records.parse_records`.
+A batch of ten thousand such records is built and parsed here several times faster than record by record: the bytes
+around each value come from tables. `build_value_batch` writes what `records.build_batch` would; `parse_values` reads
+the usual form and passes any other form, malformed batches included, to `records.parse_records`.
 
 A record of a value: length, attributes (0), time delta (0), offset delta, no key (-1), the value with its length, no
 headers (0); numbers are zigzag varints, of one byte below 64, of two below 8192, of three below 2**20.
@@ -24,16 +24,16 @@ from squall.nodes.protocol.records import (
 )
 
 LONGEST_VALUE = 8000
-"""The length of a longer value's record might need a varint of more than two bytes."""
+"""The longest value: the record of a longer one might need a length varint of more than two bytes."""
 MOST_RECORDS = 1 << 20
 _KNOWN = tuple(bytes((n << 1,)) if n < 64 else bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(8192))
 """Varints of lengths, and of most offset deltas."""
 PLACES = 10_000
-"""As many records as a batch of the metadata log has at most, unless it is told otherwise."""
+"""The default maximum of records in a batch of the metadata log."""
 
 
 def build_value_batch(values: Sequence[bytes], timestamp: int) -> bytearray:
-    """One sealed batch of these values."""
+    """Build one sealed batch of these values."""
     if not values or len(values) > MOST_RECORDS or max(map(len, values)) > LONGEST_VALUE:
         return build_batch([Record(value=value) for value in values], timestamp=timestamp)
     return assemble_batch(_content(values), len(values), base_timestamp=timestamp, max_timestamp=timestamp)
@@ -53,7 +53,7 @@ def _three_bytes(number: int) -> bytes:
 
 
 _PLACES = tuple(b"\0\0" + (_KNOWN[n] if n < 8192 else _three_bytes(n)) + b"\1" for n in range(PLACES))
-"""By offset delta: attributes and time delta before it, no key behind it."""
+"""By offset delta: the bytes between length and value, from the attributes to the missing key."""
 
 
 def parse_values(batch: Buffer) -> tuple[bytes, ...]:

@@ -1,7 +1,8 @@
-"""What generated codecs call: variable-length integers, tagged fields, and the errors of malformed input.
+"""Helpers of generated codecs: variable-length integers, tagged fields, and the errors of malformed input.
 
-Small and hot; `compiler` inlines the common cases and comes here for the rest. Positions are explicit, nothing is
-copied. Reading beyond the end raises IndexError, which the compiler's entry points turn into ProtocolError.
+These functions are on the hot path; `compiler` inlines the common cases and calls them for the rest. Positions are
+explicit, no bytes are copied. Reading beyond the end raises IndexError, which the compiler's entry points turn into
+ProtocolError.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ SMALL = tuple(bytes([value]) for value in range(0x80))
 """The unsigned varints of one byte."""
 
 _LONGEST_SHIFT = 28
-"""Of the fifth byte, the last a 32-bit varint may have."""
+"""The shift of the fifth byte, the last of a 32-bit varint."""
 
 
 def uvarint(value: int) -> bytes:
-    """Unsigned varint, as compact lengths and tags use it: seven bits a byte, lowest first."""
+    """Encode an unsigned varint, as used by compact lengths and tags: seven bits a byte, lowest first."""
     if value < 0x80:
         return SMALL[value]
     out = bytearray()
@@ -32,7 +33,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes, and where it ends."""
+    """Read an unsigned varint of at most five bytes; return it with its end."""
     byte = view[position]
     position += 1
     if byte < 0x80:
@@ -49,7 +50,7 @@ def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_tag(view: Buffer, position: int, end: int) -> tuple[int, int, int]:
-    """The head of a tagged field: its tag, where its content begins and where it stops."""
+    """Read the head of a tagged field: its tag, and the start and end of its content."""
     tag, position = read_uvarint(view, position)
     size, position = read_uvarint(view, position)
     if position + size > end:
@@ -58,7 +59,7 @@ def read_tag(view: Buffer, position: int, end: int) -> tuple[int, int, int]:
 
 
 def skip_tags(view: Buffer, position: int, end: int) -> int:
-    """Step over a section of tagged fields none of which is known."""
+    """Skip a section of unknown tagged fields."""
     number, position = read_uvarint(view, position)
     for _ in range(number):
         _, _, position = read_tag(view, position, end)
@@ -66,7 +67,7 @@ def skip_tags(view: Buffer, position: int, end: int) -> int:
 
 
 def write_tags(tags: list[tuple[int, bytes]], append: Callable[[bytes], None]) -> None:
-    """A section of tagged fields, given in ascending order of tags."""
+    """Write a section of tagged fields, given in ascending order of tags."""
     append(uvarint(len(tags)))
     for tag, content in tags:
         append(uvarint(tag))

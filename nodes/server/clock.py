@@ -1,4 +1,4 @@
-"""The host's time of day and its monotonic clock, and randomness for one node."""
+"""The host's wall clock and monotonic clock, and randomness for one node."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import time
 
 
 class SystemWallClock:
-    """See `nodes.ports.WallClock`. It jumps when the host's does."""
+    """See `nodes.ports.WallClock`. It jumps when the host's clock does."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
 
 def monotonic_us() -> int:
-    """`now` as every node method takes it: microseconds, never going back."""
+    """`now` as every node method takes it: microseconds, never decreasing."""
     return time.monotonic_ns() // 1000
 
 
 def seeded_rng() -> random.Random:
-    """A generator of the node's own, seeded by the system's entropy; cheap to draw from, unlike the source."""
+    """A generator for one node, seeded by the system's entropy; much cheaper per draw than that source."""
     return random.Random(random.SystemRandom().getrandbits(128))

@@ -1,9 +1,9 @@
-"""How many connections a node accepts: in all, and from one address (`max.connections`, `max.connections.per.ip`).
+"""Limit the connections that a node accepts: in all and per address (`max.connections`, `max.connections.per.ip`).
 
-Descriptors are what connections use up first, so a node takes no more connections than `most_connections` leaves room
-for, whatever the settings say. A connection too many on a listener of the brokers is closed at once. On a listener of
-the controllers it takes the place of the one that has been silent for longest, on any listener: peers speak several
-times a second, so however many idle connections somebody opens, a peer gets in (CL-24).
+Connections exhaust descriptors before anything else, so a node accepts no more than `most_connections`, even if its
+settings allow more. A connection above the limit is closed at once on a listener of the brokers. On a listener of the
+controllers it replaces the connection that has been silent for longest, on any listener: peers send several times a
+second, so a peer always gets in, however many idle connections are open (CL-24).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import resource
 from collections.abc import Iterable
 
 DESCRIPTORS_MAX = 1 << 20
-"""What a process without any limit is content with."""
+"""The limit set for a process without any limit."""
 FEWEST_DESCRIPTORS = 64
 
 
 def raise_descriptor_limit() -> int:
-    """Let the process have as many descriptors as it may; how many that is."""
+    """Raise the process's limit of descriptors as far as allowed. Returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -29,17 +29,17 @@ def raise_descriptor_limit() -> int:
 
 
 def most_connections(descriptors: int) -> int:
-    """Half of the descriptors are for connections."""
+    """The most connections to accept: half of the descriptors."""
     return max(descriptors, FEWEST_DESCRIPTORS) // 2
 
 
 def most_open_files(descriptors: int) -> int:
-    """A quarter is for the files of logs that are kept open; the rest is for what is opened for a moment."""
+    """The most files of logs to keep open: a quarter of the descriptors. The rest is for files opened briefly."""
     return max(descriptors, FEWEST_DESCRIPTORS) // 4
 
 
 class ConnectionLimits:
-    """Counts accepted connections by address, each known by the shell's number for it."""
+    """Counts accepted connections by address; a connection is identified by the shell's number."""
 
     def __init__(self, most: int, most_per_address: int, privileged: Iterable[str] = ()) -> None:
         """`privileged` are the names of the controllers' listeners."""
@@ -54,7 +54,7 @@ class ConnectionLimits:
         return len(self._addresses)
 
     def refusal(self, listener: str, address: str) -> str | None:
-        """Why no further connection is accepted; None if it is."""
+        """Why no further connection is accepted; None if it is accepted."""
         if self._by_address.get(address, 0) >= self._most_per_address:
             return f"max.connections.per.ip={self._most_per_address} are open from {address}"
         if len(self._addresses) >= self._most and listener not in self._privileged:
@@ -63,7 +63,7 @@ class ConnectionLimits:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether one must go, since a privileged one has come."""
+        """Whether a connection must be closed, since a privileged one was accepted above the limit."""
         return len(self._addresses) > self._most
 
     def add(self, connection: int, address: str) -> None:

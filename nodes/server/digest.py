@@ -1,21 +1,20 @@
-"""`python -m squall.nodes.server.digest DIRECTORY OUT`: describe every log below a log directory, batch by batch.
+"""`python -m squall.nodes.server.digest DIRECTORY OUT`: describe every log in a log directory, batch by batch.
 
-A checker that wants to know whether replicas agree does not need their bytes: it needs, for each batch, where it
-stands, the epoch it was appended in, and a digest of its content (HX-05). This program writes that as gzipped JSON
-lines:
+To compare replicas a checker does not need their bytes. It needs the offsets of each batch, the leader epoch in which
+it was appended, and a digest of its content (HX-05). This program writes these as gzipped JSON lines:
 
     {"kind": "replica", "topic", "partition", "topic_id", "start", "end", "high_watermark", "epochs", "problem"}
     {"kind": "batches", "base": […], "last": […], "epoch": […], "digest": […], …}      columns, of the replica before
     {"kind": "record", "offset", "what", …}       of `__cluster_metadata`: what concerns topics and their partitions
     {"kind": "end", "replicas": n}                the file is complete
 
-It reads files as they are, of a node that runs or has stopped, and changes none. A log of a running node may lose a
-segment or its tail meanwhile (retention, truncation): such a log is read again, `ATTEMPTS` times. What is no batch ends
-a log; the line of the replica says where and why in `problem`.
+It reads the files of a running or stopped node as they are and changes none. A log of a running node may lose a segment
+or its tail meanwhile (retention, truncation): such a log is read again, `ATTEMPTS` times. Bytes that are not a batch
+end the log; `problem` in the line of the replica states where and why.
 
 The digest is CRC-32 over the part of a batch that its own CRC-32C covers: the standard library computes it at memory
-speed on every host. `sound` says whether the CRC-32C that stands in the batch is right: 1 yes, 0 no, -1 not computed,
-because the host lacks the `crc32c` wheel.
+speed on every host. `sound` states whether the batch's stored CRC-32C is right: 1 yes, 0 no, -1 not computed, because
+the host lacks the `crc32c` wheel.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ AGAIN_SECONDS = 0.2
 WINDOW_BYTES = 8 << 20
 BATCHES_PER_LINE = 10_000
 COVERED_FROM = 21
-"""Where the part of a batch begins that its CRC-32C covers: after base offset, length, epoch, format and the sum."""
+"""Where the part of a batch covered by its CRC-32C begins: after base offset, length, epoch, format and the sum."""
 TRANSACTIONAL, CONTROL = 1, 2
 TOPIC_RESOURCE = 2
 COLUMNS = (
@@ -82,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def describe(directory: Path, out: TextIO) -> None:
-    """Write the lines of all logs below `directory`."""
+    """Write the lines of all logs in `directory`."""
     offsets = {name: _offsets(directory / name) for name in (HIGH_WATERMARKS, LOG_STARTS)}
     found = 0
     for log in sorted(one for one in directory.iterdir() if one.is_dir()):
@@ -116,7 +115,7 @@ def _line(out: TextIO, **fields: Any) -> None:
 
 
 def _steady(log: Path, start: int) -> tuple[dict[str, Any] | None, list[Row]]:
-    """A log's facts and batches; None if it was removed. It is read again while it changes under the reader."""
+    """The facts and batches of a log; None if it was removed. Reads again while the log changes."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(AGAIN_SECONDS)
@@ -132,7 +131,7 @@ def _steady(log: Path, start: int) -> tuple[dict[str, Any] | None, list[Row]]:
 
 
 def _read(log: Path, start: int) -> tuple[dict[str, Any], list[Row]]:
-    """Raises FileNotFoundError if a segment goes meanwhile."""
+    """Raises FileNotFoundError if a segment is removed meanwhile."""
     segments = _segments(log)
     batches: list[Row] = []
     problem = None
@@ -175,7 +174,10 @@ def _row(header: BatchHeader, batch: memoryview) -> Row:
 
 
 def batches_in(path: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Header and content of every batch of a file, which is read by windows. Raises ProtocolError at what is none."""
+    """Header and content of every batch of a file, read by windows.
+
+    Raises ProtocolError where bytes are not a batch.
+    """
     with path.open("rb") as file:
         rest, position, at_end = b"", 0, False
         while not at_end:
@@ -199,7 +201,7 @@ def batches_in(path: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def _metadata(log: Path, start: int) -> Iterator[dict[str, Any]]:
-    """What the metadata log says of topics, their partitions and ISRs; first, what the snapshot before it says."""
+    """Metadata records about topics, their partitions and ISRs; first those of the snapshot before the log."""
     snapshot = min(log.glob("*.checkpoint"), default=None)
     end = 0
     if snapshot is not None and start > 0:
@@ -214,7 +216,7 @@ def _metadata(log: Path, start: int) -> Iterator[dict[str, Any]]:
                     if offset >= end:
                         yield from _of_record(offset, value)
     except (ProtocolError, FileNotFoundError):
-        return  # the replica's line says so, or a newer snapshot has taken the place of what went
+        return  # the replica's line reports it, or a newer snapshot has replaced the removed segment
 
 
 def _of_record(offset: int, value: bytes) -> Iterator[dict[str, Any]]:
@@ -251,7 +253,7 @@ def _of_partition(offset: int, what: str, record: PartitionRecord | PartitionCha
 
 
 def _entries(path: Path) -> list[list[str]]:
-    """The entries of a checkpoint file; none where there is none, or it makes no sense."""
+    """The entries of a checkpoint file; none if the file is missing or unreadable."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

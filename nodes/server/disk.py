@@ -1,10 +1,11 @@
 """The real disk: `nodes.ports.Disk` on one directory of the host's file system.
 
-A node has one thread and owns its directory alone, so a file's size is kept here instead of asked for, and appends go
-to that position by one vectored call. Durability is fdatasync for content (it covers a changed size) and fsync of the
-directory for names. Paths are checked: nothing outside the root can be named. A disk that keeps a ledger also writes
-down what has become durable, for tests that take the rest away. Of many files few are open (`open_files.py`). Removed
-files are gone at once; what they held is let go beside the node's thread (`letting_go.py`).
+A node has one thread and is the only user of its directory, so file sizes are kept here instead of being requested from
+the kernel, and an append is one vectored write at that position. Durability is fdatasync for content (it covers a
+changed size) and fsync of the directory for names. Paths are checked: a path outside the root is refused. A disk with a
+ledger also records what has become durable, for tests that remove the rest. Few of many files are kept open
+(`open_files.py`). The name of a removed file disappears at once; its pages are freed on a background thread
+(`letting_go.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from squall.nodes.server.open_files import OpenFiles
 
 OPEN_FILES_MAX = 256
 IOV_MAX = 1024
-"""The most chunks one vectored write takes on Linux."""
+"""The most chunks that one vectored write accepts on Linux."""
 
 _sync_content = getattr(os, "fdatasync", os.fsync)
 
@@ -46,7 +47,7 @@ class RealFile:
 
     @property
     def _descriptor(self) -> int:
-        """An open one, for the next system call alone."""
+        """An open descriptor, valid for the next system call only."""
         self.used = True
         if self._open_descriptor < 0:
             if self._closed:
@@ -60,7 +61,7 @@ class RealFile:
         return self._open_descriptor
 
     def rest(self) -> None:
-        """Give up the descriptor until the file is asked for something (`open_files.Openable`)."""
+        """Close the descriptor until the file's next use (`open_files.Openable`)."""
         if self._dirty:
             _sync_content(self._open_descriptor)
             self._dirty = False
@@ -84,7 +85,7 @@ class RealFile:
         return b"".join(parts)
 
     def append(self, *chunks: bytes | bytearray | memoryview) -> None:
-        """Write the chunks at the end. After an OSError a part may be there, beyond the size this file admits to."""
+        """Write the chunks at the end. After an OSError a part may be written beyond the reported size."""
         self._dirty = True
         if len(chunks) == 1:
             size = len(chunks[0])
@@ -96,7 +97,7 @@ class RealFile:
         self._size = self._write_rest([memoryview(chunk) for chunk in chunks if len(chunk)], self._size)
 
     def _write_rest(self, views: list[memoryview], position: int) -> int:
-        """Write all of the views from a position, however often the host has to be asked; the position after them."""
+        """Write all views from a position, in as many calls as needed. Returns the position after them."""
         while views:
             written = os.pwritev(self._descriptor, views[:IOV_MAX], position)
             position += written
@@ -128,10 +129,10 @@ class RealFile:
 
 
 class RealDisk:
-    """Everything below one directory, which is created if it is not there; see `nodes.ports.Disk`."""
+    """Everything below one directory, which is created if missing; see `nodes.ports.Disk`."""
 
     def __init__(self, root: str | Path, ledger: Path | None = None, open_files_max: int = OPEN_FILES_MAX) -> None:
-        """`ledger` is the file to keep one in, outside of the root; none is kept unless it is given."""
+        """`ledger` is the file for a ledger, outside the root; without it no ledger is kept."""
         self._files = OpenFiles(open_files_max)
         self._root = Path(root).resolve()
         self._root.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ class RealDisk:
         self._letting_go = LettingGo()
 
     def _path(self, path: str) -> Path:
-        """The real path. Raises ValueError for one that could lead out of the root."""
+        """The real path. Raises ValueError for a path that could lead outside the root."""
         if path.startswith("/") or (path and any(part in {"", ".", ".."} for part in path.split("/"))):
             raise ValueError(f"path {path!r} must be relative, without '.', '..' or empty parts")
         return self._root / path

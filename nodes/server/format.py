@@ -1,7 +1,7 @@
-"""`python -m squall.nodes.server.format --config node.properties …`: make a node's directory ready (KIP-853).
+"""`python -m squall.nodes.server.format --config node.properties …`: format a node's directory (KIP-853).
 
-The counterpart of `kafka-storage format`; see `squall.nodes.node.formatting` for what it writes and who needs it. Exit
-codes: 0, or 254 with one line on stderr that says what cannot be used and what to do.
+The counterpart of `kafka-storage format`; `squall.nodes.node.formatting` describes what it writes and which nodes need
+it. Exit codes: 0, or 254 with one line on stderr that states what is unusable and the remedy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXIT_OK, EXIT_USAGE = 0, 254
 
 
 def format_node(config: NodeConfig, initial: InitialVoters) -> bytes:
-    """Format the directory of a node that does not run; the directory's id. Raises NodeError and OSError."""
+    """Format the directory of a node that is not running. Returns the directory's id. Raises NodeError and OSError."""
     disk = RealDisk(Path(config.log_dirs))
     return format_directory(config, initial, disk=disk, rng=seeded_rng(), now_ms=SystemWallClock().now_ms())
 

@@ -1,25 +1,25 @@
-"""What of a node's files would survive a power failure, written down as it happens.
+"""Record which content of a node's files would survive a power failure.
 
-A killed process leaves its page cache to the kernel, so a test that only kills never sees what a power failure takes.
-The *ledger* makes it visible: for every file its size at its last fsync, or that not even its name was made durable.
-Whoever kills the node can then cut every file to that and delete what was never synced (`nemesis/agent/power.py`), on
-any file system, without mounting anything.
+A killed process leaves its page cache to the kernel, so a test that only kills never sees the effect of a power
+failure. The *ledger* makes it visible: for every file it records the size at the last fsync, or that not even the name
+is durable. After killing the node, a test can truncate every file to that size and delete what was never synced
+(`nemesis/agent/power.py`), on any file system, without mounting anything.
 
 The ledger is a file of lines beside the log directory, one per fsync, creation, renaming, removal or truncation;
-appends say nothing, so the produce path pays nothing. Lines are written by one `write` each and need no fsync of their
-own: the page cache survives the kill. At its start a node names every file that is there: those that the ledger does
-not know yet count as durable, as they are from before it was kept.
+appends write no line, so the produce path pays nothing. Each line is one `write` and needs no fsync: the page cache
+survives the kill. At its start a node names every existing file: those that the ledger does not contain count as
+durable, since they predate it.
 
-    u SIZE PATH      there at a start of the node; durable up to SIZE unless the ledger knows better
+    u SIZE PATH      present at a start of the node; durable up to SIZE unless the ledger has a line for it
     s SIZE PATH      content up to SIZE is durable, and so is the name
     c 0 PATH         created; nothing of it is durable yet
-    t SIZE PATH      cut to SIZE
-    m 0 OLD\tNEW     moved; takes its state along
+    t SIZE PATH      truncated to SIZE
+    m 0 OLD\tNEW     moved; keeps its state
     d 0 PATH         removed, with all below it
     y 0 PATH         the directory (`.`: the log directory itself) was synced: names in it and below are durable
 
-What it is not: a model of every file system. Renames, removals and truncations take effect at once, in order, as with
-the journal of ext4; only the simulated disk also takes those back.
+The ledger does not model every file system. Renames, removals and truncations take effect at once, in order, as with
+the journal of ext4; only the simulated disk can also undo those.
 """
 
 from __future__ import annotations

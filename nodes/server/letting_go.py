@@ -1,11 +1,11 @@
-"""Large files that were removed are let go beside the node's thread: for the kernel to free their pages takes long.
+"""Close large removed files on a background thread: freeing their pages is slow.
 
-To remove the name of a file is quick. What takes some 20 ms for a segment of 256 MB, whose pages are in memory, is that
-the last who holds it lets it go; retention removes several at once, and a topic hundreds. Meanwhile the node's thread
-answers nobody, neither a produce request nor the controller. So a large file is opened once more before its name goes,
-and a thread that does nothing else closes it. A process that ends lets go of everything: nothing has to be cleaned up.
+Removing the name of a file is fast. Closing its last descriptor takes some 20 ms for a segment of 256 MB whose pages
+are in memory; retention removes several segments at once, deleting a topic hundreds. Meanwhile the node's thread serves
+neither produce requests nor the controller. So a large file is opened once more before its name is removed, and a
+background thread closes it. A process that ends closes everything: no cleanup is needed.
 
-Kafka removes files a minute later, in a thread, too (`file.delete.delay.ms`); here the name is gone at once.
+Kafka removes files a minute later, also in a thread (`file.delete.delay.ms`); here the name disappears at once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from threading import Thread
 
 LARGE_BYTES = 1 << 20
 MOST_HELD = 256
-"""Descriptors that are held at the most; what is removed beyond is let go at once."""
+"""The most descriptors held; files removed beyond that are closed at once."""
 
 
 class LettingGo:
-    """Holds large files, and closes them in a thread of its own, which begins with the first of them."""
+    """Holds large files and closes them in a background thread, which starts with the first of them."""
 
     def __init__(self, most: int = MOST_HELD) -> None:
         self._most = most
@@ -29,8 +29,9 @@ class LettingGo:
         self._thread: Thread | None = None
 
     def hold(self, place: Path) -> int | None:
-        """A descriptor that keeps a large file's content for now; None if it is small, not there, or may not be
-        opened.
+        """Open a descriptor that keeps a large file's content for now.
+
+        Returns None if the file is small, missing or cannot be opened, or too many are held.
         """
         try:
             if place.stat().st_size < LARGE_BYTES or self._held.qsize() >= self._most:
@@ -40,7 +41,7 @@ class LettingGo:
             return None
 
     def let_go(self, descriptor: int | None) -> None:
-        """Close it soon."""
+        """Close the descriptor soon, on the background thread."""
         if descriptor is None:
             return
         if self._thread is None:

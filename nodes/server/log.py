@@ -1,4 +1,4 @@
-"""The node's log for people: one line per event on standard output, with the time of day."""
+"""The node's log for operators: one line per event on standard output, with the wall-clock time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 
 def say(message: str) -> None:
-    """Write one line and hand it to the system at once, so that a killed process has said it."""
+    """Write one line and flush it, so that it survives a kill of the process."""
     stamp = datetime.now().astimezone().isoformat(timespec="milliseconds")
     sys.stdout.write(f"{stamp} {message}\n")
     sys.stdout.flush()

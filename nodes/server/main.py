@@ -1,14 +1,15 @@
-"""`python -m squall.nodes --config node.properties`: one node as a process.
+"""`python -m squall.nodes --config node.properties`: run one node as a process.
 
 Order of start: configuration, data directory (locked, so that no second process writes into it), listening sockets
 bound, logs loaded, and only then connections accepted (BL-01).
 
-SIGTERM and SIGINT stop it cleanly. A broker hands its leaderships over first and goes on serving meanwhile, for at most
-`controlled.shutdown.timeout.ms` (CS-01 to CS-06); a second signal ends that, and the node stops as cleanly, at once.
+SIGTERM and SIGINT stop it cleanly. A broker first hands over its leaderships and serves meanwhile, for at most
+`controlled.shutdown.timeout.ms` (CS-01 to CS-06); a second signal ends the handover, and the node stops cleanly at
+once.
 
-Exit codes: 0 after a clean stop, 254 for a configuration or a host that cannot be used (one line on stderr says file,
-key or listener, and remedy), 255 for a fault of the node itself, with a traceback, or of its disk, with one line: there
-is one log directory, and a node whose last one fails must halt before it says anything about what it could not write.
+Exit codes: 0 after a clean stop. 254 for an unusable configuration or host; one line on stderr states the file, key or
+listener, and the remedy. 255 for a fault of the node, with a traceback, or of its disk, with one line: there is one log
+directory, and a node whose last one fails must halt before it reports anything based on a failed write.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ EXIT_CRASH = 255
 
 
 class CannotStart(Exception):
-    """The host does not give what the configuration asks for."""
+    """The host does not provide what the configuration requires."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Ends with our exit code for bad usage instead of argparse's."""
+    """Exits with the node's exit code for bad usage instead of argparse's."""
 
     def error(self, message: str):  # type: ignore[no-untyped-def]
         self.print_usage(sys.stderr)
@@ -133,7 +134,7 @@ def _read_config(path: Path) -> NodeConfig:
 
 
 def _lock_directory(config: NodeConfig) -> TextIO:
-    """Keep a second process out of the same directory for as long as this one lives."""
+    """Keep any other process out of the directory as long as this one runs."""
     directory = Path(config.log_dirs)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -149,7 +150,7 @@ def _lock_directory(config: NodeConfig) -> TextIO:
 
 
 def bind_listeners(config: NodeConfig) -> list[tuple[Endpoint, socket.socket]]:
-    """A bound socket for each listener, not yet accepting. Raises CannotStart naming the listener."""
+    """Bind a socket for each listener, not yet accepting. Raises CannotStart, which names the listener."""
     bound: list[tuple[Endpoint, socket.socket]] = []
     for endpoint in config.listeners:
         try:
@@ -164,7 +165,7 @@ def bind_listeners(config: NodeConfig) -> list[tuple[Endpoint, socket.socket]]:
 
 
 def bind_metrics(config: NodeConfig) -> socket.socket | None:
-    """A bound socket for the metrics, None if they are shown nowhere. Raises CannotStart."""
+    """Bind the socket of the metrics; None if they are not served. Raises CannotStart."""
     address = config.metrics_listener
     if address is None:
         return None

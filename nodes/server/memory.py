@@ -1,19 +1,18 @@
-"""The process's memory: the collector runs seldom, and megabytes that were freed are kept for the next frame.
+"""Tune the process's memory: rare garbage collections, and freed buffers kept for the next frame.
 
-A busy broker takes and frees a buffer of a megabyte for every batch, several times. glibc gives such buffers back to
-the kernel as soon as they are free, by default, and the kernel clears every page when it hands it out again: a quarter
+A busy broker allocates and frees a buffer of a megabyte for every batch, several times. By default glibc returns such
+buffers to the kernel as soon as they are free, and the kernel clears every page when it hands it out again: a quarter
 of a broker's processor time under load (docs/performance.md). With the thresholds below the same pages serve frame
-after frame; what is kept in reserve is bounded by `KEPT`. Other C libraries, or a Python without ctypes, are left as
-they are.
+after frame; `KEPT` bounds the reserve. Other C libraries, or a Python without ctypes, are left as they are.
 
 A metadata image of two million topic-partitions is millions of objects, and one full pass of the collector over them
-stops the node for half a second. They hold no cycles. So what survives a full pass that took long is never walked
-again: a load, or many topics created, costs one long pass and then no more. And while many records are replayed, as
-when a broker leaves a large cluster, what they leave is set apart before even a first pass: one over a hundred thousand
-registrations and the tables that hold them took 100 ms, in the midst of the work. For the same reason first passes are
-rare: a broker that takes over thousands of topic-partitions makes some hundred thousand objects in a moment, most of
-them in the place of older ones, and each pass over them stood in the way of all its clients. Objects that nobody refers
-to any more are freed all the same; only a cycle among what was there at such a moment would stay.
+stops the node for half a second. They contain no cycles. So the survivors of a long full pass are frozen and never
+walked again: a load, or the creation of many topics, costs one long pass and then no more. While many records are
+replayed, as when a broker leaves a large cluster, the resulting objects are frozen before even a first pass: one pass
+over a hundred thousand registrations and their tables took 100 ms, in the middle of the work. First passes are rare for
+the same reason: a broker that takes over thousands of topic-partitions makes some hundred thousand objects in a moment,
+most of them replacing older ones, and each pass over them delayed all its clients. Unreferenced objects are still
+freed; only a cycle among frozen objects would stay.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ import importlib
 import time
 
 KEPT = 32 << 20
-"""Bytes kept at most; also the largest that glibc allows for `M_MMAP_THRESHOLD`."""
+"""The most bytes kept; also the largest value that glibc allows for `M_MMAP_THRESHOLD`."""
 GROWTH = 4 << 20
 LONG_PASS_S = 0.02
 YOUNG_OBJECTS = 300_000
-"""How many more there are than at the last pass before a first pass is due."""
+"""How many new objects since the last pass trigger a first pass."""
 REPLAYED_RECORDS = 5_000
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def tune_memory() -> None:
-    """To be called once the node's lasting objects are there."""
+    """Tune collector and allocator. To be called when the node's lasting objects exist."""
     tune_collector()
     keep_freed_buffers()
 
 
 def tune_collector() -> None:
-    """Requests make no cycles worth speaking of; collect seldom, and never walk what was there at the start."""
+    """Collect rarely, since requests make next to no cycles, and never walk what existed at the start."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 20)
@@ -47,7 +46,7 @@ def tune_collector() -> None:
 
 
 class FreezeAfterLongPass:
-    """Told by the collector of the begin and end of each pass."""
+    """Called by the collector at the start and end of each pass."""
 
     def __init__(self, long_pass_s: float = LONG_PASS_S) -> None:
         self._long_pass_s = long_pass_s
@@ -63,21 +62,21 @@ class FreezeAfterLongPass:
 
 
 class FreezeReplayed:
-    """Told how far the metadata log is replayed, after each turn of the node."""
+    """Called after each turn of the node with the replayed offset of the metadata log."""
 
     def __init__(self, records: int = REPLAYED_RECORDS) -> None:
         self._records = records
         self._frozen_at = 0
 
     def __call__(self, offset: int) -> None:
-        """Of the last record. What the records since the last time have left is not walked over."""
+        """`offset` is the last replayed record's. Freezes what the records since the last freeze have left."""
         if offset >= self._frozen_at + self._records:
             self._frozen_at = offset
             gc.freeze()
 
 
 def keep_freed_buffers() -> bool:
-    """Tell the allocator; whether it understood."""
+    """Set the allocator's thresholds. Returns whether it accepted them."""
     try:
         mallopt = importlib.import_module("ctypes").CDLL(None).mallopt
     except (ImportError, OSError, AttributeError):

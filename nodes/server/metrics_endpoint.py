@@ -1,10 +1,10 @@
-"""Metrics over HTTP in Prometheus' text format (0.0.4), on an address of their own: `metrics.listener=host:port`.
+"""Serve metrics over HTTP in Prometheus' text format (0.0.4), on the address of `metrics.listener=host:port`.
 
-The endpoint shares the node's thread, and none of its planes: no listener, no channel, no connection of Kafka's. One
-scrape is made at a time, a few milliseconds of work at once, so that a node of many topic-partitions serves on in
-between; whoever asks meanwhile is given the same answer. `GET /metrics` is all there is; other paths are not found, and
-whoever sends anything else, or too slowly, is hung up on. A scrape that fails says so, here and in the node's log, and
-the node goes on.
+The endpoint shares the node's thread, but no listener, channel or connection of the Kafka protocol. One scrape runs at
+a time, a few milliseconds of work at once, so that a node with many topic-partitions keeps serving in between;
+concurrent requests receive the same scrape. `GET /metrics` is the only resource; other paths are not found. Any other
+input, or a client that sends too slowly, ends the connection. A failed scrape is reported in the response and in the
+node's log, and the node continues.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_BYTES_MAX = 8192
 REQUEST_TIMEOUT_S = 5.0
 SLICE_S = 0.005
-"""How long a scrape works before the node comes again."""
+"""How long a scrape works, in seconds, before the node runs again."""
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricsEndpoint:
-    """See the module. `start`, then `close`."""
+    """Serves the metrics of one node. `start`, then `close`."""
 
     def __init__(self, collector: Collector, iterations: Recent) -> None:
         self._collector = collector
@@ -44,7 +44,7 @@ class MetricsEndpoint:
         self._server: asyncio.Server | None = None
 
     async def start(self, bound: socket.socket) -> None:
-        """Answer on a socket that is bound already."""
+        """Serve on a socket that is bound already."""
         self._server = await asyncio.start_server(self._serve, sock=bound, limit=REQUEST_BYTES_MAX)
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class MetricsEndpoint:
             self._under_way = asyncio.ensure_future(self._scrape())
         try:
             text = await asyncio.shield(self._under_way)
-        except Exception as error:  # a scrape that fails is a fault to hear of, and none to stop serving clients for
+        except Exception as error:  # a failed scrape is reported, but must not stop the node from serving clients
             say(f"metrics cannot be told: {error!r}")
             return _http("500 Internal Server Error", "text/plain; charset=utf-8", f"{error!r}\n")
         return _http("200 OK", CONTENT_TYPE, text)
@@ -108,7 +108,7 @@ def _http(status: str, content_type: str, content: str) -> bytes:
 
 
 class Page:
-    """Samples as text, those of one metric together, as the format wants it. Made bit by bit, since it may be long."""
+    """Samples as text, grouped by metric as the format requires. Built incrementally, since it may be long."""
 
     def __init__(self) -> None:
         self._by_metric: dict[str, list[str]] = {}
@@ -135,16 +135,16 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-# -- what only the host knows ----------------------------------------------------------------------------------------
+# -- metrics of the host --------------------------------------------------------------------------------------------
 
 
 def busy_us() -> int:
-    """Processor time of this thread, which is the node's."""
+    """Processor time of this thread, which is the node's, in microseconds."""
     return time.thread_time_ns() // 1000
 
 
 def resident_bytes(statm: Path = Path("/proc/self/statm"), page: Callable[[], int] = resource.getpagesize) -> int:
-    """Resident memory; where the kernel does not tell, the most there was."""
+    """Resident memory in bytes; where the kernel does not report it, the maximum so far."""
     try:
         return int(statm.read_text().split()[1]) * page()
     except (OSError, ValueError, IndexError):

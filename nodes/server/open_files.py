@@ -1,8 +1,8 @@
-"""Keeps few files open out of many: a broker has a file for each segment of a topic-partition, and few descriptors.
+"""Keep few of many files open: a broker has a file per segment of a topic-partition, and few descriptors.
 
-A file that is asked for something is opened if it is not. Beyond `most` open ones, one is closed that has not been
-asked for anything since it was last looked at (second chance: being asked costs one assignment). What was written to a
-file and not synced is synced before it is closed: an error of writing it back must not be lost with its descriptor.
+A file is opened when it is used. Beyond `most` open files, one is closed that has not been used since it was last
+examined (second chance: a use costs one assignment). Unsynced content of a file is synced before it is closed: an error
+of writing it back must not be lost with its descriptor.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Protocol
 
 
 class Openable(Protocol):
-    """A file that can be closed and opened again behind its owner's back."""
+    """A file that can be closed and opened again without its owner's knowledge."""
 
     used: bool
-    """Set by the file whenever it is asked for something."""
+    """Set by the file on every use."""
 
     def rest(self) -> None:
-        """Give up the descriptor. Raises OSError if what was written cannot be synced."""
+        """Close the descriptor. Raises OSError if unsynced content cannot be synced."""
         ...
 
 
 class OpenFiles:
-    """See the module. `rested` counts the files closed to make room."""
+    """Limits the number of open files. `rested` counts the files closed to make room."""
 
     def __init__(self, most: int) -> None:
         if most < 2:
@@ -32,17 +32,17 @@ class OpenFiles:
         self.rested = 0
 
     def __len__(self) -> int:
-        """Files that have a descriptor."""
+        """The number of files that have a descriptor."""
         return len(self._open)
 
     def opened(self, file: Openable) -> None:
-        """A file has a descriptor now; another may have to give up its own. Raises OSError."""
+        """Register a file that has opened a descriptor; another file may have to close its own. Raises OSError."""
         while len(self._open) >= self._most:
             self._close_one()
         self._open[file] = None
 
     def closed(self, file: Openable) -> None:
-        """A file was closed by its owner."""
+        """Unregister a file that its owner has closed."""
         self._open.pop(file, None)
 
     def _close_one(self) -> None:

@@ -1,24 +1,24 @@
 """The asyncio shell: sockets, framing and timers around one `Node`, on one thread.
 
 One iteration is the host's loop of docs/architecture.md: deliver inputs, `tick` if due, `turn`, `flush`, drain the
-outbox. Inputs are delivered as the event loop reads them and ask for an iteration in the loop's next round, so that
+outbox. Inputs are delivered as the event loop reads them and request an iteration in the loop's next round, so that
 everything that was ready together is handled in one turn (and one fsync). There is one timer, for the node's deadline;
-it is moved forward when needed and re-armed lazily when it fires early, since deadlines move far more often than they
-come.
+it is moved forward when needed and re-armed lazily when it fires early, since deadlines change far more often than they
+expire.
 
 Framing copies as little as it can. All connections read into one shared buffer; small frames are copied out of it. A
-frame that does not fit gets a buffer of its own, into which the socket reads directly. The buffer grows with what has
-come, never with what the length claims: `FRAME_BEGIN` at first, `FRAME_GROWTH` times as much when that is full. While
-the node has no memory left for a listener's connections, each is read by `SIP` bytes, which is reported at once, so
-that thousands that begin a frame in the same instant hold little more than the node's budget. Frames are bytearrays of
-their own, so that a batch can be patched in place. A frame longer than `socket.request.max.bytes`, or of negative
-length, ends its connection.
+frame that does not fit gets a separate buffer, into which the socket reads directly. The buffer grows with the received
+bytes, never with the claimed length: `FRAME_BEGIN` at first, `FRAME_GROWTH` times as much when that is full. While the
+node has no memory left for a listener's connections, each is read by `SIP` bytes, which is reported at once, so that
+thousands of frames begun in the same instant hold little more than the node's budget. Each frame is its own bytearray,
+so that a batch can be patched in place. A frame longer than `socket.request.max.bytes`, or of negative length, ends its
+connection.
 
-Backpressure works both ways: a node pauses a connection whose channel is full; from a peer that does not take its
-answers the shell itself stops reading, and tells the node, which serves it no further. What the shell holds for a
-connection, of a frame not whole yet and of answers not taken, it reports to the node's budget (KIP-72).
+Backpressure works both ways: a node pauses a connection whose channel is full. When a peer does not take its responses,
+the shell stops reading from it and notifies the node, which serves it no further request. The shell reports to the
+node's budget (KIP-72) what it holds for a connection: the bytes of an incomplete frame and of responses not taken.
 
-Connections beyond the limits (`connection_limits.py`) are closed as they come.
+Connections beyond the limits (`connection_limits.py`) are closed on arrival.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from squall.nodes.server.log import say
 READ_BUFFER = 256 << 10
 FRAME_BEGIN = 64 << 10
 FRAME_GROWTH = 4
-"""A batch of a megabyte, of which the first read brings a quarter, is then copied once at most."""
+"""A batch of a megabyte, of which the first read brings a quarter, is then copied at most once."""
 SIP = 4 << 10
 REPORT_FROM = 64 << 10
-"""Bytes that a connection may hold, and that this may change by, before the node hears of it."""
+"""The least held bytes of a connection, and the least change of them, that are reported to the node."""
 REFUSALS_TOLD_EVERY_S = 1.0
 WRITE_HIGH = 4 << 20
 WRITE_LOW = 1 << 20
 JOIN_BELOW = 32 << 10
-"""Chunks shorter than this are joined into one write; longer ones go out alone, uncopied."""
+"""Chunks shorter than this are joined into one write; longer ones are written alone, uncopied."""
 FLUSH_ON_STOP_S = 2.0
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One TCP connection: cuts its stream into frames and hands them to the node."""
+    """One TCP connection: cuts its stream into frames and passes them to the node."""
 
     def __init__(self, shell: Shell, identity: int, listener: str | None) -> None:
         self.identity = identity
         self._shell = shell
         self.listener = listener
-        """None for a connection that the node asked for."""
+        """None for a connection that the node opened."""
         self._transport: asyncio.Transport | None = None
         self._frame: bytearray | None = None
         self._frame_length = 0
         self._filled = 0
         self.held = 0
-        """Bytes that the node was told are held here."""
+        """The held bytes last reported to the node."""
         self.heard_at = 0.0
         self._head = b""
         self._paused_by_node = False
@@ -105,11 +105,11 @@ class _Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_short(self) -> bool:
-        """Whether the node has no memory left for this connection's peers."""
+        """Whether the node has no memory left for connections of this listener."""
         return self.listener is not None and self._shell.is_short(self.listener)
 
     def _room_for(self, filled: int) -> int:
-        """How large a buffer becomes of which so much is filled."""
+        """The new size of a buffer of which `filled` bytes are filled."""
         return filled + SIP if self._is_short else max(FRAME_BEGIN, filled * FRAME_GROWTH)
 
     def _cut(self, data: memoryview) -> None:
@@ -142,7 +142,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._apply_pauses()
 
     def report(self) -> None:
-        """Tell the node how much is held here, if that has changed."""
+        """Report to the node how much is held here, if that has changed."""
         held = 0 if self._frame is None else len(self._frame)
         if self._transport is not None:
             held += self._transport.get_write_buffer_size()
@@ -196,7 +196,7 @@ class _Connection(asyncio.BufferedProtocol):
             transport.write(b"".join(small))
 
     def close(self) -> None:
-        """Once what was sent has left; at once if the peer does not take it."""
+        """Close once what was sent has left; at once if the peer does not take it."""
         if self._paused_by_peer:
             self.abort()
         elif self._transport is not None:
@@ -208,7 +208,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class Shell:
-    """Runs one node until `stop`. An exception from the node ends the run: a broken invariant must not live on."""
+    """Runs one node until `stop`. An exception from the node ends the run: a broken invariant must not continue."""
 
     def __init__(
         self,
@@ -224,10 +224,10 @@ class Shell:
         self._told_refusal_at = -REFUSALS_TOLD_EVERY_S
         self._bad_lengths = NoticeLimit()
         self._writing: dict[_Connection, None] = {}
-        """Those that the node was told hold something; looked at again in each iteration."""
+        """Connections reported to hold something; checked again in each iteration."""
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
         self.iterations = Recent()
-        """How long iterations take; what comes in meanwhile waits for so long."""
+        """How long iterations take; input that arrives meanwhile waits for so long."""
         self._node = node
         self._idle = idle
         self._iterated = iterated
@@ -248,7 +248,7 @@ class Shell:
         self._servers.append(await self._loop.create_server(lambda: self._accept(listener), sock=bound, backlog=1024))
 
     async def run(self) -> None:
-        """Until `stop` is called; then close the node and let what it last said leave."""
+        """Run until `stop` is called; then close the node and send what is left in its outbox."""
         self._ask_for_iteration()
         await self._stopped
         for server in self._servers:
@@ -266,7 +266,7 @@ class Shell:
             connection.abort()
 
     def ask_to_stop(self) -> None:
-        """Stop as soon as the node is prepared, which it bounds in time; asked a second time, stop now."""
+        """Stop when the node is prepared, which it bounds in time; a second call stops now."""
         if self._asked_to_stop:
             self.stop()
         elif not self._stopped.done():
@@ -296,7 +296,7 @@ class Shell:
             self._input(self._node.opened, connection.identity, listener)
 
     def _admit(self, connection: _Connection, listener: str, address: str) -> bool:
-        """Count a connection that has come; whether it may stay."""
+        """Count an accepted connection. Returns whether it may stay."""
         limits = self._limits
         why = limits.refusal(listener, address)
         if why is not None:
@@ -319,7 +319,7 @@ class Shell:
         return self._node.is_short(listener)
 
     def holds(self, connection: _Connection, size: int) -> None:
-        """What is held for a connection has changed; asked again as long as there is anything."""
+        """Report a change of what is held for a connection; checked again as long as anything is held."""
         if size:
             self._writing[connection] = None
         else:
@@ -340,12 +340,12 @@ class Shell:
             self._input(self._node.received, connection.identity, frame)
 
     def stalled(self, connection: _Connection, stalled: bool) -> None:
-        """A peer that asks and does not listen must not make the node answer into memory."""
+        """Report whether a peer takes its responses, so that untaken responses do not fill the node's memory."""
         if connection.identity > 0 and connection.identity in self._connections:
             self._input(self._node.stalled, connection.identity, stalled)
 
     def refuse(self, connection: _Connection, why: str) -> None:
-        """A peer broke the framing: nothing after it can be read."""
+        """Close a connection whose peer broke the framing: nothing after it can be read."""
         where = connection.listener or "the way to another node"
         notice = self._bad_lengths.pass_on(monotonic_us(), f"closing a connection on {where}: {why}")
         if notice is not None:
@@ -363,7 +363,7 @@ class Shell:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """The node has thrown something: that is the end of it, wherever it was called from."""
+        """End the run because the node has raised an exception, in any of its methods."""
         if not self._stopped.done():
             self._stopped.set_exception(error)
 
@@ -409,7 +409,7 @@ class Shell:
             self._arm(deadline / 1_000_000)
 
     def _arm(self, when: float) -> None:
-        """The loop's clock is the node's, in seconds."""
+        """`when` is in seconds of the loop's clock, which is also the node's."""
         if self._timer is not None:
             if self._timer_at <= when:
                 return
@@ -468,7 +468,7 @@ class Shell:
             transport, _ = await self._loop.create_connection(
                 lambda: _Connection(self, effect.connection, None), effect.host, effect.port
             )
-        except (OSError, ValueError, OverflowError):  # the latter for addresses that cannot be any
+        except (OSError, ValueError, OverflowError):  # the latter for impossible addresses
             if self._connecting.pop(effect.connection, None) is not None:
                 self._input(self._node.closed, effect.connection)
             return

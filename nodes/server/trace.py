@@ -1,13 +1,13 @@
-"""The trace of protocol actions as a file of JSON lines, one event each: when, which node, what, and its fields.
+"""Write the trace of protocol actions to a file of JSON lines, one event each: time, node, name, fields.
 
 Times are the process's monotonic microseconds. Lines are buffered and written when the shell is idle or a buffer is
-full, so that tracing costs little; a killed process loses the last fraction of a second, and may leave half a line,
-after which the next process begins a new one. A disk that takes no more lines costs lines, never the node: how many
-were lost is the next thing written.
+full, so that tracing costs little. A killed process loses the last fraction of a second and may leave half a line,
+after which the next process begins a new one. A full or failing disk loses lines but never stops the node: the next
+line written states how many were lost.
 
-`ControlTrace` keeps only `CONTROL_EVENTS`, what happens per election, ISR change or metadata commit and never per
-record (HX-05). Nodes on hosts write one by default; with it the checker sees who led which epoch, and how far a node
-knew the metadata to be committed.
+`ControlTrace` keeps only `CONTROL_EVENTS`, events per election, ISR change or metadata commit and never per record
+(HX-05). Nodes on hosts write one by default; from it the checker sees who led which epoch, and up to which offset a
+node knew the metadata to be committed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONTROL_EVENTS: Final = frozenset(
         *("broker_shuts_down", "broker_let_go"),
     }
 )
-"""What a control trace keeps; of high watermarks only those of the metadata log, which name no topic."""
+"""The events in a control trace; of high watermarks only those of the metadata log, which name no topic."""
 
 
 class FileTrace:
@@ -58,7 +58,7 @@ class FileTrace:
         try:
             self._file.write("\n".join(lines) + "\n")
             self._file.flush()
-        except (OSError, ValueError):  # ValueError: it could not be opened again
+        except (OSError, ValueError):  # ValueError: it could not be reopened
             self._lost += len(lines)
             self._begin_anew()
             return
@@ -77,7 +77,7 @@ class FileTrace:
         self._lines.append(json.dumps(line, default=_plain))
 
     def _begin_anew(self) -> None:
-        """What a failed write left in the file's own buffer would fail again, or come twice."""
+        """Reopen the file: what a failed write left in its buffer would fail again, or be written twice."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
@@ -86,7 +86,7 @@ class FileTrace:
 
 
 class ControlTrace(FileTrace):
-    """A trace of control events alone."""
+    """A trace of control events only."""
 
     def event(self, name: str, **fields: object) -> None:
         if name in CONTROL_EVENTS and (name != "high_watermark" or "topic" not in fields):
@@ -94,7 +94,7 @@ class ControlTrace(FileTrace):
 
 
 def _ends_within_a_line(path: Path) -> bool:
-    """Whether a process that was killed has left half a line."""
+    """Whether a killed process has left half a line."""
     with path.open("rb") as file:
         if file.seek(0, os.SEEK_END) == 0:
             return False

@@ -1,8 +1,8 @@
-"""The native admin client: what is the cluster's state; topics made, enlarged, deleted. It serves both worlds.
+"""The native admin client: describe the cluster; create, enlarge and delete topics. It serves both worlds.
 
-Every broker and every controller is asked, side by side, because each may be cut off and tell an old story. Of
-their answers the one with the highest epoch counts; between equal epochs the gloomier one, so that a cluster is only
-called whole when nobody disagrees. The active controller is asked of the controllers themselves (DescribeQuorum):
+It queries every broker and every controller in parallel, because each may be cut off and report an old state. Of their
+responses the one with the highest epoch counts; of equal epochs the one with fewer in-sync replicas, so that a cluster
+counts as whole only when no node disagrees. The active controller is requested from the controllers (DescribeQuorum):
 brokers only forward.
 """
 
@@ -51,26 +51,25 @@ Address = tuple[str, int]
 
 
 class AdminError(OSError):
-    """The cluster refused what was asked; the message says what and why. Asking again may help."""
+    """The cluster refused the request; the message states what and why. A retry may help."""
 
 
 class NotAsked(TimeoutError):
-    """There was no connection, so that nothing was asked."""
+    """No connection was made, so the request was not sent."""
 
 
 @dataclass(frozen=True)
 class _Told:
-    """One broker's answer to Metadata."""
+    """One broker's response to Metadata."""
 
     address: Address
     metadata: MetadataResponse
 
 
 class NativeAdmin:
-    """Fulfils `Admin` over a Connector. Connections are kept and made anew when they break.
+    """Implements `Admin` over a Connector. Connections are kept and reopened when they break.
 
-    With a `cluster_id`, brokers that say they are of another cluster count as silent, and are kept in `strangers` with
-    the cluster that they named.
+    With a `cluster_id`, brokers that report another cluster id count as silent; `strangers` maps them to that id.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class NativeAdmin:
         self.connections: dict[Address, KafkaConnection] = {}
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterState:
-        """Raises OSError if no broker answers at all."""
+        """Raises OSError if no broker responds."""
         told, quorum = await asyncio.gather(self._metadata(topics), self._quorum())
         if not told:
             raise ConnectionError(f"none of {len(self.brokers)} brokers answered")
@@ -98,7 +97,7 @@ class NativeAdmin:
         )
 
     async def create_topics(self, topics: Sequence[Topic]) -> None:
-        """Create them; one that is there already is no error. Raises OSError, AdminError."""
+        """Create topics; an existing one is no error. Raises OSError, AdminError."""
         request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=4000)
 
         async def ask(address: Address) -> list[_Refusal]:
@@ -108,7 +107,7 @@ class NativeAdmin:
         await self._until_done(ask, _CREATED)
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        """Give a topic so many topic-partitions in all. Raises OSError, AdminError."""
+        """Raise a topic's number of partitions to `count`. Raises OSError, AdminError."""
         wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=4000)
 
@@ -121,10 +120,10 @@ class NativeAdmin:
         await self._until_done(ask, _DONE)
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic; one that is not there is no error. Raises OSError, AdminError.
+        """Delete a topic; a missing one is no error. Raises OSError, AdminError.
 
-        Once a broker may have heard of it, no other is asked: repeated, it could delete what was made under that name
-        since. The outcome is unknown then.
+        Once a broker may have received the request, no other broker is tried: a retry could delete a topic created
+        under the same name since. The outcome is unknown then.
         """
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=4000)
 
@@ -137,9 +136,9 @@ class NativeAdmin:
     async def _until_done(
         self, ask: Callable[[Address], Awaitable[list[_Refusal]]], good: tuple[int, ...], *, repeats: bool = True
     ) -> None:
-        """Ask one broker after the other until one says that it is done. Raises the last one's trouble.
+        """Try one broker after the other until one reports success. Raises the error of the last one.
 
-        Without `repeats` the next one is asked only if the last one certainly did nothing.
+        Without `repeats` the next one is tried only if the last one certainly did nothing.
         """
         trouble: OSError = ConnectionError("there is no broker to ask")
         for address in self.brokers:
@@ -184,7 +183,7 @@ class NativeAdmin:
         return True
 
     async def _quorum(self) -> tuple[int | None, int | None]:
-        """The active controller and its epoch, as far as a controller knows of one."""
+        """The active controller and its epoch, if a controller knows it."""
         request = DescribeQuorumRequest(
             topics=[TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[PartitionDataRequest(partition_index=0)])]
         )
@@ -223,7 +222,7 @@ class NativeAdmin:
             except OSError as failed:
                 raise NotAsked(str(failed)) from None
             other = self.connections.get(address)
-            if other is not None and other.gone is None:  # somebody else who asks has connected meanwhile
+            if other is not None and other.gone is None:  # a concurrent request has connected meanwhile
                 connection.close()
                 connection = other
             self.connections[address] = connection
@@ -235,7 +234,7 @@ _Refusal = tuple[str, int, str | None]
 
 _DONE = (0,)
 _UNKNOWN = (int(ErrorCode.REQUEST_TIMED_OUT), int(ErrorCode.UNKNOWN_SERVER_ERROR))
-"""Errors that leave it open whether it was done."""
+"""Errors after which the outcome is unknown."""
 _CREATED = (0, int(ErrorCode.TOPIC_ALREADY_EXISTS))
 _DELETED = (0, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
@@ -258,7 +257,7 @@ def error_name(code: int) -> str:
 
 
 def alive_brokers(told: Sequence[_Told]) -> tuple[tuple[int, str, int], ...]:
-    """Brokers that answered and that every other answer knows of."""
+    """Brokers that responded and that every other response lists."""
     answered = {one.address for one in told}
     lists = [{(broker.node_id, broker.host, broker.port) for broker in one.metadata.brokers} for one in told]
     agreed = set.intersection(*lists)
@@ -266,7 +265,7 @@ def alive_brokers(told: Sequence[_Told]) -> tuple[tuple[int, str, int], ...]:
 
 
 def merged(told: Iterable[_Told]) -> tuple[PartitionState, ...]:
-    """Every topic-partition as the highest leader epoch has it; of equal epochs the one with fewer in sync."""
+    """Every topic-partition according to the highest leader epoch; of equal epochs the one with the smaller ISR."""
     found: dict[tuple[str, int], PartitionState] = {}
     for one in told:
         for topic in one.metadata.topics:

@@ -1,17 +1,18 @@
-"""The producer of aiokafka: a third real client, and the kit. It lives in the event loop and needs no threads.
+"""The producer of aiokafka, a third real client, and the kit. It runs in the event loop and needs no threads.
 
-It batches and retries in ways of its own. An idempotent producer repeats a batch, same numbers, for as long as it has
-a leader to send it to; it never takes a new epoch, so nothing is sent again under other numbers. But a batch that it
-gives up (no leader is known for a while, or the answer is final) has had its numbers, and whatever follows on that
-topic-partition is answered OUT_OF_ORDER_SEQUENCE_NUMBER: an idempotent instance is dead after the first failure.
+It batches and retries differently from the others. An idempotent producer retries a batch with the same sequence
+numbers as long as it has a leader to send to; it never takes a new epoch, so nothing is sent again under other numbers.
+But a batch that it gives up (no leader is known for a while, or the response is final) has used up its numbers, and
+everything after it on that topic-partition gets OUT_OF_ORDER_SEQUENCE_NUMBER: an idempotent instance is dead after the
+first failure.
 
 Records of a topic-partition are handed over one after the other, in the order of calls: the library's `send` waits for
-metadata and for room in a batch, and several that wait go on in any order. What it raises there was never put into a
-batch, and so is `fail`; whatever it reports later is judged by `errors.AIOKAFKA`. It has no time limit of its own for a
-record, so one that was not reported within ours is `info`, although the library goes on trying.
+metadata and for room in a batch, and several that wait continue in any order. A record for which it raises there was
+never put into a batch, and so is `fail`; `errors.AIOKAFKA` classifies what it reports later. It has no time limit per
+record, so a record not reported within ours is `info`, although the library continues to try.
 
-An answer DUPLICATE_SEQUENCE_NUMBER counts as acknowledged but carries no offset; the library makes offsets of it all
-the same, from -1 on. It can be told by the log's start, which is -1 as well, and then no offset is recorded.
+A DUPLICATE_SEQUENCE_NUMBER response counts as acknowledged but carries no offset; the library still computes offsets,
+from -1 on. They are recognized by the log start offset, which is -1 as well, and then no offset is recorded.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ HARMLESS: tuple[type[Exception], ...] = (
     aiokafka_errors.MessageSizeTooLargeError,
     AssertionError,
 )
-"""Raised by `send` for one record: there is no room for it, it is too large, or nobody knows its topic-partition."""
+"""Raised by `send` for one record: there is no room for it, it is too large, or its topic-partition is unknown."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class AiokafkaKit:
     def client(self, plan: ClientPlan) -> Client:
         from squall.workloads.clients.aiokafka_consumer import AiokafkaConsumer
 
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults are what these clients live in
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # faults are normal for these clients
         configuration = {
             **COMMON,
             "bootstrap_servers": [f"{host}:{port}" for host, port in self.bootstrap],
@@ -95,7 +96,7 @@ class AiokafkaProducer(SharedProducer):
 
 @dataclass(frozen=True, eq=False)
 class _Record:
-    """A record on its way to the library; after the loop's time `late` it is not handed over any more."""
+    """A record on its way to the library; after the loop's time `late` it is no longer handed over."""
 
     place: TopicPartition
     payload: bytes
@@ -121,7 +122,7 @@ class ProducerInstance:
         self._serving = loop.create_task(self._serve())
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
-        """Hand a record over, in the order of calls, and wait for its delivery report."""
+        """Hand over a record, in the order of calls, and wait for its delivery report."""
         if self._retired.is_set():
             return Delivered(error="closed", refused=True)
         report: asyncio.Future[Delivered] = self._loop.create_future()
@@ -135,11 +136,11 @@ class ProducerInstance:
             self._handed_over.discard(report)
 
     def retire(self) -> None:
-        """Take no more records; what is under way is reported, one way or another, and the tasks end."""
+        """Accept no more records; all open ones get a report, and the tasks end."""
         self._retired.set()
 
     def abandon(self) -> None:
-        """Hand nothing more over, and end the library's producer without a flush."""
+        """Hand over nothing more, and end the library's producer without a flush."""
         self._abandoned = True
         self.retire()
         for pump in self._pumps:
@@ -154,7 +155,7 @@ class ProducerInstance:
         await asyncio.wait({self._serving})
 
     async def _serve(self) -> None:
-        """From start to end. Whatever ends it, nobody is left waiting for a report."""
+        """Run from start to end. However it ends, every waiting record gets a report."""
         try:
             producer = await self._start()
             if producer is not None:
@@ -171,7 +172,7 @@ class ProducerInstance:
                 _settle(report, Delivered(error="closed", refused=True))
 
     async def _start(self) -> AIOKafkaProducer | None:
-        """A producer, once a broker answers; None if we were retired first."""
+        """A producer, once a broker responds; None if this instance was retired first."""
         while not self._retired.is_set():
             producer = AIOKafkaProducer(**self._configuration)
             starting = self._loop.create_task(producer.start())
@@ -192,7 +193,7 @@ class ProducerInstance:
         return None
 
     async def _stop_pumps(self) -> None:
-        """A `send` that is cancelled has put nothing into a batch."""
+        """Stop handing over. A cancelled `send` has put nothing into a batch."""
         for pump in self._pumps:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
@@ -219,7 +220,7 @@ class ProducerInstance:
         topic, partition = record.place
         try:
             delivery = await producer.send(topic, record.payload, partition=partition)
-        except Exception as refusal:  # raised before the record is in a batch, whatever it is
+        except Exception as refusal:  # any exception here is raised before the record is in a batch
             self.dead = self.dead or not (isinstance(refusal, HARMLESS) or getattr(refusal, "retriable", False))
             _settle(record.report, Delivered(error=errors.exception_name(refusal), refused=True))
             return
@@ -239,14 +240,14 @@ class ProducerInstance:
 
 
 def offset_of(metadata: Any) -> int | None:
-    """The offset a record was acknowledged at; None if the answer had none (see the module)."""
+    """The offset at which a record was acknowledged; None if the response had none (see the module)."""
     if metadata is None or metadata.offset < 0 or metadata.log_start_offset == -1:
         return None
     return int(metadata.offset)
 
 
 async def _stopped(producer: AIOKafkaProducer, seconds: float) -> None:
-    """Flush for a while, then end. The library's own `stop` would flush for as long as a leader is missing."""
+    """Flush for a while, then end. The library's own `stop` would flush as long as a leader is missing."""
     with contextlib.suppress(TimeoutError, aiokafka_errors.KafkaError):
         await asyncio.wait_for(producer.flush(), seconds)
     with contextlib.suppress(aiokafka_errors.KafkaError):
@@ -256,21 +257,21 @@ async def _stopped(producer: AIOKafkaProducer, seconds: float) -> None:
 
 
 def _send_no_more(producer: AIOKafkaProducer) -> None:
-    """At once: the library drains no further batch. What it has sent goes on."""
+    """Stop sending at once: the library drains no further batch. What it has sent continues."""
     sending = producer._sender.sender_task
     if sending is not None and not sending.cancelling():
         sending.cancel()
 
 
 async def _broken_off(producer: AIOKafkaProducer) -> None:
-    """End it with nothing flushed, as if it had crashed; the library's own `stop` would flush."""
+    """End the producer without a flush, as if it had crashed; the library's own `stop` would flush."""
     producer._closed = True
     _send_no_more(producer)
     with contextlib.suppress(aiokafka_errors.KafkaError, OSError):
-        await producer.client.close()  # with its connections, whatever is in flight breaks off
+        await producer.client.close()  # this also breaks off what is in flight
     sending = producer._sender.sender_task
     if sending is not None and not (await asyncio.wait({sending}, timeout=CLOSE_SECONDS))[0]:
-        sending.cancel()  # it waited for metadata, of which there will be none
+        sending.cancel()  # it waited for metadata, which will not come
 
 
 def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:

@@ -1,10 +1,10 @@
-"""The consumer of aiokafka, manually assigned; a process polls one topic-partition of it.
+"""The consumer of aiokafka, manually assigned; a process polls one of its topic-partitions.
 
-One task owns the library's consumer: makes it, polls it, and seeks. What arrives goes into inboxes as runs, each of one
-topic-partition and one session. A position that is gone begins a new session from the beginning; so does, for all
-topic-partitions, a consumer that had to be made anew. The failed poll before it tells why. The library checks no leader
-epochs, so it notices a truncated log only when its position lies beyond the end, and it does not tell the epoch of what
-it delivers.
+One task owns the library's consumer: creates it, polls it, and seeks. What arrives goes into inboxes as runs, each of
+one topic-partition and one session. A position outside the log starts a new session from the beginning; a consumer that
+had to be recreated does so for all topic-partitions. The failed poll before it states the reason. The library checks no
+leader epochs, so it notices a truncated log only when its position lies beyond the end, and it does not report the
+epoch of what it delivers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AiokafkaConsumer(SharedConsumer):
 
 
 class AiokafkaInstance(ConsumerInstance):
-    """An `AIOKafkaConsumer`, or one after the other, and the task that owns it."""
+    """One `AIOKafkaConsumer` at a time, and the task that owns it."""
 
     def __init__(self, configuration: Mapping[str, Any], sessions: Sessions, *, from_beginning: bool) -> None:
         super().__init__(sessions)
@@ -61,7 +61,7 @@ class AiokafkaInstance(ConsumerInstance):
         self._from_beginning = from_beginning
         self._consumer: AIOKafkaConsumer | None = None
         self._starts: dict[TopicPartition, int] = {}
-        """Where a seek went while there was no consumer."""
+        """The targets of seeks made while there was no consumer."""
         self._serving: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -81,7 +81,7 @@ class AiokafkaInstance(ConsumerInstance):
             self._serving.cancel()
 
     async def seek(self, place: TopicPartition, offset: int) -> Completion:
-        """At once: nothing else runs between what the library forgets and what is forgotten here."""
+        """Seek without waiting: nothing else runs between the reset of the library and the reset here."""
         if self._consumer is None:
             self._starts[place] = offset
         else:
@@ -89,7 +89,7 @@ class AiokafkaInstance(ConsumerInstance):
         return self.inboxes[place].begin(self.begin_session(place), offset)
 
     async def list_offsets(self, place: TopicPartition) -> Completion:
-        """Both ends of a log."""
+        """Report both ends of a log."""
         consumer = self._consumer
         if consumer is None:
             await asyncio.sleep(AGAIN_SECONDS)
@@ -112,7 +112,10 @@ class AiokafkaInstance(ConsumerInstance):
             self.finish(errors.exception_name(trouble))
 
     async def _serve(self) -> None:
-        """Make a consumer and poll it; if it breaks, make another. Until retired: the library may swallow a cancel."""
+        """Create a consumer and poll it; if it breaks, create another.
+
+        Runs until retired and not until cancelled: the library may swallow a cancel.
+        """
         while not self.over.done():
             consumer = AIOKafkaConsumer(**self.configuration)
             try:
@@ -144,7 +147,7 @@ class AiokafkaInstance(ConsumerInstance):
         self._starts.clear()
 
     async def _poll(self, consumer: AIOKafkaConsumer) -> None:
-        """Hand on what has arrived. Raises KafkaError if this consumer is of no use any more."""
+        """Deliver what has arrived. Raises KafkaError if this consumer is no longer usable."""
         try:
             found = await consumer.getmany(timeout_ms=LIBRARY_POLL_MS, max_records=LARGEST_POLL)
         except aiokafka_errors.OffsetOutOfRangeError as trouble:
@@ -165,7 +168,7 @@ class AiokafkaInstance(ConsumerInstance):
             self._arrived((place.topic, place.partition), offsets, values)
 
     def _begin_again(self, places: Iterable[TopicPartition], trouble: BaseException) -> None:
-        """Tell why, and number what comes from now on as a new session."""
+        """Report the reason, and count what comes from now on as a new session."""
         for place in places:
             self._arrived(place, error=errors.exception_name(trouble))
             self.begin_session(place)

@@ -1,8 +1,8 @@
-"""The one protocol every client fulfils, and what a client is told about itself.
+"""The protocol that every client implements, and the plan that a client receives.
 
-A client serves the threads of its plan. `invoke` never raises for trouble of the system under test: whatever
-goes wrong becomes a `Completion` (see `errors.py` for which is which). Blocking libraries hide their threads
-inside their adapter; seen from here everything is a coroutine.
+A client serves the threads of its plan. `invoke` never raises for faults of the system under test: every failure
+becomes a `Completion` (`errors.py` classifies them). Adapters of blocking libraries hide their threads; to callers
+everything is a coroutine.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from squall.workloads.operation import Completion, Operation
 TopicPartition = tuple[str, int]
 
 GENERATION_STRIDE = 10_000
-"""How far the number of a client's instance is from that of the one whose place it took."""
+"""The difference between a client's instance number and that of its predecessor."""
 
 
 @dataclass(frozen=True)
 class ClientPlan:
-    """One client of a workload: its number, the threads it serves, what it does and to which
-    topic-partitions. A poll of a `whole` consumer reads a log from its start to its end. A consumer with a `rack` says
-    that it stands there, and reads from a follower nearby if the leader sends it there (KIP-392).
+    """One client of a workload: its number, the threads it serves, its role and its topic-partitions.
+
+    A poll of a `whole` consumer reads a log from its start to its end. A consumer with a `rack` names it in its
+    requests, and reads from a follower nearby if the leader redirects it there (KIP-392).
     """
 
     client: int
@@ -39,16 +40,14 @@ class ClientPlan:
 
 
 class Client(Protocol):
-    """Life of a client: open, setup, any number of invocations (concurrent ones if it serves many threads),
-    end.
-    """
+    """Life of a client: open, setup, any number of invocations (concurrent ones if it serves many threads), end."""
 
     async def open(self) -> None:
-        """Connect, or start the library. May raise OSError: the client is then not usable."""
+        """Connect, or start the library. May raise OSError: the client is then unusable."""
         ...
 
     async def setup(self) -> None:
-        """Prepare what the workload needs of the system; called once, before the first invocation."""
+        """Prepare what the workload needs from the system; called once, before the first invocation."""
         ...
 
     async def invoke(self, operation: Operation) -> Completion: ...
@@ -95,9 +94,7 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """One look at the cluster: brokers alive by node id, partitions, and the active controller if it was
-    told.
-    """
+    """A snapshot of the cluster: live brokers by node id, partitions, and the active controller if reported."""
 
     brokers: tuple[tuple[int, str, int], ...]
     partitions: tuple[PartitionState, ...]
@@ -106,7 +103,7 @@ class ClusterState:
 
 
 class Admin(Protocol):
-    """What the harness asks of a cluster besides load."""
+    """What the harness requests from a cluster besides load."""
 
     async def describe(self, topics: Sequence[str] | None = None) -> ClusterState: ...
 

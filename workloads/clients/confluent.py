@@ -1,19 +1,18 @@
-"""confluent-kafka (librdkafka): the real client of the hosts' world.
+"""confluent-kafka (librdkafka): the real client on hosts.
 
-librdkafka has threads of its own and calls back only from `poll`. Each adapter therefore runs one Python
-thread that does nothing but poll, and hands what it gets to the event loop in batches; `invoke` only ever
-waits for a future.
+librdkafka runs its own threads and calls back only from `poll`. So each adapter runs one Python thread that only polls
+and passes the results to the event loop in batches; `invoke` only waits for a future.
 
-What is recorded of a producer is the business of `shared_producer.py`. librdkafka pipelines what it is sent; a fatal
-error makes an instance dead. It takes a new producer epoch and repeats, as new records, what it has no answer for, on
-whatever topic-partition: when a record times out, and when one request behind another that failed is answered
-OUT_OF_ORDER_SEQUENCE_NUMBER. Of the latter no delivery report tells, but its log does (`RENUMBERS`), through the same
-queue as the reports. An answer without an offset (DUPLICATE_SEQUENCE_NUMBER) gives the first record of its batch the
+`shared_producer.py` decides what is recorded of a producer. librdkafka pipelines its records; a fatal error makes an
+instance dead. In two cases it takes a new producer epoch and sends again, as new records, everything without a
+response, on any topic-partition: when a record times out, and when a request behind a failed one gets
+OUT_OF_ORDER_SEQUENCE_NUMBER. No delivery report mentions the latter, but its log does (`RENUMBERS`), through the same
+queue as the reports. A response without an offset (DUPLICATE_SEQUENCE_NUMBER) gives the first record of its batch the
 offset -1, and the others 0, 1 and so on: librdkafka counts on from it (`Offsets`).
 
-A consumer reads every topic-partition of its plan by manual assignment and hands each topic-partition's records to
-the process that polls it. On a truncated or vanished position the consumer starts that topic-partition again from
-the beginning under a new session; the failed poll before it tells why.
+A consumer reads every topic-partition of its plan by manual assignment and passes each topic-partition's records to the
+process that polls it. On a truncated or vanished position the consumer restarts that topic-partition from the beginning
+in a new session; the failed poll before it states the reason.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ CLOSE_SECONDS = 2.0
 LOG = logging.getLogger("squall.confluent")
 
 RENUMBERS = ("epoch bump", " reset for ")
-"""In what librdkafka logs about its producer ids (debug context `eos`): it is about to go on under other numbers."""
+"""Parts of librdkafka's log lines about producer ids (debug context `eos`): it is about to use other numbers."""
 
 Setting = str | int | float | bool
 
@@ -118,7 +117,7 @@ Told = tuple[asyncio.Future[Report], Report]
 
 
 class _Listener(logging.Handler):
-    """Hears what an instance of librdkafka logs, and tells when it renumbers."""
+    """Receives what an instance of librdkafka logs, and reports renumberings."""
 
     def __init__(self, renumbers: Callable[[], None]) -> None:
         super().__init__(logging.DEBUG)
@@ -130,29 +129,29 @@ class _Listener(logging.Handler):
 
 
 def tells_of_renumbering(line: str) -> bool:
-    """Whether a line of librdkafka's log says that a producer will go on under another id or epoch."""
+    """Whether a line of librdkafka's log says that a producer continues under another id or epoch."""
     return line.startswith("DRAIN") and any(words in line for words in RENUMBERS)
 
 
 def _heard_by(listener: _Listener) -> logging.Logger:
-    """A logger that nobody else has."""
+    """A private logger with this listener."""
     logger = logging.Logger("squall.librdkafka", logging.DEBUG)
     logger.addHandler(listener)
     return logger
 
 
 class Offsets:
-    """Which offsets of delivery reports a broker has answered, told in the order of the reports.
+    """Distinguishes the brokers' offsets in delivery reports from invented ones, in the order of the reports.
 
-    Those that librdkafka makes up from -1 on end where no broker's can begin: the records of such a batch have been
-    appended, so whatever is appended behind them has a larger offset than their number.
+    librdkafka invents offsets from -1 on for the records of a batch. They are recognizable: these records have been
+    appended, so a record appended after them has a larger offset than the next invented one.
     """
 
     def __init__(self) -> None:
         self._made_up_next: dict[tuple[str | None, int | None], int] = {}
 
     def answered(self, topic: str | None, partition: int | None, offset: int | None) -> int | None:
-        """`offset` as the report has it: None for what is negative."""
+        """The broker's offset, or None. `offset` is the report's: None where that is negative."""
         place = (topic, partition)
         if offset is None or self._made_up_next.get(place) == offset:
             self._made_up_next[place] = 0 if offset is None else offset + 1
@@ -170,7 +169,7 @@ class _ProducerInstance:
         self.retired = threading.Event()
         self.renumberings = 0
         self.reports: deque[Told | None] = deque()
-        """None: it renumbers."""
+        """None stands for a renumbering."""
         self.open: set[asyncio.Future[Report]] = set()
         self.offsets = Offsets()
         self.acknowledged = configuration["acks"] != "0"
@@ -180,7 +179,7 @@ class _ProducerInstance:
         self.thread.start()
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
-        """Hand a record over, at once, and wait for its delivery report."""
+        """Hand over a record, without waiting, and wait for its delivery report."""
         producer = self.producer
         if producer is None or self.retired.is_set():
             return Delivered(error="closed", refused=True)
@@ -207,11 +206,11 @@ class _ProducerInstance:
         return Delivered(error=outcome.error, meaning=outcome.type)
 
     def retire(self) -> None:
-        """Stop polling once what is under way has been reported or purged."""
+        """Stop polling once everything open has been reported or purged."""
         self.retired.set()
 
     def abandon(self) -> None:
-        """Purge at once, so that nothing more leaves while the thread comes to its end."""
+        """Purge at once, so that nothing more is sent while the thread ends."""
         self.retire()
         if self.producer is not None:
             self.producer.purge(in_queue=True, in_flight=True, blocking=False)
@@ -227,14 +226,14 @@ class _ProducerInstance:
             self.dead = True
 
     def _poll(self) -> None:
-        """In a thread: until retired or dead, then everything still open is reported, one way or another."""
+        """In a thread: poll until retired or dead, then make sure that every open record gets a report."""
         producer = self.producer
         assert producer is not None
         try:
             while not self.retired.is_set():
                 producer.poll(POLL_THREAD_SECONDS)
                 self._hand_over()
-        except Exception as death:  # librdkafka gave this instance up, as a rule
+        except Exception as death:  # usually librdkafka has given up this instance
             self.dead = True
             LOG.warning("a producer is dead: %s", death)
         with contextlib.suppress(KafkaException):
@@ -242,10 +241,10 @@ class _ProducerInstance:
             producer.flush(CLOSE_SECONDS)
         self._hand_over()
         _call_soon(self.loop, self._settle_open)
-        self.producer = None  # with the last reference librdkafka's threads end, here and not in the event loop
+        self.producer = None  # the last reference ends librdkafka's threads, here and not in the event loop
 
     def _settle_open(self) -> None:
-        """Nobody will report these any more; they may have arrived."""
+        """Settle records that will get no report any more; they may have arrived."""
         self._settle(deque((report, (KafkaError(KafkaError._DESTROY), None)) for report in tuple(self.open)))
 
     def _hand_over(self) -> None:
@@ -254,7 +253,7 @@ class _ProducerInstance:
             _call_soon(self.loop, lambda: self._settle(batch))
 
     def _settle(self, batch: deque[Told | None]) -> None:
-        """In the event loop. Whoever waits for a report goes on only after all of this."""
+        """In the event loop. Tasks that wait for a report continue only after all of these."""
         for told in batch:
             if told is None:
                 self.renumberings += 1
@@ -267,7 +266,7 @@ def _named(error: KafkaError) -> str:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """From another thread; a loop that has ended needs no news."""
+    """Schedule from another thread; dropped if the loop has ended."""
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
@@ -312,7 +311,7 @@ class ConfluentInstance(ThreadedInstance):
         self.consumer.assign([ConfluentTopicPartition(topic, partition, start) for topic, partition in sessions])
 
     async def list_offsets(self, place: TopicPartition) -> Completion:
-        """Both ends of a log, by an admin client: librdkafka's consumer would block a thread for it."""
+        """Report both ends of a log, by an admin client: librdkafka's consumer would block a thread for it."""
         if self.admin is None:
             names = {"bootstrap.servers", "client.id", *COMMON}
             self.admin = AdminClient({key: value for key, value in self.configuration.items() if key in names})
@@ -343,7 +342,7 @@ class ConfluentInstance(ThreadedInstance):
                 self.consumer.close()
 
     def go_to(self, place: TopicPartition, offset: int) -> None:
-        """Taken away and given back, so that librdkafka forgets what it has fetched."""
+        """Unassign and reassign, so that librdkafka drops what it has fetched."""
         assignment = [ConfluentTopicPartition(*place, offset)]
         self.consumer.incremental_unassign(assignment)
         self.consumer.incremental_assign(assignment)
@@ -363,9 +362,9 @@ RESTARTING = frozenset({KafkaError._LOG_TRUNCATION, KafkaError._AUTO_OFFSET_RESE
 
 
 def sort_out(messages: list[Message], sessions: Sessions) -> tuple[list[PlacedRun], set[TopicPartition]]:
-    """Messages of one `consume` as runs, in delivery order; and where the position is gone.
+    """Return the messages of one `consume` as runs, in delivery order, and the topic-partitions with a lost position.
 
-    All of them were fetched in the sessions of now, whatever comes of the positions.
+    All of the messages were fetched in the current sessions, even where the position is lost.
     """
     runs: list[PlacedRun] = []
     growing: dict[TopicPartition, Run] = {}

@@ -1,9 +1,9 @@
-"""One Kafka connection of the native client: requests out, responses back, over whatever the Connector gives.
+"""One Kafka connection of the native client: requests out, responses back, over a Connector's stream.
 
-The pure half, correlation and codecs, is `nodes.protocol.session.ClientSession`; here is only what waits. Several
-requests may be on their way at once; responses come in order. Trouble of any kind (refused, closed, a frame that is
-none) is an OSError, and no answer in time is a TimeoutError, which is an OSError too; in both cases the connection is
-closed, because a response that comes later would be taken for another one's.
+`nodes.protocol.session.ClientSession` is the pure half, correlation and codecs; this module adds the waiting. Several
+requests may be in flight; responses come in order. Every failure (refused, closed, a malformed frame) is an OSError; a
+missing response is a TimeoutError, which is an OSError too. In both cases the connection is closed, because a late
+response would be taken for that of another request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from squall.workloads.ports import Connector, Stream
 NEVER = 2**63 - 1
 CONNECT_SECONDS = 3.0
 _LATE = Message()
-"""Stands for the answer that did not come in time."""
+"""Stands for a response that did not come in time."""
 
 CLOSED = "closed by us"
 
 
 class Closed(ConnectionError):
-    """The client has ended, and its connections with it: no trouble of anybody else."""
+    """The client has ended and closed its connections: no other node is at fault."""
 
 
 Response = TypeVar("Response", bound=Message)
@@ -43,7 +43,7 @@ class KafkaConnection:
 
     @classmethod
     async def connect(cls, connector: Connector, host: str, port: int, client_id: str) -> KafkaConnection:
-        """Raises OSError if nobody answers."""
+        """Open a connection. Raises OSError if there is no response."""
         stream = await asyncio.wait_for(connector.connect(host, port), CONNECT_SECONDS)
         return cls(stream, client_id)
 
@@ -77,7 +77,7 @@ class KafkaConnection:
         await self.stream.send(self._frame(lambda: self.session.send_only(message, version)))
 
     def close(self, reason: str = CLOSED) -> None:
-        """Everybody who still waits gets ConnectionError; Closed if that is for no other reason than that we end."""
+        """Close; every waiting request raises ConnectionError, or Closed if only this client's end is the reason."""
         if self.gone is None:
             self.gone = reason
             self.stream.close()

@@ -1,15 +1,15 @@
-"""Every error code of the protocol, by what it says about a record that one Produce request carried.
+"""Every error code of the protocol, by what it means for the record of one Produce request.
 
-Each code stands in exactly one group, and each group says why it means what it means. `fail` is only what a broker
-decides *before* it appends; all others are `info`. Codes that no broker answers to a Produce request are `info` as
-well: whoever sends one has lost its way, and nobody can tell what it did before.
+Each code is in exactly one group, and each group states its reason. `fail` is only what a broker decides *before* it
+appends; all others are `info`. Codes that no broker returns for a Produce request are `info` as well: a broker that
+sends one is in an unknown state.
 
-The list is written out and not taken from the protocol's: a load worker on a client host has no code of nodes, and a
-code that is new in the protocol has to be judged by somebody before the tests are content
+The list is written out and not derived from the protocol's: a load worker on a client host has no code of nodes, and
+the tests require that an engineer classifies every code that is new in the protocol
 (tests/workloads/clients/test_errors.py).
 
-Sources: Kafka's ReplicaManager, Partition and LogValidator (what is checked before the append, what answers a request
-that is parked behind it), and the request that each code belongs to in Kafka's `Errors`.
+Sources: Kafka's ReplicaManager, Partition and LogValidator (what is checked before the append, the response to a
+request that is parked behind it), and the request that each code belongs to in Kafka's `Errors`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from squall.workloads.operation import FAIL, INFO, OK, CompletionType
 
 @dataclass(frozen=True)
 class Group:
-    """Codes, with Kafka's names in small letters, that mean the same to a single Produce request."""
+    """Codes, with Kafka's names in lower case, that mean the same for a single Produce request."""
 
     type: CompletionType
     reason: str

@@ -1,21 +1,20 @@
-"""Which failure means what: one table per kind of client (HX-03, DP-09).
+"""Classify failures as `fail` or `info`: one table per kind of client (HX-03, DP-09).
 
-`fail` is a strong word: the operation certainly did not happen and never will. It may be said in two cases
-only:
+`fail` is a strong claim: the operation certainly did not take effect and never will. It is allowed in two cases only:
 
-* nothing of it was ever handed to the network (the library refused it at its own door), or
-* a client that makes a single attempt was answered with a code the broker gives *before* it appends.
+* nothing of it was ever handed to the network (the library refused it at once), or
+* a client that makes a single attempt received a code that the broker returns *before* it appends.
 
-Everything else is `info`. That includes codes that look definite but can reach a producer after its records
-were appended: NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION answer a parked acks=all request whose
-leader moved away, REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so themselves. A client that
-retries by itself may have had any number of attempts in flight, so no answer to the last one says anything
-about the earlier ones. The same goes for whoever changes topics through a broker: the broker passes the request
-on to the controller and repeats it when the connection breaks, so that TOPIC_ALREADY_EXISTS may well be what a
-second delivery of one's own request met.
+Everything else is `info`. That includes codes that look definite but can reach a producer after its records were
+appended: NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION end a parked acks=all request whose leader moved away;
+REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND come after the append by definition. A client that retries on its
+own may have had any number of attempts in flight, so the response to the last one says nothing about the earlier ones.
+The same holds for a client that changes topics through a broker: the broker forwards the request to the controller and
+retries it when the connection breaks, so that TOPIC_ALREADY_EXISTS may be the response to a second delivery of the
+client's own request.
 
-What a code says about a single attempt is written out in `error_codes.py`, code by code; the tables of the other
-kinds follow from it. A test holds all of them against the protocol's list.
+`error_codes.py` lists the meaning of each code for a single attempt; the tables of the other kinds follow from it. A
+test checks all of them against the protocol's list.
 
 Reads change nothing, so a failed read is always `fail`.
 """
@@ -36,7 +35,7 @@ READS = frozenset({POLL, FINAL_POLL, LIST_OFFSETS, READ})
 
 @dataclass(frozen=True)
 class Meaning:
-    """What an answer says about a write, and why."""
+    """What a response means for a write, and why."""
 
     type: CompletionType
     name: str
@@ -45,7 +44,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """What one kind of client means by each of the protocol's codes, and by words of its own.
+    """What each of the protocol's codes, and each of the library's own errors, means for one kind of client.
 
     `own` is keyed by the library's own number, or the name of its own exception.
     """
@@ -56,7 +55,7 @@ class ErrorTable:
     own: Mapping[int | str, Meaning] = field(default_factory=dict)
 
     def meaning(self, code: int | str | None, name: str) -> Meaning:
-        """Of a code or exception that nobody has judged, nobody can tell."""
+        """The meaning of a code or exception; unclassified ones are `info`."""
         known = self.own.get(code) if isinstance(code, str) else None
         if isinstance(code, int):
             known = self.own.get(code) or self.answers.get(code)
@@ -64,7 +63,7 @@ class ErrorTable:
 
 
 def exception_name(error: BaseException) -> str:
-    """`NotEnoughReplicasError` as `not_enough_replicas`."""
+    """The name of an exception: `NotEnoughReplicasError` becomes `not_enough_replicas`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 
@@ -77,7 +76,7 @@ REPEATED_BY_THE_BROKER = "the broker that passed it on may have done so twice"
 
 
 def _of_the_last_attempt(reason: str) -> Iterator[tuple[int, Meaning]]:
-    """What the same answers are worth if others may have come before."""
+    """The meanings of the same codes where earlier attempts may have been made."""
     for code, single in _single_attempt_answers().items():
         if single.type == FAIL:
             yield code, Meaning(INFO, single.name, f"{single.reason}, but {reason}")
@@ -126,7 +125,7 @@ LIBRDKAFKA = ErrorTable(
         ]
     ),
 )
-"""Delivery reports of librdkafka; negative codes are its own."""
+"""Delivery reports of librdkafka; negative codes are the library's own."""
 
 KAFKA_PYTHON = ErrorTable(
     "kafka-python",
@@ -142,7 +141,7 @@ KAFKA_PYTHON = ErrorTable(
         ]
     ),
 )
-"""Delivery reports of kafka-python; what is no answer of a broker is told by the exception's name."""
+"""Delivery reports of kafka-python; errors that are not a broker's are keyed by the exception's name."""
 
 AIOKAFKA = ErrorTable(
     "aiokafka",
@@ -159,7 +158,7 @@ AIOKAFKA = ErrorTable(
         ]
     ),
 )
-"""Delivery reports of aiokafka; what is no answer of a broker is told by the exception's name."""
+"""Delivery reports of aiokafka; errors that are not a broker's are keyed by the exception's name."""
 
 THROUGH_A_BROKER = ErrorTable("admin through a broker", True, dict(_of_the_last_attempt(REPEATED_BY_THE_BROKER)))
 
@@ -167,7 +166,7 @@ TABLES = (SINGLE_ATTEMPT, NATIVE_RETRYING, LIBRDKAFKA, KAFKA_PYTHON, AIOKAFKA, T
 
 
 def answered(table: ErrorTable, f: str, code: int | str | None, name: str = "") -> Completion:
-    """What an error means for an operation of that kind of client; `name` is for what the table does not know."""
+    """What an error means for an operation of that kind of client; `name` is used where the table has no entry."""
     if code == 0:
         return Completion(OK)
     meaning = table.meaning(code, name.lower().lstrip("_") or f"kafka_error_{code}")
@@ -175,27 +174,27 @@ def answered(table: ErrorTable, f: str, code: int | str | None, name: str = "") 
 
 
 def single_attempt(f: str, code: int) -> Completion:
-    """What an error code answered to a single request means for the operation."""
+    """What an error code in the response to a single request means for the operation."""
     return answered(SINGLE_ATTEMPT, f, code)
 
 
 def retrying(f: str, code: int, name: str) -> Completion:
-    """What librdkafka means by an error; `name` is the library's own."""
+    """What an error of librdkafka means; `name` is the library's own."""
     return answered(LIBRDKAFKA, f, code, name)
 
 
 def raised(table: ErrorTable, f: str, error: BaseException) -> Completion:
-    """What a library in Python means by an exception: an answer of a broker has its number in `errno`."""
+    """What an exception of a Python library means: a broker's response has its number in `errno`."""
     number = None if isinstance(error, OSError) else getattr(error, "errno", None)
     code = number if isinstance(number, int) else type(error).__name__
     return answered(table, f, code, exception_name(error))
 
 
 def refused(reason: str) -> Completion:
-    """The client did not hand the operation to the network at all."""
+    """The client did not hand the operation to the network."""
     return Completion(FAIL, error=reason)
 
 
 def lost(f: str, reason: str) -> Completion:
-    """The connection or the time ran out after the request may have left."""
+    """The connection or the time ended after the request may have been sent."""
     return Completion(FAIL if f in READS else INFO, error=reason)

@@ -1,8 +1,8 @@
-"""What has arrived of a topic-partition and was not polled yet: where a library and the polling process meet.
+"""What has arrived of a topic-partition and was not polled yet: passes from the library to the polling process.
 
-The library delivers runs, each of one session: records, or the error that ended them. A poll takes the next run whole,
-together with what came behind it in the same session; position and session are those of the process that polls. Runs
-come through a `Mailbox` where the library has threads, in the order in which these saw them.
+The library delivers runs, each of one session: records, or the error that ended them. A poll takes the next whole run,
+together with later runs of the same session; position and session are those of the polling process. Where the library
+has threads, runs come through a `Mailbox`, in the order in which the threads received them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class Run:
 
 @dataclass
 class Inbox:
-    """What has arrived for one topic-partition and was not polled yet; `position` is behind what was."""
+    """What has arrived for one topic-partition and was not polled yet.
+
+    `position` is the offset after the last polled record.
+    """
 
     runs: deque[Run] = field(default_factory=deque)
     session: int = 0
@@ -37,13 +40,13 @@ class Inbox:
     waiter: asyncio.Future[None] | None = None
 
     def deliver(self, run: Run) -> None:
-        """Something has arrived. An error that is repeated is told once."""
+        """Add a run. An error equal to the last one is dropped."""
         if run.error is None or not self.runs or self.runs[-1].error != run.error:
             self.runs.append(run)
         self.release()
 
     async def arrival(self, seconds: float) -> None:
-        """Until there is something to take, at most so long."""
+        """Wait until there is something to take, at most so long."""
         if self.runs:
             return
         loop = asyncio.get_running_loop()
@@ -60,13 +63,13 @@ class Inbox:
             self.waiter.set_result(None)
 
     def begin(self, session: int, position: int) -> Completion:
-        """The answer of a seek: from here on in a new session; what has arrived before is forgotten."""
+        """The completion of a seek: continue from `position` in a new session; drop what arrived before."""
         self.runs.clear()
         self.session, self.position = session, position
         return Completion(OK, session=session, position=position)
 
     def take(self) -> Completion:
-        """The answer of one poll: the next run, whole."""
+        """The completion of one poll: the next whole run."""
         if not self.runs:
             return Completion(OK, session=self.session, position=self.position)
         run = self.runs.popleft()
@@ -91,7 +94,7 @@ class Inbox:
 
 
 class Mailbox:
-    """Calls from the library's threads, carried out by the event loop in their order, many at a time."""
+    """Calls from the library's threads, which the event loop executes in their order, many at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -102,10 +105,10 @@ class Mailbox:
         self._calls.append(call)
         if not self._expected:
             self._expected = True
-            with contextlib.suppress(RuntimeError):  # the event loop has ended and needs no news
+            with contextlib.suppress(RuntimeError):  # the event loop has ended and needs no calls
                 self._loop.call_soon_threadsafe(self._carry_out)
 
     def _carry_out(self) -> None:
-        self._expected = False  # first, so that a call posted from here on is either seen below or announced anew
+        self._expected = False  # first, so that a call posted from here on is either executed below or scheduled again
         while self._calls:
             self._calls.popleft()()

@@ -1,14 +1,15 @@
 """kafka-python: a second real client, in plain Python, that shares no code with librdkafka.
 
-Two clients that agree about a broker are worth more than one: their producers number, batch, retry and give up
-differently (kafka-python keeps one request of a topic-partition in flight and fails what was under way when it takes a
-new producer epoch). What is recorded of a producer is the business of `shared_producer.py`.
+Two clients that agree about a broker are stronger evidence than one: their producers number, batch, retry and give up
+differently (kafka-python keeps one request of a topic-partition in flight and fails open records when it takes a new
+producer epoch). `shared_producer.py` decides what is recorded of a producer.
 
-The library blocks: at construction until a broker answers, in `send` until it knows the topic-partition. So every
-instance has one thread that constructs it and hands it records in the order of `sequence`; delivery is reported from
-the library's own threads and reaches the event loop in batches (`Mailbox`).
+The library blocks: at construction until a broker responds, in `send` until it knows the topic-partition. So every
+instance has one thread that constructs it and hands it records in the order of `sequence`; the library's own threads
+report deliveries, which reach the event loop in batches (`Mailbox`).
 
-It retries by itself, so each of its errors is `info`; only what it was never given, or refused at its door, is `fail`.
+It retries on its own, so each of its errors is `info`; only a record that it never received, or refused at once, is
+`fail`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ RECOVERED: tuple[type[Exception], ...] = (
     kafka_errors.UnknownProducerIdError,
     kafka_errors.InvalidProducerEpochError,
 )
-"""Errors after which a producer goes on by itself, with a new epoch if need be."""
+"""Errors after which a producer recovers, with a new epoch if necessary."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class KafkaPythonKit:
     def client(self, plan: ClientPlan) -> Client:
         from squall.workloads.clients.kafka_python_consumer import KafkaPythonConsumer
 
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # faults are what these clients live in
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # faults are normal for these clients
         configuration = {
             **COMMON,
             "bootstrap_servers": [f"{host}:{port}" for host, port in self.bootstrap],
@@ -105,7 +106,7 @@ class KafkaPythonProducer(SharedProducer):
 
 @dataclass(frozen=True)
 class _Record:
-    """A record on its way to the library; `late` is the monotonic second after which it is not handed over any more."""
+    """A record on its way to the library; after the monotonic second `late` it is no longer handed over."""
 
     topic: str
     partition: int
@@ -119,14 +120,14 @@ class ProducerInstance:
 
     def __init__(self, configuration: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         self.dead = False
-        self.renumberings = 0  # it tells of none without failing a record
+        self.renumberings = 0  # it reports none without failing a record
         self._configuration = configuration
         self._loop = loop
         self._mailbox = Mailbox(loop)
         self._open: set[asyncio.Future[Delivered]] = set()
         self._records: queue.SimpleQueue[_Record | None] = queue.SimpleQueue()
         self._waiting: deque[_Record | None] = deque()
-        """What the thread has taken out of the queue and not handed over: all of it comes before what is queued."""
+        """What the thread has taken out of the queue and not handed over; all of it precedes the queue's content."""
         self._retired = threading.Event()
         self._abandoned = threading.Event()
         self._producer: KafkaProducer | None = None
@@ -134,7 +135,7 @@ class ProducerInstance:
         self.thread.start()
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered:
-        """Hand a record over, in the order of calls, and wait for its delivery report."""
+        """Hand over a record, in the order of calls, and wait for its delivery report."""
         report: asyncio.Future[Delivered] = self._loop.create_future()
         if self._retired.is_set():
             return Delivered(error="closed", refused=True)
@@ -144,13 +145,13 @@ class ProducerInstance:
         return await report
 
     def retire(self) -> None:
-        """Take no more records; what is under way is reported, one way or another, and the thread ends."""
+        """Accept no more records; all open ones get a report, and the thread ends."""
         if not self._retired.is_set():
             self._retired.set()
             self._records.put(None)
 
     def abandon(self) -> None:
-        """Hand nothing more over, and have the library give up what it has."""
+        """Hand over nothing more, and make the library drop what it has."""
         self._abandoned.set()
         self.retire()
         if self._producer is not None:
@@ -163,7 +164,7 @@ class ProducerInstance:
         await asyncio.get_running_loop().run_in_executor(None, self.thread.join)
 
     def _serve(self) -> None:
-        """The thread's life. Whatever ends it, nobody is left waiting for a report."""
+        """The thread's function. However it ends, every waiting record gets a report."""
         try:
             self._producer = producer = self._constructed()
             if producer is not None:
@@ -178,7 +179,7 @@ class ProducerInstance:
             self._mailbox.post(self._settle_open)
 
     def _constructed(self) -> KafkaProducer | None:
-        """A producer, once a broker answers; None if we were retired first."""
+        """A producer, once a broker responds; None if this instance was retired first."""
         while not self._retired.is_set():
             try:
                 return KafkaProducer(**self._configuration)
@@ -190,9 +191,9 @@ class ProducerInstance:
         return None
 
     def _refuse_late(self, reason: str, *, all_of_them: bool = False) -> None:
-        """Records that have waited too long for a producer were never transmitted, and will not be.
+        """Refuse records that have waited too long for a producer; they were never transmitted, and will not be.
 
-        Those that wait on are first in line: what the event loop puts into the queue meanwhile stays behind them.
+        The remaining ones stay first: what the event loop adds to the queue meanwhile comes after them.
         """
         with contextlib.suppress(queue.Empty):
             while True:
@@ -205,11 +206,11 @@ class ProducerInstance:
             self._report(record.report, Delivered(error=reason, refused=True))
 
     def _next(self) -> _Record | None:
-        """The record that was sent first of those not handed over; None after the last."""
+        """The oldest record not handed over; None after the last."""
         return self._waiting.popleft() if self._waiting else self._records.get()
 
     def _end(self, producer: KafkaProducer) -> None:
-        """Flush for a while, unless abandoned, then give up the rest.
+        """Flush for a while, unless abandoned, then drop the rest.
 
         The library's own `close` raises when its flush does not succeed, and leaves its thread running.
         """
@@ -236,7 +237,7 @@ class ProducerInstance:
         future.add_errback(lambda error: self._failed(record.report, error))
 
     def _acknowledged(self, report: asyncio.Future[Delivered], offset: int) -> None:
-        """Without acknowledgements the library makes offsets up, from 0 on in every batch."""
+        """Without acknowledgements the library invents offsets, from 0 on in every batch."""
         told = offset >= 0 and self._configuration.get("acks") != 0
         self._report(report, Delivered(offset=offset if told else None))
 
@@ -249,7 +250,7 @@ class ProducerInstance:
         self._mailbox.post(lambda: _settle(report, delivered))
 
     def _settle_open(self) -> None:
-        """Nobody will report these any more; they may have arrived."""
+        """Settle records that will get no report any more; they may have arrived."""
         for report in tuple(self._open):
             _settle(report, Delivered(error="closed_in_flight" if self._abandoned.is_set() else "closed"))
 
@@ -260,5 +261,5 @@ def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:
 
 
 def read_failed(error: BaseException) -> Completion:
-    """A read that failed has changed nothing."""
+    """The completion of a failed read, which has changed nothing."""
     return Completion(FAIL, error=exception_name(error))

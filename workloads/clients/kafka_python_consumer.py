@@ -1,8 +1,9 @@
-"""The consumer of kafka-python: one `KafkaConsumer`, manually assigned; a process polls one topic-partition of it.
+"""The consumer of kafka-python, manually assigned; a process polls one of its topic-partitions.
 
-The library is not safe for threads, so one thread owns it: constructs it, polls, seeks, asks for offsets. What arrives
-goes to the event loop as runs, each of one topic-partition and one session. On a truncated or vanished position that
-topic-partition starts again from the beginning, in a new session; the failed poll before it tells why.
+The library is not thread-safe, so one thread owns its `KafkaConsumer`: constructs it, polls, seeks, requests offsets.
+What arrives goes to the event loop as runs, each of one topic-partition and one session. On a truncated or vanished
+position that topic-partition restarts from the beginning, in a new session; the failed poll before it states the
+reason.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class KafkaPythonInstance(ThreadedInstance):
         self._from_beginning = from_beginning
         self._consumer: KafkaConsumer | None = None
         self._starts: dict[TopicPartition, int] = {}
-        """Where a seek went before there was a consumer."""
+        """The targets of seeks made before there was a consumer."""
         self._questions: deque[tuple[TopicPartition, asyncio.Future[Completion]]] = deque()
 
     async def list_offsets(self, place: TopicPartition) -> Completion:
@@ -132,7 +133,7 @@ class KafkaPythonInstance(ThreadedInstance):
                 self.arrived(where, Run(self.sessions[where], offsets, values, records[-1].leader_epoch))
 
     def _start_again(self, consumer: KafkaConsumer, trouble: Exception) -> None:
-        """Where positions are gone: tell it, and read these topic-partitions from the beginning."""
+        """Report lost positions, and read these topic-partitions from the beginning."""
         gone = getattr(trouble, "divergent_offsets", None) or (trouble.args[0] if trouble.args else {})
         for place in gone:
             where = (place.topic, place.partition)

@@ -1,8 +1,8 @@
-"""The client libraries a suite may name, and the kits that make their clients.
+"""The client libraries that a suite may name, and the kits that make their clients.
 
-`mixed` gives every other client to each library, so that one history shows what both did to the same logs. Libraries
-are imported when they are asked for: a load worker should start in a fraction of a second, and aiokafka need not be
-installed where nobody asks for it.
+`mixed` assigns clients to two libraries in turn, so that one history shows what both did to the same logs. Libraries
+are imported on demand: a load worker should start in a fraction of a second, and aiokafka need not be installed where
+it is not used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MixedKit:
 
 
 NativeWorld = Callable[[], tuple[Connector, Clock]]
-"""How native clients reach the cluster, and what time it is; asked for when there are to be any."""
+"""How native clients reach the cluster, and their clock; called when native clients are to be made."""
 
 
 def kit_of(library: Library, bootstrap: Bootstrap, native: NativeWorld | None = None) -> ClientKit:

@@ -1,4 +1,4 @@
-"""Who leads what, as one native client knows it: learnt from Metadata, forgotten when somebody says it is wrong."""
+"""One native client's view of the leaders: learned from Metadata, dropped when a response shows that it is wrong."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Address = tuple[str, int]
 
 
 class Replica(msgspec.Struct, frozen=True, gc=False):
-    """Whom to ask about a topic-partition: a broker's address and node id, and the leader epoch known with them.
+    """Where to send requests for a topic-partition: a broker's address and node id, and the known leader epoch.
 
-    It stays with the request, so that what is recorded is who was asked, whatever is learnt meanwhile.
+    It stays with the request, so that the record names the broker actually used, even if the view changes meanwhile.
     """
 
     address: Address
@@ -31,15 +31,15 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
 
 
 def client_id(plan: ClientPlan, number: int) -> str:
-    """How a client calls itself to brokers."""
+    """A client's id in its requests."""
     return f"squall-{plan.role}-{number}"
 
 
 class Leaders:
     """A client's view of the cluster, and its connections: one for each purpose and broker.
 
-    Purposes keep apart what must not wait for each other: responses come in order, so a parked fetch of one
-    topic-partition would hold up all that were asked after it.
+    Purposes separate requests that must not wait for each other: responses come in order, so a parked fetch of one
+    topic-partition would delay all later requests.
     """
 
     def __init__(self, connector: Connector, bootstrap: Sequence[Address], client_id: str) -> None:
@@ -56,7 +56,7 @@ class Leaders:
         self.refreshing: asyncio.Task[None] | None = None
 
     async def leader(self, topic_partition: TopicPartition) -> Replica | None:
-        """The leader as last heard; None if nobody knows one now."""
+        """The last known leader; None if no broker knows one now."""
         if topic_partition not in self.leaders:
             await self.refresh(topic_partition[0])
         known = self.leaders.get(topic_partition)
@@ -65,11 +65,11 @@ class Leaders:
         return Replica(self.brokers[known[0]], *known)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """What was known turned out wrong; it is asked again before the next use."""
+        """Drop a leader that turned out wrong; it is requested again before the next use."""
         self.leaders.pop(topic_partition, None)
 
     async def refresh(self, topic: str) -> None:
-        """Ask the next broker in turn. Whoever asks meanwhile waits for the same answer."""
+        """Request Metadata from the next broker in turn. Concurrent callers wait for the same response."""
         if self.refreshing is None or self.refreshing.done():
             self.refreshing = asyncio.get_running_loop().create_task(self._refresh(topic))
         await self.refreshing
@@ -106,12 +106,12 @@ class Leaders:
         answer: type[Response],
         seconds: float,
     ) -> Response:
-        """One request on the connection for this purpose. Raises OSError."""
+        """Send one request on the connection for this purpose and return its response. Raises OSError."""
         connection = await self.connection(address, purpose)
         return await connection.request(message, version, answer, seconds)
 
     async def connection(self, address: Address, purpose: object) -> KafkaConnection:
-        """The connection for this purpose, opened if need be. Raises OSError; then nothing was transmitted."""
+        """The connection for this purpose, opened if necessary. Raises OSError; then nothing was transmitted."""
         key = (address, purpose)
         connection = self.connections.get(key)
         if connection is None or connection.gone is not None:
@@ -133,7 +133,7 @@ class Leaders:
             raise
         finally:
             del self.connecting[task]
-        # Several may have connected for one purpose at once, and each uses its own.
+        # Several tasks may have connected for one purpose at once, and each uses its own connection.
         self.made = [one for one in self.made if one.gone is None] + [connection]
         if self.closed:
             connection.abort()
@@ -141,21 +141,22 @@ class Leaders:
         return connection
 
     def anew(self, client_id: str) -> Leaders:
-        """The same cluster for another client, who knows nothing of it yet."""
+        """A new view of the same cluster, for another client."""
         return Leaders(self.connector, self.bootstrap, client_id)
 
     def close(self) -> None:
         self.end(abandoned=False)
 
     def end(self, *, abandoned: bool) -> None:
-        """End for good: whoever waits for an answer or a connection, or asks for one later, gets Closed. What is
-        abandoned ends as if the program had crashed: nothing is flushed.
+        """Close everything. Tasks that wait for a response or a connection, now or later, get Closed.
+
+        With `abandoned` it ends as if the program had crashed: nothing is flushed.
         """
         self.closed = True
         if abandoned:
             for connection in self.made:
                 connection.abort()
-        # What several made for one purpose at once is left to the end of the program, as ever: seeds depend on it.
+        # Surplus connections for one purpose stay open until the program ends: seeds depend on it.
         for connection in self.connections.values():
             connection.close()
         self.connections.clear()

@@ -1,11 +1,11 @@
-"""The native client: our own protocol code over a Connector, in simulation and wherever every answer matters.
+"""The native client: our own protocol code over a Connector, in simulation and where every response matters.
 
-What librdkafka hides is seen here: which node answered, its leader epoch, the high watermark of every fetch. Nothing
-happens behind the caller's back:
+It exposes what librdkafka hides: which node responded, its leader epoch, the high watermark of every fetch. Nothing
+happens without the caller's knowledge:
 
 * A producer without idempotence makes exactly one attempt per operation, so that definite refusals are `fail`.
-* An idempotent producer keeps one batch per topic-partition on its way and repeats it, same sequence numbers, until
-  it is acknowledged or its time is up (`info`, and a fresh producer id for what comes after).
+* An idempotent producer keeps one batch per topic-partition in flight and retries it with the same sequence numbers
+  until it is acknowledged or times out (`info`, and a new producer id for later records).
 * A consumer's poll is a share of one Fetch (`native_consumer.py`).
 
 Only primitives of docs/architecture.md ("The same world twice") are used.
@@ -50,7 +50,7 @@ DELIVERY_SECONDS = 10.0
 RETRY_SECONDS = 0.1
 LARGEST_BATCH = 500
 DEFAULT_REPLICATION_FACTOR = -1
-"""As many replicas as the brokers' `default.replication.factor` says."""
+"""Stands for the brokers' `default.replication.factor`."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class NativeKit:
 
 
 class TopicAdmin:
-    """Makes, enlarges and deletes topics. Whatever goes wrong, nobody can tell whether it was done.
+    """Creates, enlarges and deletes topics. After any failure the outcome is unknown.
 
-    Each thread has connections of its own, and begins with another broker.
+    Each thread has its own connections, and begins with another broker.
     """
 
     def __init__(self, admins: Mapping[int, NativeAdmin]) -> None:
@@ -114,7 +114,7 @@ class TopicAdmin:
 
 
 def rotated(addresses: Sequence[Address], places: int) -> tuple[Address, ...]:
-    """The same addresses, begun so many places later."""
+    """The same addresses, rotated by so many places."""
     first = places % len(addresses)
     return (*addresses[first:], *addresses[:first])
 
@@ -123,7 +123,7 @@ def rotated(addresses: Sequence[Address], places: int) -> tuple[Address, ...]:
 
 
 class SingleAttemptProducer:
-    """One operation, one Produce request, one answer. An instance (`native_client.py`)."""
+    """One operation, one Produce request, one response. An instance (`native_client.py`)."""
 
     def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
         self.plan = plan
@@ -171,7 +171,7 @@ class SingleAttemptProducer:
 
 @dataclass
 class _Queued:
-    """A record waiting to be sent, or on its way."""
+    """A record that waits to be sent, or is in flight."""
 
     operation: Operation
     sequence: int
@@ -180,7 +180,7 @@ class _Queued:
 
 
 class IdempotentProducer:
-    """Batches per topic-partition, repeated until acknowledged; one batch of each on its way. An instance."""
+    """Batches per topic-partition, retried until acknowledged; one batch of each in flight. An instance."""
 
     def __init__(self, plan: ClientPlan, leaders: Leaders, clock: Clock) -> None:
         self.plan = plan
@@ -207,7 +207,7 @@ class IdempotentProducer:
 
 
 class _Lane:
-    """One topic-partition of an idempotent producer, with a producer id of its own."""
+    """One topic-partition of an idempotent producer, with its own producer id."""
 
     def __init__(self, producer: IdempotentProducer, where: TopicPartition) -> None:
         self.producer = producer
@@ -239,11 +239,11 @@ class _Lane:
                     _settle(queued, errors.lost(queued.operation.f, "closed_in_flight"))
                 raise
             except Exception as trouble:
-                # Whatever it is, nobody may wait for ever.
+                # After any exception every waiting record must be settled.
                 self._gave_up(batch, short(trouble), transmitted=True)
 
     async def _send(self, batch: list[_Queued]) -> None:
-        """Repeat one batch until it is acknowledged or its time is up."""
+        """Retry one batch until it is acknowledged or times out."""
         clock, deadline = self.producer.clock, batch[0].deadline
         transmitted = False
         trouble = "message_timed_out"
@@ -276,7 +276,7 @@ class _Lane:
         self._gave_up(batch, trouble, transmitted=transmitted)
 
     async def _identified(self, address: Address) -> bool:
-        """Whether this lane has a producer id; one is asked for if not."""
+        """Whether this lane has a producer id; requests one if not."""
         if self.identity is not None:
             return True
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
@@ -338,7 +338,7 @@ GIVE_UP = frozenset(
         ErrorCode.INVALID_RECORD,
     )
 )
-"""Answers that repeating the same batch cannot change."""
+"""Errors that a retry of the same batch cannot change."""
 
 
 def _settle(queued: _Queued, completion: Completion) -> None:
@@ -353,7 +353,7 @@ def produce_request(where: TopicPartition, batch: bytes | bytearray, acks: int) 
 
 
 def produce_answer(response: ProduceResponse) -> tuple[int, int]:
-    """Error code and base offset of the one topic-partition asked for."""
+    """Error code and base offset of the requested topic-partition."""
     for topic in response.responses:
         for part in topic.partition_responses:
             return part.error_code, part.base_offset

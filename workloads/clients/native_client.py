@@ -1,8 +1,8 @@
-"""What is common to native clients: an instance that does the work, and another in its place when it is abandoned.
+"""The common part of native clients: an instance that does the work, and a successor when it is abandoned.
 
-All that a client knows and has under way is the instance's, its view of the cluster and its connections too. To open a
-client anew (REOPEN) is to drop one instance as if its program had crashed and to begin the next under a number of its
-own: nothing is carried over but how the numbers of sessions go on.
+An instance owns all state of a client, its view of the cluster and its connections included. To reopen a client
+(REOPEN) is to drop one instance as if its program had crashed and to begin the next under a new number: only the count
+of sessions carries over.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Instance(Protocol):
     async def invoke(self, operation: Operation) -> Completion: ...
 
     def end(self, *, abandoned: bool) -> None:
-        """End whatever is under way, and start nothing more."""
+        """End all open operations, and start nothing more."""
         ...
 
     def successor(self, client: int) -> Instance:
-        """Another of the same plan, under its own number, that knows nothing yet."""
+        """A new instance of the same plan, under its own number, without the old one's state."""
         ...
 
 
 class NativeClient:
-    """A client of which one instance at a time is alive; `number` is that instance's."""
+    """A client with one live instance at a time; `number` is that instance's."""
 
     def __init__(self, instance: Instance, number: int) -> None:
         self.instance = instance

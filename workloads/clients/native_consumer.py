@@ -1,21 +1,21 @@
 """The native consumer: a poll is one topic-partition's share of a Fetch that its client sends to a leader.
 
-Like Kafka's own consumers, one client has one Fetch under way to each broker, for every topic-partition that it polls
-there. Unlike theirs it reads nothing ahead: what a poll delivers was fetched after the poll was invoked, from the
-cursor on, so that an answer's high watermark and leader belong to that poll.
+Like Kafka's own consumers, one client has one Fetch in flight to each broker, for every topic-partition that it polls
+there. Unlike them it does not read ahead: what a poll delivers was fetched after the poll was invoked, from the cursor
+on, so that a response's high watermark and leader belong to that poll.
 
     invoke ──▶ lane of the leader ── Fetch of all that wait there ──▶ records, an error, or nothing new
                     ▲                                                       │
                     └────────────── keeps waiting, up to POLL_SECONDS ◀─────┘
 
-Polls that are answered together are asked for again together: a lane rests for `LINGER_SECONDS` between an answer and
-its next Fetch. Incremental fetch sessions (KIP-227) are taken if the broker offers one; a broker that answers session
-id 0 is asked in full every time. Whatever goes wrong with a session ends it, and the next Fetch begins anew.
+Polls that are answered together are sent again together: a lane waits for `LINGER_SECONDS` between a response and its
+next Fetch. Incremental fetch sessions (KIP-227) are used if the broker offers one; a broker that returns session id 0
+gets a full request every time. Any failure of a session ends it, and the next Fetch starts a new one.
 
-A consumer that stands in a rack says so, and the leader may send it to a follower nearby (KIP-392): a poll that is sent
-away waits there instead, and those after it go there at once, for `PREFERENCE_SECONDS` or until that follower fails.
-Whatever a follower refuses, the same poll asks the leader for: a follower may lag, so it is the leader who says that an
-offset is out of range. A poll that is sent away again after that has failed.
+A consumer with a rack names it, and the leader may redirect it to a follower nearby (KIP-392). A redirected poll waits
+there instead, and later polls go there directly, for `PREFERENCE_SECONDS` or until that follower fails. A poll that a
+follower refuses is sent to the leader: a follower may lag, so only the leader decides that an offset is out of range. A
+poll that is redirected again after that has failed.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ LINGER_SECONDS = 0.1
 POLL_SECONDS = 5.0
 DELETE_TIMEOUT_MS = 2000
 PREFERENCE_SECONDS = 30.0
-"""How long the leader's word holds. Kafka's consumers take `metadata.max.age.ms`, five minutes; runs are short."""
+"""How long a redirect holds. Kafka's consumers take `metadata.max.age.ms`, five minutes; runs are short."""
 KEPT_RECORDS = 10
-"""How many records behind its own position a consumer leaves alone when it deletes."""
+"""How many records before its position a consumer keeps when it deletes."""
 
 _SESSION_ENDED = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 
 @dataclass
 class _Cursor:
-    """Where one topic-partition's reading stands."""
+    """The position and session of one topic-partition."""
 
     position: int | None = None
     session: int = 0
@@ -90,8 +90,10 @@ class _Cursor:
 
 @dataclass(slots=True, eq=False)
 class _Poll:
-    """A poll that waits for what `replica` has: the leader, or a follower. `high_watermark` and `log_start` are what
-    was last heard of it; -1 while nothing was. `refusal` is what a follower said that failed this poll.
+    """A poll that waits for records from `replica`: the leader, or a follower.
+
+    `high_watermark` and `log_start` are the last ones received from it; -1 while there are none. `refusal` is the error
+    of the follower that failed this poll.
     """
 
     cursor: _Cursor
@@ -108,7 +110,10 @@ class _Poll:
 
 
 class NativeConsumer:
-    """Manually assigned; see the module. An instance (`native_client.py`); `sessions` is where those before it were."""
+    """A manually assigned consumer; see the module. An instance (`native_client.py`).
+
+    `sessions` are the session numbers at which it begins.
+    """
 
     def __init__(
         self, plan: ClientPlan, leaders: Leaders, clock: Clock, sessions: Mapping[TopicPartition, int] | None = None
@@ -120,7 +125,7 @@ class NativeConsumer:
         self.cursors = {where: _Cursor(session=begun.get(where, 0)) for where in plan.topic_partitions}
         self.lanes: dict[Address, _Lane] = {}
         self.nearby: dict[TopicPartition, tuple[Replica, int]] = {}
-        """Where the leader has sent this consumer, and until when it stays there."""
+        """The follower to which the leader has redirected this consumer, and until when it stays there."""
 
     def end(self, *, abandoned: bool) -> None:
         for lane in self.lanes.values():
@@ -160,7 +165,7 @@ class NativeConsumer:
         return Completion(OK, session=self.cursors[where].session, position=operation.value)
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
-        """Go on from `offset` (from the start of the log if None) in a new session."""
+        """Continue from `offset` (from the start of the log if None) in a new session."""
         cursor = self.cursors[where]
         cursor.position, cursor.session = offset, cursor.session + 1
 
@@ -169,7 +174,7 @@ class NativeConsumer:
         return await self.lane(replica.address).poll(where, cursor, leader, replica)
 
     def _nearest(self, where: TopicPartition, leader: Replica) -> Replica:
-        """The follower that the leader has named as long as that holds, or else the leader."""
+        """The follower that the leader has named, while that holds, or else the leader."""
         if where not in self.nearby:
             return leader
         follower, until = self.nearby[where]
@@ -179,7 +184,7 @@ class NativeConsumer:
         return msgspec.structs.replace(follower, epoch=leader.epoch)
 
     def named(self, where: TopicPartition, node: int, epoch: int) -> Replica | None:
-        """The leader says that this node is nearer; None if nobody knows where that is."""
+        """The nearer replica that the leader has named; None if its address is unknown."""
         address = self.leaders.brokers.get(node)
         if address is None:
             return None
@@ -212,7 +217,7 @@ class NativeConsumer:
         return Completion(OK, log_start=found[0].offset, node=leader.node)
 
     async def _delete_records(self, f: str, where: TopicPartition, leader: Replica, cursor: _Cursor) -> Completion:
-        """Let the log begin a little behind the cursor; the answer tells where it begins everywhere."""
+        """Raise the log start offset to a little before the cursor; the response reports the low watermark."""
         offset = (cursor.position or 0) - KEPT_RECORDS
         if offset <= 0:
             return errors.refused("nothing_to_delete")
@@ -232,7 +237,7 @@ class NativeConsumer:
         return Completion(OK, log_start=found[0].low_watermark, node=leader.node)
 
     async def _in_vain(self, where: TopicPartition, completion: Completion) -> Completion:
-        """Ask anew who leads, a little later."""
+        """Drop the known leader after a failure, and wait a little."""
         self.leaders.forget(where)
         self.nearby.pop(where, None)
         await asyncio.sleep(RETRY_SECONDS)
@@ -240,12 +245,12 @@ class NativeConsumer:
 
 
 def _refused(f: str, found: Sequence[ListOffsetsPartitionResponse | DeleteRecordsPartitionResult]) -> Completion:
-    """What an answer with an error means; one without the topic-partition is an error too."""
+    """What a response with an error means; one without the topic-partition is an error too."""
     return errors.single_attempt(f, found[0].error_code if found else int(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 class _Lane:
-    """One consumer's polls at one broker. `session` is (id, epoch of the next Fetch); `told` is what is in it."""
+    """One consumer's polls at one broker. `session` is (id, epoch of the next Fetch); `told` is its content."""
 
     def __init__(self, consumer: NativeConsumer, address: Address) -> None:
         self.consumer = consumer
@@ -257,7 +262,7 @@ class _Lane:
         self.told: dict[TopicPartition, FetchPartition] = {}
 
     async def poll(self, where: TopicPartition, cursor: _Cursor, leader: Replica, replica: Replica) -> Completion:
-        """What there is to read at the cursor, or nothing when the time is over."""
+        """Read what there is at the cursor, or nothing when the time is over."""
         loop = asyncio.get_running_loop()
         deadline = self.consumer.clock.now_ns() + int(POLL_SECONDS * 1e9)
         poll = _Poll(cursor, leader, replica, deadline, loop.create_future())
@@ -280,7 +285,7 @@ class _Lane:
             try:
                 await self._fetch(asked)
             except Exception as trouble:
-                # Whatever it is, nobody may wait for ever.
+                # After any exception every waiting poll must be settled.
                 self._forget_session()
                 self._fail(asked, short(trouble))
             await asyncio.sleep(LINGER_SECONDS)
@@ -387,7 +392,7 @@ class _Lane:
                 self._settle(where, poll, errors.lost("poll", reason))
 
     def _has(self, poll: _Poll) -> bool:
-        """Whether it still waits here: not if it has its answer, or was handed over meanwhile."""
+        """Whether it still waits here: it is neither complete nor handed over to another lane."""
         return not poll.done.done() and poll.replica.address == self.address
 
     # -- sessions -------------------------------------------------------------------------------------------------
@@ -396,7 +401,7 @@ class _Lane:
         self.session, self.told = (0, 0), {}
 
     def _request(self, asked: dict[TopicPartition, _Poll]) -> FetchRequest:
-        """A Fetch of all that is asked: in full, or what differs from what the session knows."""
+        """A Fetch of all these polls: in full, or only the differences from the session's content."""
         session_id, epoch = self.session
         wanted = {where: _fetch_partition(where[1], poll) for where, poll in asked.items()}
         told = self.told if session_id else {}
@@ -434,13 +439,13 @@ def _fetch_partition(partition: int, poll: _Poll) -> FetchPartition:
 
 
 class DamagedRecords(Exception):
-    """What was fetched is not what was written; the message says at which offset that shows."""
+    """What was fetched is not what was written; the message names the offset."""
 
 
 def read_records(
     content: bytes | bytearray | memoryview | None, position: int
 ) -> tuple[Sequence[int], Sequence[int], int, int | None]:
-    """Offsets and values from `position` on, where reading goes on, and the leader epoch of the last batch.
+    """Return offsets and values from `position` on, the next position, and the leader epoch of the last batch.
 
     Control batches hold nothing to deliver. Raises DamagedRecords where a batch is malformed or its sum is wrong, and
     if there is none although there are bytes: a broker may cut the last batch, never the first.
@@ -469,7 +474,7 @@ def read_records(
 
 
 def short(trouble: Exception) -> str:
-    """The trouble of a connection in one word; what is none, and ours, in more."""
+    """Name a connection's failure in one word; describe any other exception, which is our own bug."""
     if isinstance(trouble, Closed):
         return "closed_in_flight"
     if isinstance(trouble, OSError):

@@ -1,11 +1,11 @@
-"""The native client of the workload `metadata`: topics as registers (see `workloads/metadata.py` for what that means).
+"""The native client of the workload `metadata`: topics as registers (see `workloads/metadata.py` for the model).
 
-Every thread has a connection of its own and a broker that it stays with, until that broker is in trouble. A change is
-one request, whose answer is judged by `errors.THROUGH_A_BROKER`. A read is several: it changes its thread's barrier,
-waits until the broker shows that change, and takes what the same answer says of the register. Barrier and register are
-asked for in one request, in this order, so that the register is never from an older copy than the barrier. A topic
-without its value is looked at again, since a broker may look up topic and configuration one after the other while the
-topic is being deleted; only one that stays so for the whole time has lost its value.
+Every thread has its own connection, and stays with one broker until that broker fails. A change is one request, whose
+response is classified by `errors.THROUGH_A_BROKER`. A read is several: it changes its thread's barrier, waits until the
+broker shows that change, and takes the register's value from the same response. Barrier and register are in one
+request, in this order, so that the register is never from an older copy than the barrier. A topic without its value is
+read again, since a broker may look up topic and configuration one after the other while the topic is being deleted;
+only a topic that stays so for the whole time has lost its value.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from squall.workloads.operation import (
 from squall.workloads.ports import Clock
 
 KEY: Final = "retention.ms"
-"""The configuration that holds a register's value: any whole number is allowed, and nothing depends on it here."""
+"""The configuration that holds a register's value: any integer is allowed, and nothing else here depends on it."""
 
 AS_THE_CLUSTER_SAYS: Final = -1
-"""Replication factor of topics: `default.replication.factor`."""
+"""Replication factor of topics: stands for `default.replication.factor`."""
 
 REQUEST_SECONDS: Final = 3.0
 BROKER_TIMEOUT_MS: Final = 2000
@@ -81,13 +81,13 @@ class MetadataClient:
         self.clock = clock
         self.counter = 0
         self.moves = dict.fromkeys(plan.threads, 0)
-        """How often each thread has gone to the next broker."""
+        """How often each thread has moved to the next broker."""
 
     async def open(self) -> None:
         return None
 
     async def setup(self) -> None:
-        """Make the barriers. Raises OSError if that cannot be done for a while."""
+        """Create the barriers. Raises OSError if that fails for a while."""
         barriers = [Topic(barrier_of(thread), 1, AS_THE_CLUSTER_SAYS) for thread in self.plan.threads]
         deadline = self.clock.now_ns() + int(SETUP_SECONDS * 1e9)
         while True:
@@ -131,7 +131,7 @@ class MetadataClient:
     # -- changes ----------------------------------------------------------------------------------------------------
 
     async def _change(self, address: Address, operation: Operation) -> int:
-        """The error code that a change was answered with. Raises OSError."""
+        """Send a change and return the error code of the response. Raises OSError."""
         assert operation.topic is not None and operation.value is not None
         if operation.f == CAS:
             return await self._create(address, operation.thread, operation.topic, operation.value)
@@ -174,7 +174,7 @@ class MetadataClient:
     # -- reads ------------------------------------------------------------------------------------------------------
 
     async def _read(self, address: Address, operation: Operation) -> Completion:
-        """What the register held at some time since this began. Raises OSError."""
+        """Read the register as it was at some time since this call. Raises OSError."""
         assert operation.topic is not None
         barrier = barrier_of(operation.thread)
         self.counter += 1
@@ -205,12 +205,12 @@ class MetadataClient:
 
 
 def barrier_of(thread: int) -> str:
-    """The topic by whose configuration a thread sees how far a broker's copy is."""
+    """The topic whose configuration shows a thread how current a broker's copy is."""
     return f"metadata-barrier-{thread}"
 
 
 def value_of(result: DescribeConfigsResult) -> int | None:
-    """The value a register holds by this answer: ABSENT without a topic, None if the answer does not say."""
+    """The register's value in this response: ABSENT without a topic, None if the response does not show it."""
     if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ABSENT
     if result.error_code != 0:
@@ -231,7 +231,7 @@ def _judged(result: DescribeConfigsResult | None) -> Completion:
 
 
 def _number(text: str | None) -> int:
-    """A topic of ours without a number in its configuration has lost it."""
+    """The integer in a topic's configuration; a topic without one has lost its value."""
     try:
         return int(text or "")
     except ValueError:
@@ -239,5 +239,5 @@ def _number(text: str | None) -> int:
 
 
 def _only(codes: list[int]) -> int:
-    """The answer's one code; an answer about nothing says nothing."""
+    """The response's only code; a response without one is an unknown error."""
     return codes[0] if len(codes) == 1 else int(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,11 +1,11 @@
 """The native reader of whole lists: one poll is everything from a log's start to its end (workload `list-append`).
 
-The end is what the leader tells when the read begins (ListOffsets); a leader that does not know it yet refuses, and the
-read fails (KIP-207, OFFSET_NOT_AVAILABLE). Then as many Fetch requests as it takes go out, in a session of their own.
-What a log holds below its high watermark never changes, so what was read in pieces is what was there at one moment; if
-it is not, that is for the checks to find.
+The end is what the leader returns when the read begins (ListOffsets); a leader that does not know it yet refuses, and
+the read fails (KIP-207, OFFSET_NOT_AVAILABLE). Then as many Fetch requests as necessary follow, in a separate session.
+What a log holds below its high watermark never changes, so the pieces of a read together are the log at one time; the
+checks detect the opposite.
 
-A read that does not come to its end within `READ_SECONDS`, or during which anything goes wrong, has failed as a whole.
+A read that does not finish within `READ_SECONDS`, or during which anything fails, has failed as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_SECONDS: Final = 10.0
 
 
 class WholeReader(NativeConsumer):
-    """Reads a log anew each time."""
+    """Reads a log from its start for every poll."""
 
     async def invoke(self, operation: Operation) -> Completion:
         assert operation.topic is not None and operation.partition is not None

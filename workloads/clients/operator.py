@@ -1,8 +1,9 @@
-"""The native operator: reassignments, preferred leaders, settings of topics, voters of the quorum; in both worlds.
+"""The native operator: reassignments, preferred leaders, topic settings, quorum voters; in both worlds.
 
-What concerns topics is asked of one broker after the other, and each passes it on to the active controller. Voters are
-the business of the quorum's leader alone, so every controller is asked until one does not say that it is another.
-Requests are in versions that our nodes and Kafka 3.9 both serve.
+Requests about topics go to one broker after the other, and each forwards them to the active controller. Only the
+quorum's leader changes voters, so every controller is tried until one does not refer to another.
+
+Requests use versions that our nodes and Kafka 3.9 both serve.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ TOPIC_RESOURCE, SET, DELETE = 2, 0, 1
 SET_FOR_THE_TOPIC = 1
 OPERATION_SECONDS = 3.0
 CATCH_UP_MS = 2000
-"""How long the leader may wait for a voter to be to catch up with the log."""
+"""How long the leader may wait for a new voter to catch up with the log, in ms."""
 
 _Judged = tuple[int, str | None]
 _NOTHING_TO_DO = (0, int(ErrorCode.ELECTION_NOT_NEEDED), int(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE))
@@ -72,7 +73,7 @@ _NOTHING_TO_DO = (0, int(ErrorCode.ELECTION_NOT_NEEDED), int(ErrorCode.PREFERRED
 
 @dataclass(frozen=True)
 class Quorum:
-    """The metadata quorum as its leader tells it: node ids and the ids of their directories, and its high watermark."""
+    """The metadata quorum according to its leader: node ids with their directory ids, and the high watermark."""
 
     leader: int
     voters: Mapping[int, bytes]
@@ -82,10 +83,10 @@ class Quorum:
 
 
 class NativeOperator(NativeAdmin):
-    """An admin client that also changes what is there. Raises OSError and AdminError."""
+    """An admin client that also changes existing topics and the quorum. Raises OSError and AdminError."""
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Begin to move a topic-partition to these brokers; None cancels."""
+        """Start to move a topic-partition to these brokers; None cancels the move."""
         wanted = ReassignablePartition(partition, None if replicas is None else list(replicas))
         request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(topic, [wanted])])
 
@@ -99,8 +100,10 @@ class NativeOperator(NativeAdmin):
         await self._first(self.brokers, ask, f"reassign {topic}/{partition}")
 
     async def moving(self, topic: str, partition: int) -> tuple[int, ...]:
-        """The replicas of a topic-partition that is being moved, those that come and those that go among them, as the
-        active controller tells the first broker that answers; none if it is not being moved."""
+        """The replicas of a topic-partition that is being moved, including those being added and removed.
+
+        Reported by the active controller through the first broker that responds; empty if it is not being moved.
+        """
         wanted = ListPartitionReassignmentsTopics(topic, [partition])
         request = ListPartitionReassignmentsRequest(topics=[wanted])
         trouble: OSError = ConnectionError(f"moves of {topic}/{partition}: there is nobody to ask")
@@ -119,7 +122,7 @@ class NativeOperator(NativeAdmin):
         raise trouble
 
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
-        """Let preferred replicas lead. That one leads already, or cannot, is no error."""
+        """Elect preferred replicas as leaders. It is no error if one leads already, or cannot lead."""
         wanted = [TopicPartitions(name, list(range(count))) for name, count in topics.items()]
         request = ElectLeadersRequest(election_type=0, topic_partitions=wanted)
 
@@ -132,7 +135,7 @@ class NativeOperator(NativeAdmin):
         await self._first(self.brokers, ask, "elect preferred leaders")
 
     async def set_config(self, topic: str, name: str, value: str | None) -> None:
-        """Give a topic a setting, or (None) the default."""
+        """Set a topic's setting, or (None) reset it to the default."""
         change = AlterableConfig(name, DELETE if value is None else SET, value)
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, topic, [change])])
 
@@ -145,7 +148,7 @@ class NativeOperator(NativeAdmin):
         await self._first(self.brokers, ask, f"set {name} of {topic}")
 
     async def setting_of(self, topic: str, name: str) -> str | None:
-        """What a topic was given as that setting, as the first broker that answers tells it; None if nothing."""
+        """The value set for a topic, according to the first broker that responds; None if it is not set."""
         resource = DescribeConfigsResource(TOPIC_RESOURCE, topic, [name])
         request = DescribeConfigsRequest(resources=[resource])
         trouble: OSError = ConnectionError(f"{name} of {topic}: there is nobody to ask")
@@ -164,7 +167,7 @@ class NativeOperator(NativeAdmin):
         raise trouble
 
     async def quorum(self) -> Quorum:
-        """Who votes and who observes; of several stories the one of the newest epoch."""
+        """Voters and observers; of contradicting responses the one of the newest epoch."""
         part = PartitionDataRequest(partition_index=0)
         request = DescribeQuorumRequest(topics=[TopicDataRequest(topic_name=METADATA_TOPIC, partitions=[part])])
         found: list[tuple[int, Quorum]] = []
@@ -183,7 +186,7 @@ class NativeOperator(NativeAdmin):
         return max(found, key=lambda one: one[0])[1]
 
     async def remove_voter(self, voter: int) -> None:
-        """Take a controller out of the voters."""
+        """Remove a controller from the voters."""
         directory = (await self.quorum()).voters.get(voter)
         if directory is None:
             raise AdminError(f"remove voter {voter}: it is none")
@@ -196,7 +199,7 @@ class NativeOperator(NativeAdmin):
         await self._first(self.controllers, ask, f"remove voter {voter}")
 
     async def add_voter(self, voter: int, listener: str, address_of_it: Address) -> None:
-        """Let a controller that follows the quorum vote."""
+        """Add a controller that follows the quorum to the voters."""
         directory = (await self.quorum()).observers.get(voter)
         if directory is None:
             raise AdminError(f"add voter {voter}: it does not follow the quorum")
@@ -223,7 +226,10 @@ class NativeOperator(NativeAdmin):
     async def _first(
         self, addresses: Sequence[Address], ask: Callable[[Address], Awaitable[list[_Judged]]], what: str
     ) -> None:
-        """Ask one node after the other until one says that it is done. Raises what the last that decided said."""
+        """Try one node after the other until one reports success. Raises the error of the last one.
+
+        An error response stops the search, unless it refers to another leader or controller.
+        """
         trouble: OSError = ConnectionError(f"{what}: there is nobody to ask")
         for address in addresses:
             try:

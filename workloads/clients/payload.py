@@ -1,4 +1,4 @@
-"""How a value travels in a record: eight bytes, big-endian, padded to the record size the workload asks for."""
+"""The encoding of a value in a record: eight bytes, big-endian, padded to the workload's record size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def encode_value(value: int, size: int) -> bytes:
 
 
 def decode_value(payload: bytes | memoryview | None) -> int:
-    """The value a record carries; `UNREADABLE_VALUE` if it is none of ours."""
+    """The value in a record; `UNREADABLE_VALUE` if it is none of ours."""
     if payload is None or len(payload) < VALUE_BYTES:
         return UNREADABLE_VALUE
     return int.from_bytes(payload[:VALUE_BYTES], "big", signed=True)

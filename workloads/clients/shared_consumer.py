@@ -1,15 +1,15 @@
-"""One consumer of a real library, shared by many processes: what the adapters of real libraries have in common.
+"""One consumer of a real library, shared by many processes: the common part of the adapters of real libraries.
 
-Every process polls one topic-partition of the plan. What the library brings goes into inboxes as runs of one session
-(`inbox.py`); sessions are counted where the library is served, so that nothing that was on its way when a session began
-is booked under it.
+Every process polls one topic-partition of the plan. What the library delivers goes into inboxes as runs of one session
+(`inbox.py`). Sessions are counted where the library is served, so that nothing in flight at the start of a session is
+counted under it.
 
-Libraries keep the log start that a Fetch response carries to themselves. So the final read asks for it, once a session,
-when the first records of the session are there: retention cannot have removed more before they were read (DP-07).
+Libraries do not expose the log start offset of a Fetch response. So the final read requests it, once a session, when
+the first records of the session are there: retention cannot have removed more before they were read (DP-07).
 
-A reopen abandons the instance as if it had crashed. Another reads every topic-partition as the plan says, in a session
-of its own and under a client number of its own; what had arrived and was not polled is lost. Instances end in the
-background, and closing the client waits for what is left of them.
+A reopen abandons the instance as if it had crashed. A new one reads every topic-partition of the plan, in a new session
+and under a new client number; what had arrived and was not polled is lost. Instances end in the background, and closing
+the client waits for those that remain.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ Sessions = Mapping[TopicPartition, int]
 
 
 class ConsumerInstance(ABC):
-    """A consumer of the library and whatever serves it; made in the event loop.
+    """A consumer of the library and what serves it; made in the event loop.
 
-    `sessions` are those of what the library brings from now on. `over` is done when nothing more is answered; `died_of`
-    says why, if nobody wanted it.
+    `sessions` are those of what the library delivers from now on. `over` is done when the instance serves nothing more;
+    `died_of` is the reason, if it was not retired.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -69,23 +69,23 @@ class ConsumerInstance(ABC):
 
     @abstractmethod
     def retire(self) -> None:
-        """Bring nothing more, and end in the background."""
+        """Deliver nothing more, and end in the background."""
 
     @abstractmethod
     def gone(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether it has ended completely."""
 
     @abstractmethod
     async def ended(self) -> None:
-        """Until nothing of a retired instance is left."""
+        """Wait until a retired instance has ended completely."""
 
     def begin_session(self, place: TopicPartition) -> int:
-        """What arrives of that topic-partition from here on belongs to a new session."""
+        """Count what arrives of that topic-partition from now on as a new session."""
         self.sessions[place] += 1
         return self.sessions[place]
 
     def finish(self, death: str | None = None) -> None:
-        """In the event loop: whoever waits for this instance waits in vain."""
+        """In the event loop: end all waiting for this instance."""
         if not self.over.done():
             self.died_of = death
             self.over.set_result(None)
@@ -110,11 +110,11 @@ class ThreadedInstance(ConsumerInstance):
 
     @abstractmethod
     def serve(self) -> None:
-        """The thread's life, until `retired`."""
+        """The thread's function, until `retired`."""
 
     @abstractmethod
     def go_to(self, place: TopicPartition, offset: int) -> None:
-        """In the thread: have the library go on from there, with nothing that it has fetched before."""
+        """In the thread: make the library continue from there, without anything that it fetched before."""
 
     async def seek(self, place: TopicPartition, offset: int) -> Completion:
         answer: asyncio.Future[Completion] = self.loop.create_future()
@@ -146,7 +146,7 @@ class ThreadedInstance(ConsumerInstance):
         return errors.exception_name(trouble)
 
     def carry_out_seeks(self) -> None:
-        """In the thread."""
+        """In the thread: execute the waiting seeks."""
         while self.seeks:
             place, offset, answer = self.seeks.popleft()
             self.go_to(place, offset)
@@ -161,12 +161,12 @@ class ThreadedInstance(ConsumerInstance):
         self.mailbox.post(tell)
 
     def arrived(self, place: TopicPartition, run: Run) -> None:
-        """In the thread."""
+        """In the thread: deliver a run to the inbox."""
         inbox = self.inboxes[place]
         self.mailbox.post(lambda: inbox.deliver(run))
 
     def failed(self, place: TopicPartition, error: str) -> None:
-        """In the thread."""
+        """In the thread: deliver an error to the inbox."""
         self.arrived(place, Run(self.sessions[place], error=error))
 
 
@@ -180,11 +180,11 @@ class SharedConsumer(ABC):
         self.abandoned: list[ConsumerInstance] = []
         self.closed = False
         self.log_starts_of: dict[TopicPartition, int] = {}
-        """The session in which the final read has last reported where the log starts."""
+        """The session in which the final read last reported the log start offset."""
 
     @abstractmethod
     def start(self, sessions: Sessions) -> ConsumerInstance:
-        """A new instance, at once: it may connect later."""
+        """Return a new instance without waiting: it may connect later."""
 
     async def open(self) -> None:
         self.instance = self.start(dict.fromkeys(self.plan.topic_partitions, 0))
@@ -217,7 +217,7 @@ class SharedConsumer(ABC):
         if not instance.over.done():
             await inbox.arrival(POLL_SECONDS)
         elif instance.died_of is not None and not inbox.runs:
-            await asyncio.sleep(AGAIN_SECONDS)  # whoever polls the dead should not spin
+            await asyncio.sleep(AGAIN_SECONDS)  # polls of a dead instance should not spin
         if instance.died_of is not None and not inbox.runs:
             return Completion(FAIL, error=instance.died_of, session=inbox.session)
         if operation.f == FINAL_POLL and inbox.runs and inbox.runs[0].session != self.log_starts_of.get(place):
@@ -225,7 +225,9 @@ class SharedConsumer(ABC):
         return inbox.take()
 
     async def _begin_final_read(self, instance: ConsumerInstance, place: TopicPartition, inbox: Inbox) -> Completion:
-        """The first poll of a session, with the log start. If that cannot be had, the poll fails and takes nothing."""
+        """Return the first poll of a session, with the log start offset; without that the poll
+        fails and takes nothing.
+        """
         listed = await _unless_over(instance, instance.list_offsets(place))
         if listed.type != OK:
             return Completion(FAIL, error=listed.error, session=inbox.session)
@@ -237,7 +239,7 @@ class SharedConsumer(ABC):
         return msgspec.structs.replace(polled, log_start=listed.log_start)
 
     def _reopen(self, old: ConsumerInstance) -> None:
-        """Another instance in its place, whose sessions nothing of the old one has."""
+        """Replace an instance; the new one's sessions are all new."""
         old.retire()
         self.abandoned = [one for one in (*self.abandoned, old) if not one.gone()]
         self.client += GENERATION_STRIDE
@@ -254,7 +256,7 @@ class SharedConsumer(ABC):
 
 
 async def _unless_over(instance: ConsumerInstance, question: Coroutine[Any, Any, Completion]) -> Completion:
-    """The answer of an instance; it fails if that ends or dies before it has answered."""
+    """Return an instance's response; fails if the instance ends or dies first."""
     asking = asyncio.get_running_loop().create_task(question)
     waiting: set[asyncio.Future[Any]] = {asking, instance.over}
     try:

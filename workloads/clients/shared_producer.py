@@ -1,18 +1,18 @@
-"""One producer of a real library, shared by many processes: what the adapters of real libraries have in common.
+"""One producer of a real library, shared by many processes: the common part of the adapters of real libraries.
 
 Records are handed over in the order of calls, and the number of the call, the send *sequence*, is recorded: with
-idempotence on, acknowledged records must lie in that order (S3 of the checkers). An instance that is dead is replaced
-under a new client number, and its numbers begin anew: order is promised within an instance only. So is one that a
-reopen abandons, as if it had crashed, with whatever is under way in it. Instances end in the background, and closing
-the client waits for what is left of them.
+idempotence on, acknowledged records must lie in that order. A dead instance is replaced under a new client number, and
+its sequence starts again: order is promised within an instance only. A reopen replaces an instance in the same way, as
+if it had crashed, with everything in flight. Instances end in the background, and closing the client waits for those
+that remain.
 
-Under acks=all an acknowledgement has an offset. One without it answers DUPLICATE_SEQUENCE_NUMBER, which a leader says
-of a batch that it has appended and that need not be replicated yet: nobody can tell.
+Under acks=all an acknowledgement has an offset. One without it stems from DUPLICATE_SEQUENCE_NUMBER, which a leader
+returns for a batch that it has appended and that need not be replicated yet: the outcome is unknown.
 
-The library may go on under a new producer epoch and send again what it has no answer for; a broker cannot know the
-second attempt from a new record. It does so when a record fails, and some for other reasons too, of which they
-tell (`renumberings`). Whatever was under way in that instance at that time is recorded as outside the promise of
-idempotence, and only what is sent later is within it.
+The library may take a new producer epoch and send again everything without a response; a broker cannot distinguish the
+second attempt from a new record. It does so when a record fails, and some libraries for other reasons too, which they
+report (`renumberings`). Everything in flight in that instance at that time is recorded as outside the promise of
+idempotence; only what is sent later is within it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from squall.workloads.operation import FAIL, INFO, MARKER, OK, REOPEN, SEND, Com
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """What became of a record: its offset, or an error and what that means.
+    """The outcome of a record: its offset, or an error and its meaning.
 
-    `refused` says that the library was never given it, or turned it away at its door.
+    `refused`: the library never received it, or rejected it at once.
     """
 
     offset: int | None = None
@@ -43,35 +43,37 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Instance(Protocol):
-    """A producer of the library and whatever serves it."""
+    """A producer of the library and what serves it."""
 
     dead: bool
     renumberings: int
-    """How often it has said that it goes on under a new producer epoch; of reports that come together none is told
-    before this is counted."""
+    """How often it has reported a new producer epoch.
+
+    Of reports that arrive together none is delivered before this is counted.
+    """
 
     async def send(self, topic: str, partition: int, payload: bytes) -> Delivered: ...
 
     def retire(self) -> None: ...
 
     def abandon(self) -> None:
-        """Retire without a flush: what was not transmitted is not any more, and nobody waits for deliveries."""
+        """Retire without a flush: untransmitted records are dropped, and deliveries are not awaited."""
         ...
 
     def gone(self) -> bool:
-        """Whether nothing of a retired instance is left."""
+        """Whether a retired instance has ended completely."""
         ...
 
     async def ended(self) -> None:
-        """Until nothing of a retired instance is left."""
+        """Wait until a retired instance has ended completely."""
         ...
 
 
 @dataclass
 class Life:
-    """One instance under its client number, and how far it has come.
+    """One instance under its client number, and its sequence.
 
-    `in_doubt_to` is the last sequence that was under way when some record failed.
+    `in_doubt_to` is the last sequence in flight when a record failed.
     """
 
     instance: Instance
@@ -91,7 +93,7 @@ class SharedProducer(ABC):
 
     @abstractmethod
     def start(self, loop: asyncio.AbstractEventLoop) -> Instance:
-        """A new instance, at once: it may connect later."""
+        """Return a new instance without waiting: it may connect later."""
 
     async def open(self) -> None:
         self.life = Life(self.start(asyncio.get_running_loop()), self.plan.client)
@@ -135,7 +137,7 @@ class SharedProducer(ABC):
         )
 
     def _next(self, old: Life) -> Life:
-        """A new instance for one that ends, whose open deliveries still get their reports."""
+        """A new instance in place of one that ends; the old one's open deliveries still get their reports."""
         self.replaced = [one for one in (*self.replaced, old.instance) if not one.gone()]
         return Life(self.start(asyncio.get_running_loop()), old.client + GENERATION_STRIDE)
 

@@ -1,7 +1,7 @@
-"""Every message of the wire protocol that Squall speaks: one module per API, and the table of APIs.
+"""Every message of the wire protocol that Squall supports: one module per API, and the table of APIs.
 
-Classes whose name serves in both directions carry `Request` or `Response` at the end. `APIS` maps an API key to its
-request, its response and the versions there are; which of them a listener offers is `node/dispatch.py`'s business.
+Classes whose name serves in both directions end in `Request` or `Response`. `APIS` maps an API key to its request, its
+response and its versions; `node/dispatch.py` decides which of them a listener offers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from squall.nodes.protocol.schema import Message
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, as far as they are spoken here."""
+    """Kafka's keys of the supported APIs."""
 
     PRODUCE = 0
     FETCH = 1

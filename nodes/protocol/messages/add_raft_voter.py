@@ -1,7 +1,7 @@
 """AddRaftVoter (API key 80), versions 0 to 1.
 
-Adds a controller, by id and directory, to the voters of the metadata quorum (KIP-853). Version 1 lets the caller be
-answered before the change is committed.
+Adds a controller, by id and directory, to the voters of the metadata quorum (KIP-853). Version 1 allows a response
+before the change is committed.
 """
 
 from __future__ import annotations

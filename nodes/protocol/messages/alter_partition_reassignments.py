@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (API key 45), versions 0 to 1.
 
-Begin to move topic-partitions to other replicas, or, with `replicas=None`, cancel such a move (RA-01, RA-08).
+Starts to move topic-partitions to other replicas, or, with `replicas=None`, cancels such a move (RA-01, RA-08).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ApiVersions (API key 18), versions 0 to 4.
 
-Which APIs a listener serves, in which versions. The first thing a client asks.
+Which APIs a listener serves, in which versions. The first request of a client.
 
-Its response always has header version 0, and an unknown version is answered in version 0 (see `headers`, `session`).
+Its response always has header version 0, and an unknown version gets a response in version 0 (see `headers`,
+`session`).
 """
 
 from __future__ import annotations

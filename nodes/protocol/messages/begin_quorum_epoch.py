@@ -1,7 +1,7 @@
 """BeginQuorumEpoch (API key 53), versions 0 to 1.
 
-A new leader of the metadata quorum tells the voters that it leads (KIP-595). Version 1 adds directory ids and
-endpoints (KIP-853).
+A new leader of the metadata quorum announces itself to the voters (KIP-595). Version 1 adds directory ids and endpoints
+(KIP-853).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """BrokerHeartbeat (API key 63), versions 0 to 1.
 
-A broker is alive, how far it has replayed the metadata log, and whether it wants to be fenced or shut down.
+A broker reports that it is alive, how far it has replayed the metadata log, and whether it wants to be fenced or shut
+down.
 """
 
 from __future__ import annotations

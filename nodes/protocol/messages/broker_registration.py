@@ -1,6 +1,6 @@
 """BrokerRegistration (API key 62), versions 0 to 4.
 
-A broker joins the cluster: listeners, incarnation, features. The answer is its broker epoch.
+A broker joins the cluster with its listeners, incarnation id and features. The response carries its broker epoch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """CreatePartitions (API key 37), versions 0 to 3.
 
-More partitions for existing topics. `count` is the new total; `assignments=None` leaves the choice of replicas.
+Adds partitions to existing topics. `count` is the new total; `assignments=None` leaves the choice of replicas to the
+controller.
 """
 
 from __future__ import annotations

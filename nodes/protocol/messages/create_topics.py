@@ -1,9 +1,8 @@
 """CreateTopics (API key 19), versions 2 to 7.
 
-Topics to be created, with counts or with explicit assignments. Answered by the controller after commit.
-
-`num_partitions` and `replication_factor` of -1 ask for the cluster's defaults. Version 5 answers with the
-configuration, 7 with the topic's id.
+Creates topics, with counts or with explicit assignments. The controller responds after commit. `num_partitions` and
+`replication_factor` of -1 stand for the cluster's defaults. Version 5 adds the configuration to the response, 7 the
+topic's id.
 """
 
 from __future__ import annotations

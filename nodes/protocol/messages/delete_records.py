@@ -1,4 +1,4 @@
-"""DeleteRecords (API key 21), versions 0 to 2: let logs begin later; offset -1 is the high watermark."""
+"""DeleteRecords (API key 21), versions 0 to 2: raises log start offsets; offset -1 is the high watermark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DeleteTopics (API key 20), versions 1 to 6.
 
-Topics to be deleted: by name up to version 5, by name or id in version 6.
+Deletes topics: by name up to version 5, by name or id in version 6.
 """
 
 from __future__ import annotations

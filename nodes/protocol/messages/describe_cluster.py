@@ -1,7 +1,7 @@
 """DescribeCluster (API key 60), versions 0 to 2.
 
-Id, controller and brokers of the cluster. Version 1 tells brokers (endpoint type 1) from controllers (2), 2 names
-fenced brokers as well, if asked to.
+Id, controller and brokers of the cluster. Version 1 distinguishes brokers (endpoint type 1) from controllers (2),
+version 2 includes fenced brokers on request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeConfigs (API key 32), versions 1 to 4.
 
-The configuration of topics (resource type 2) and brokers (4). `configuration_keys=None` asks for all keys.
+The configuration of topics (resource type 2) and brokers (4). `configuration_keys=None` stands for all keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeLogDirs (API key 35), versions 1 to 5.
 
 The log directories of one broker, and which replicas they hold. Version 3 adds an error for the whole response, 4 the
-size of the volume, 5 whether a directory takes no new replicas.
+size of the volume, 5 whether a directory accepts no new replicas.
 """
 
 from __future__ import annotations

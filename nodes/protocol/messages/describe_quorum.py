@@ -1,6 +1,6 @@
 """DescribeQuorum (API key 55), versions 0 to 2.
 
-Leader, epoch, voters and observers of the metadata quorum, with how far each has come.
+Leader, epoch, voters and observers of the metadata quorum, with the log end offset of each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (API key 75), version 0.
 
-Topic-partitions with their eligible leader replicas, in pages: `next_cursor` says where the next one begins.
+Topic-partitions with their eligible leader replicas, in pages: `next_cursor` is the start of the next page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ElectLeaders (API key 43), versions 0 to 2.
 
-Have leaders elected for topic-partitions, all of them if `topic_partitions` is None: the preferred replica (type 0), or
-any that lives where nobody is known to have everything (type 1, unclean). Version 0 knows only the former.
+Elects leaders for topic-partitions, all of them if `topic_partitions` is None: the preferred replica (type 0), or any
+live replica where no replica is known to have all committed records (type 1, unclean). Version 0 has only type 0.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 Records from an offset on: for consumers, for followers, and for voters and observers of the metadata log.
 
-Version 12 is the first with the epoch of the last record fetched, by which a leader finds divergence (KIP-595 style),
-and is flexible; 13 names topics by id instead of by name; 15 moves the replica's id into `replica_state`, with the
-broker epoch (KIP-903); 16 adds `node_endpoints`, 17 the replica's directory id, 18 the high watermark that a
-voter knows (KIP-1166). Responses keep record buffers as they
-are: a response is encoded to a list of chunks, decoded to views of the frame.
+Version 12 is flexible and adds the epoch of the last fetched record, by which a leader finds divergence (KIP-595
+style); 13 names topics by id instead of by name; 15 moves the replica's id into `replica_state`, with the broker epoch
+(KIP-903); 16 adds `node_endpoints`, 17 the replica's directory id, 18 the high watermark that a voter knows (KIP-1166).
+Record buffers stay as they are: a response is encoded to a list of chunks, decoded to views of the frame.
 """
 
 from __future__ import annotations

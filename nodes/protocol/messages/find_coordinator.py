@@ -1,6 +1,6 @@
 """FindCoordinator (API key 10), versions 0 to 6.
 
-Which broker coordinates a group or a transactional id. From version 4 on for several keys at once.
+Which broker coordinates a group or a transactional id; several keys at once from version 4 on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (API key 44), versions 0 to 1.
 
-Single settings of topics (resource type 2) and of the cluster's brokers (4, with an empty name) are set (operation 0),
-unset (1), or, where they are lists, appended to (2) and subtracted from (3).
+Sets (operation 0) or unsets (1) single settings of topics (resource type 2) and of the cluster's brokers (4, with an
+empty name); where they are lists, appends to them (2) and subtracts from them (3).
 """
 
 from __future__ import annotations

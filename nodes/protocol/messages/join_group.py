@@ -1,7 +1,7 @@
 """JoinGroup (API key 11), versions 0 to 9.
 
-A consumer asks its group's coordinator to be a member. Version 1 adds the rebalance timeout, 5 static members, 7 the
-protocol's type in the response, 8 the reason, 9 `skip_assignment`.
+A consumer requests membership from its group's coordinator. Version 1 adds the rebalance timeout, 5 static members, 7
+the protocol's type in the response, 8 the reason, 9 `skip_assignment`.
 """
 
 from __future__ import annotations

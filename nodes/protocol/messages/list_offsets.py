@@ -1,10 +1,10 @@
 """ListOffsets (API key 2), versions 1 to 11.
 
-The offset of a timestamp, or of the beginning (-2), the end (-1), the largest timestamp (-3, from version 7); where
-logs are tiered, of the beginning of what is local (-4, from version 8), of the last record that is tiered (-5, from
-version 9), of the first that waits for that (-6, from version 11: KIP-1023).
+The offset of a timestamp, of the log's start (-2) or end (-1), or of the largest timestamp (-3, from version 7). Where
+logs are tiered: of the start of the local log (-4, from version 8), of the last tiered record (-5, from version 9), of
+the first record not yet tiered (-6, from version 11: KIP-1023).
 
-Version 4 adds leader epochs on both sides, 10 the time that the asker will wait (KIP-1075).
+Version 4 adds leader epochs on both sides, 10 the time that the client will wait (KIP-1075).
 """
 
 from __future__ import annotations

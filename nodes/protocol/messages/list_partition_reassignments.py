@@ -1,7 +1,7 @@
 """ListPartitionReassignments (API key 46), version 0.
 
-Which topic-partitions are being moved, of all of them if `topics` is None: their replicas, those that come, those that
-go.
+Lists topic-partitions being moved, among all of them if `topics` is None: their replicas, those being added, those
+being removed.
 """
 
 from __future__ import annotations

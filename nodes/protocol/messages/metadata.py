@@ -1,9 +1,9 @@
 """Metadata (API key 3), versions 0 to 12.
 
-Who the brokers are, and who leads and hosts which topic-partition.
+The brokers, and the leader and replicas of each topic-partition.
 
-A request with `topics=None` asks for all; in version 0, which has no null, an empty list does. Version 7 adds leader
-epochs, 10 topic ids.
+A request with `topics=None` stands for all topics; in version 0, which has no null, an empty list does. Version 7 adds
+leader epochs, 10 topic ids.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OffsetFetch (API key 9), versions 1 to 9.
 
-The offsets that a group has committed. Version 2 allows all topics (None), 7 `require_stable`, 8 asks for several
-groups at once, 9 adds the member of a group of the new protocol.
+The offsets that a group has committed. Version 2 allows all topics (None), 7 adds `require_stable`, 8 several groups at
+once, 9 the member of a group of the new protocol.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (API key 23), versions 2 to 4.
 
-Where a leader epoch ends in the leader's log (KIP-320): consumers find by it whether their log was cut.
+Where a leader epoch ends in the leader's log (KIP-320): consumers detect by it whether the log was truncated.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A producer's batches, one per topic-partition.
 
-Versions 0 to 2 carried older record formats; a broker advertises them for old clients' sake and serves none. Version 7
-allows zstd, 9 is flexible, 10 adds the hint of the current leader to the answer. With acks=0 there is no response.
+Versions 0 to 2 carried older record formats; a broker advertises them for the sake of old clients and serves none.
+Version 7 allows zstd, 9 is flexible, 10 adds the current leader to the response as a hint. With acks=0 there is no
+response.
 """
 
 from __future__ import annotations

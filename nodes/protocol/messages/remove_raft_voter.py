@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (API key 81), version 0: takes a controller out of the voters of the metadata quorum (KIP-853)."""
+"""RemoveRaftVoter (API key 81), version 0: removes a controller from the voters of the metadata quorum (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker (API key 64), version 0: an operator's word that a broker will not come back (KIP-631)."""
+"""UnregisterBroker (API key 64), version 0: removes the registration of a broker that will not come back (KIP-631)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """UpdateFeatures (API key 57), versions 0 to 2.
 
-Another level for features of the cluster. Version 0 asks for a downgrade by `allow_downgrade`, later ones by
-`upgrade_type`: 1 up only, 2 down if nothing is lost, 3 down anyway. From version 2 on there is one error for all.
+Changes the level of the cluster's features. Version 0 requests a downgrade by `allow_downgrade`, later ones by
+`upgrade_type`: 1 upgrade only, 2 downgrade if nothing is lost, 3 downgrade in any case. From version 2 on there is one
+error for all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (API key 82), version 0: a voter tells the leader where it is now (KIP-853)."""
+"""UpdateRaftVoter (API key 82), version 0: a voter reports its current endpoints to the leader (KIP-853)."""
 
 from __future__ import annotations
 

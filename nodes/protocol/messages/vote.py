@@ -1,7 +1,7 @@
 """Vote (API key 52), versions 0 to 2.
 
-A candidate of the metadata quorum asks for a vote (KIP-595). Version 1 adds directory ids (KIP-853),
-version 2 pre-votes (KIP-996).
+A candidate of the metadata quorum requests a vote (KIP-595). Version 1 adds directory ids (KIP-853), version 2
+pre-votes (KIP-996).
 """
 
 from __future__ import annotations
