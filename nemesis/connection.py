@@ -76,7 +76,7 @@ class ResetConnections(AimedFault):
         return Target(target.hosts, f"{target.role} to {peers.role}")
 
     async def observe(self) -> Facts:
-        """Observe the present connections, and those that last long enough to be reset once more.
+        """Observe the present connections, and which of them last long enough to be reset again.
 
         Identified by their inodes, as texts, since an observation becomes JSON.
         """

@@ -55,7 +55,9 @@ class FaultRecord:
 
 
 def in_words(facts: Facts) -> str:
-    """An observation in a few words, for a report: who reached whom, processes and pids, clock offsets."""
+    """An observation in a few words, for a report: which nodes receive from which, processes and pids, clock
+    offsets.
+    """
     if "heard" in facts:
         return _heard_in_words(facts["heard"])
     if "clocks" in facts:
@@ -85,7 +87,7 @@ def _round_trips_in_words(round_trips: Mapping[str, Mapping[str, float | None]])
 
 
 def _heard_in_words(heard: Mapping[str, Sequence[str]]) -> str:
-    """Whether all nodes reach each other, else who is deaf to whom."""
+    """That all nodes receive from each other, or which node is deaf to which."""
     everyone = sorted(heard)
     deaf = {name: [other for other in everyone if other != name and other not in heard[name]] for name in everyone}
     lines = [f"{name} deaf to {' '.join(others)}" for name, others in deaf.items() if others]

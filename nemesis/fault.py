@@ -47,7 +47,7 @@ class FaultContext:
     """Client hosts whose load workers may be targets."""
     knock: Knock | None = None
     length_s: float = 0.0
-    """How long the fault will last, for one that cannot be healed from outside; 0 if unknown."""
+    """How long the fault will last, for faults that cannot be healed from outside; 0 if unknown."""
 
     async def resolve(self, selector: str) -> Target:
         """The hosts to which a selector of the suite refers now. Raises NoTarget."""

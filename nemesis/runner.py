@@ -68,7 +68,7 @@ class Patience:
 
 @dataclass
 class _Occurrence:
-    """A fault under way, and what is known of it so far."""
+    """A fault under way, and its observations so far."""
 
     scheduled: ScheduledFault
     fault: Fault

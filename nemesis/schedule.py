@@ -100,7 +100,7 @@ def build_schedule(
 ) -> Schedule:
     """The schedule of these entries, which keeps the last `quiet_s` of the load free of faults.
 
-    Raises ValueError, naming the entry, for one that does not fit.
+    Raises ValueError, naming the entry, if an entry does not fit.
     """
     faults: list[ScheduledFault] = []
     _refuse_unknown_labels(entries)

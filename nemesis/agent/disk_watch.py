@@ -8,8 +8,8 @@ the process has ended. Without an open fault it lets every call proceed at once.
 take longer waits in a queue, and no other call waits behind it. It proceeds early when its fault ends.
 
 **If the watch dies.** Without a watch the filtered calls would fail with ENOSYS for ever. So the kernel kills the node
-together with its watch (PR_SET_PDEATHSIG), in whatever way the watch ended; the keeper finds both dead and restarts
-them (`Revival.revive_all`). The rules and counts are in files (`disk_rules.py`), so an open fault continues.
+together with its watch (PR_SET_PDEATHSIG), however the watch ended; the keeper finds both dead and restarts them
+(`Revival.revive_all`). The rules and counts are in files (`disk_rules.py`), so an open fault continues.
 
 **What the watch leaves.** The watch file is locked while the watch lives, and holds its pid. Afterwards the file is
 empty if the node's end has nothing to do with a disk fault. It says `struck` if the node exited within seconds after a
@@ -221,7 +221,7 @@ def _become(definition: Definition, stops: Sequence[Trap], channel: socket.socke
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, in whatever way. Raises OSError."""
+    """Have the kernel kill this process however its parent ends. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(KILL_WHEN_PARENT_DIES, int(signal.SIGKILL), 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

@@ -3,8 +3,8 @@
     python3 -u disk_writer.py --state DIR --helper NAME --ready DESCRIPTOR
                               --id FAULT --directory DIR --bytes N --writers N
 
-The file has no name, so nothing is left behind in whatever way the program ends. Each writer overwrites its own part of
-the file again and again.
+The file has no name, so nothing is left behind however the program ends. Each writer overwrites its own part of the
+file again and again.
 """
 
 from __future__ import annotations

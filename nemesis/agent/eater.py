@@ -2,9 +2,8 @@
 
     python3 -u eater.py --state DIR --helper NAME --ready DESCRIPTOR --id FAULT --processes N --memory BYTES
 
-It forks one child for each busy process; the kernel kills them when this program ends, in whatever way. Memory is
-written page by page, so that it is really allocated. If the machine runs out of memory, the kernel kills this program
-first.
+It forks one child for each busy process; the kernel kills them however this program ends. Memory is written page by
+page, so that it is really allocated. If the machine runs out of memory, the kernel kills this program first.
 """
 
 from __future__ import annotations

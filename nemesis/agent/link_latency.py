@@ -144,7 +144,7 @@ class LatencyProbe:
 def round_trips(
     targets: Mapping[str, str], port: int, key: Key, *, size: int, rounds: int, statistic: str, timeout: float
 ) -> dict[str, float | None]:
-    """Seconds by name. Many bytes make only one round trip, whatever `rounds` says: several would share the link."""
+    """Seconds by name. Many bytes make only one round trip, for any `rounds`: several would share the link."""
     rounds = rounds if size <= DATAGRAM else 1
     with contextlib.ExitStack() as stack:
         trips = {name: _begin(stack, address, port, key, size, rounds) for name, address in targets.items()}

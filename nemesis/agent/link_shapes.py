@@ -140,7 +140,7 @@ def _checked_peers(peers: object) -> list[str]:
 
 
 def jitter_of(distribution: str, width: float, rng: Random) -> float:
-    """The random delay of a packet: half of `width` on average, whatever the distribution.
+    """The random delay of a packet: half of `width` on average for every distribution.
 
     *uniform* lies between 0 and `width`; *normal* has a standard deviation of a quarter of it; *pareto* is mostly small
     and rarely very large.

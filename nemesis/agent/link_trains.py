@@ -82,7 +82,7 @@ class Trains:
         self._trains: OrderedDict[str, dict[str, Train]] = OrderedDict()
 
     def take(self, name: bytes, content: bytes) -> None:
-        """Count a datagram whose seal is valid. Raises ValueError for one that no train can contain."""
+        """Count a datagram whose seal is valid. Raises ValueError for a datagram that no train can contain."""
         nonce, source, index, length = json.loads(name)
         texts = all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in (nonce, source))
         numbers = all(isinstance(one, int) for one in (index, length))

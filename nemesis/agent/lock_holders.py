@@ -1,6 +1,6 @@
 """Finds the holders of a lock file in the kernel's lock table, and kills holders that are stopped.
 
-A lock (flock) ends with the process that holds it, in whatever way that ends. But a stopped process keeps the lock, and
+A lock (flock) ends with the process that holds it, however that process ends. But a stopped process keeps the lock, and
 healing would wait for it for ever. The table (/proc/locks) has pid and inode; the holder's open descriptors prove that
 it is this file.
 """

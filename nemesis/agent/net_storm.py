@@ -1,7 +1,7 @@
 """`net.storm`: this host opens many connections to a port of another one and holds them while the fault is open.
 
-They send nothing. A connection that the other end closes or refuses is retried. A separate errand does this; when it
-ends, in whatever way, the kernel closes all of them.
+They send nothing. A connection that the other end closes or refuses is retried. A separate errand does this; however it
+ends, the kernel closes all of them.
 """
 
 from __future__ import annotations

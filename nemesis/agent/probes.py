@@ -100,7 +100,7 @@ class Ear:
             self.ignored["wrong content"] += 1
 
     def answer(self, data: bytes) -> bytes | None:
-        """The response to a datagram; None for one that only is recorded, and for an invalid one."""
+        """The response to a datagram; None for a datagram that is only recorded, and for an invalid one."""
         opened = self._keys.open(data, self.ignored)
         if opened is None:
             return None

@@ -47,7 +47,7 @@ NODE = "node"
 HIGHEST_API_KEY = 32_767
 MOST_MESSAGES = 1_000_000_000
 AFTER_MANGLE = -140
-"""Priority of the chain: after the one that delays packets at the receiver, which dequeues and requeues them."""
+"""Priority of the chain: after the chain that delays packets at the receiver, which dequeues and requeues them."""
 
 Gates = Mapping[str, Mapping[str, int]]
 

@@ -2,7 +2,7 @@
 
 A rule concerns the messages of one API between this host's node and some addresses: requests or their responses. It
 holds them until it ends, or (with `messages`) cuts the connection whenever so many have arrived; with 0, instead of
-every one. A rule that holds precedes one that cuts. These are the simulation's rules, on real sockets.
+every one. Rules that hold precede rules that cut. These are the simulation's rules, on real sockets.
 
 Each rule ends at its deadline (monotonic seconds), whichever other processes have died. What it has done is written at
 once, to a small file per fault, so that it is known after the proxy has ended.

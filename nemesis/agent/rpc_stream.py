@@ -1,4 +1,5 @@
-"""Treats the bytes of a connection through the proxy, whatever they mean: slices, drops, cuts, or delays the end.
+"""Treats the bytes of a connection through the proxy, without interpreting them: slices, drops, cuts, or delays the
+end.
 
 * `slice`: each message continues in pieces of `size` bytes with a `gap` between them, each in a separate segment.
 * `black-hole`: bytes are dropped, both ways; `delay` seconds after the first the connection is closed.
