@@ -1,4 +1,4 @@
-"""Common part of most faults: they affect the hosts that one selector names, and are healed there by `heal`.
+"""Common part of most faults: they affect the hosts of one selector, and are healed there by `heal`.
 
 Subclasses define how the fault is injected, what is observed, and how two observations are judged (fault.py).
 """

@@ -1,8 +1,8 @@
-"""The catalogue of faults that tools of the field offer: 58 rows, of nine tools and this one, with the counterpart
-here.
+"""The catalogue: 58 kinds of faults that tools of the field offer, each with its counterpart here.
 
-A row has a *trial*, an entry as in a suite's `nemesis:` list but without times, by which `squall faults --verify` shows
-that it works on the present hosts; or the reason why there is none. Another parameter does not make another row.
+The rows come from nine tools and this one. A row has a *trial*, an entry as in a suite's `nemesis:` list but without
+times, by which `squall faults --verify` shows that it works on the present hosts; or the reason why there is none.
+Another parameter does not make another row.
 """
 
 from __future__ import annotations

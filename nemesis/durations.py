@@ -1,8 +1,8 @@
-"""Parses durations as people write them (`500ms`, `10s`, `2m`, plain seconds), and draws from ranges of them.
+"""Parses durations as people write them (`500ms`, `10s`, `2m`), and draws from ranges of them.
 
-A range is drawn **log-uniformly**: as often between 0.5 and 1 s as between 5 and 10 s. Bugs occur at very different
-time scales (a lost vote needs a stop of milliseconds, a lost session one of seconds), and uniform draws miss all the
-short ones.
+A number without a unit is in seconds. A range is drawn **log-uniformly**: as often between 0.5 and 1 s as between 5 and
+10 s. Bugs occur at very different time scales (a lost vote needs a stop of milliseconds, a lost session one of
+seconds), and uniform draws miss all the short ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults that exclude each other: if both are open on one host at a time, their evidence cannot be told apart.
+"""Faults that exclude each other on a host, because their evidence could not be told apart.
 
 Three groups, by their effect on a host (docs/faults.md describes them for users):
 

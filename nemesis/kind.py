@@ -1,4 +1,4 @@
-"""A kind of fault in the catalogue: its options, its constructor, the verbs it needs, and its description.
+"""A kind of fault: its options, its constructor, the verbs it needs, and its description.
 
 `docs/faults.md` and `squall faults` are generated from these, so that the description of a fault stands beside its
 code.

@@ -1,4 +1,4 @@
-"""Moves the leadership of the metadata quorum: the active controller stops cleanly, and another takes its place.
+"""Moves the quorum's leadership: the active controller stops cleanly, and another takes its place.
 
 No request moves it, so the process is stopped cleanly, which makes it resign, and restarted when the fault is over.
 Evidence is the active controller that the quorum reports, besides the process table.

@@ -1,5 +1,4 @@
-"""Operators' actions on a running cluster, as nemesis entries: reassign, elect leaders, change configuration and
-voters.
+"""Operators' actions as nemesis entries: reassign, elect leaders, change configuration and voters.
 
 These are no faults: a cluster must bear them beside the faults, and control planes break there (RA-08). They go over
 the Kafka protocol through the `ClusterOperator` of the world. What the cluster refuses now it may accept later, when

@@ -1,4 +1,4 @@
-"""Network partitions: a grudge is chosen when the fault starts, and every listener in it drops its sources.
+"""Network partitions: a grudge is chosen at the start, and every listener drops its sources.
 
 Evidence is a reach matrix of datagrams among all nodes, by direction: every pair of the grudge must be connected before
 and silent during the fault; a one-way partition must stay connected in the other direction. Pairs that another open

@@ -1,4 +1,4 @@
-"""Cuts one kind of connections (`net.drop_port`): with the controllers' listeners, between brokers, or with clients.
+"""Cuts one kind of connections (`net.drop_port`): controllers', between brokers, or clients'.
 
 Only the targets drop, incoming and outgoing packets. Nodes are identified by their addresses and connections by the
 port at one end, so that clients can be cut off alone, wherever they are.

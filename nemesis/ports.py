@@ -1,4 +1,4 @@
-"""The interfaces that the nemesis needs: hosts that answer verbs, a view of the cluster, an operator's requests.
+"""The nemesis's interfaces to the world: hosts, a view of the cluster, an operator's requests.
 
 Both worlds implement these protocols. On hosts a `Host` is one SSH channel to `nemesis/agent`; in simulation it is an
 object that answers the same verbs (docs/architecture.md has their table). Faults, evidence and schedules use nothing

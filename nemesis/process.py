@@ -1,4 +1,4 @@
-"""Process faults: kill and restart, clean stop and restart, pause and resume, kill of a leader whose followers lag.
+"""Process faults: kill, clean restart, pause, and the kill of a leader whose followers lag.
 
 Evidence is a new look at the process table (`proc.status`: state, pid, start time), not the response of the verb that
 sent the signal, and where the node's port is known a connection from another host, which a dead process refuses.

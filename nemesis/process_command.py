@@ -1,4 +1,4 @@
-"""A user-defined fault: one shell command injects it, another heals it, and a third checks whether it holds.
+"""A user-defined fault: shell commands inject it, heal it, and check whether it holds.
 
 The check runs before, during and after: it must fail, succeed and fail again. So a command that does nothing, or a
 check that always succeeds, proves nothing.

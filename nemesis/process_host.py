@@ -1,4 +1,4 @@
-"""A host that is down: silent to all others, and its process dead, as after a power cut or a machine stop.
+"""A host that is down, as after a power cut or machine stop: silent, and its process dead.
 
 The network is cut first, so that peers see no sign of the death: no reset, no end of a connection, only silence. Only
 the control connection stays, and heals the host. Evidence is a reach matrix of datagrams, in which the host neither

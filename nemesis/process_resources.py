@@ -1,4 +1,4 @@
-"""Processes that lack resources: processor time, memory, descriptors; limited, or used by processes beside them.
+"""Processes that lack processor time, memory or descriptors: limited, or used by other processes.
 
 Evidence is what the process table shows of the process and of the processes that compete with it (`probe.resources`),
 measured over half a second where time matters: how often the process was found stopped, how much processor time it got,

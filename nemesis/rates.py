@@ -1,4 +1,4 @@
-"""Parses and prints rates and amounts of data: `64KiB/s`, `1MB/s`, or plain bytes per second; `4KiB`, `0B`."""
+"""Parses and prints rates (`64KiB/s`, `1MB/s`, bytes per second) and amounts of data (`4KiB`, `0B`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of all fault kinds: builds a fault from a suite's options, and lists the verbs it needs of hosts."""
+"""The registry of fault kinds: builds a fault from its options, and lists the verbs it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out a schedule: each fault at its time, with evidence before, during and after, and always healed.
+"""Carries out a schedule: each fault at its time, with evidence, and always healed.
 
 One occurrence: aim (waiting a little for a leader, if there is none) → observe → inject → observe until it is proven →
 wait → heal → observe until it is over → `FaultRecord`. Occurrences run concurrently as tasks; a step of a sequence

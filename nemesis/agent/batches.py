@@ -1,4 +1,4 @@
-"""Finds which offsets lie where in a log segment: enough of Kafka's record batch format to say what a disk has lost.
+"""Finds which offsets lie where in a log segment, to say what a disk has lost.
 
 A segment is a file `TOPIC-PARTITION/%020d.log` of consecutive batches. Of a header only this is read: base offset
 (bytes 0 to 7), length of what follows byte 11 (8 to 11), magic (16, always 2) and last offset delta (23 to 26).

@@ -1,8 +1,8 @@
-"""Measures a process's clocks: a child with its environment prints them repeatedly, to be compared with true time.
+"""Measures a process's clocks against true time, by a child process with the same environment.
 
-The child reads wall clock, monotonic clock and CLOCK_MONOTONIC_RAW, which no fault changes. So each reading can be
-compared with this process's clocks at the same moment, however late it arrives. Slow readings are dropped: the child
-was interrupted between two clocks, so they do not belong together.
+The child repeatedly prints wall clock, monotonic clock and CLOCK_MONOTONIC_RAW, which no fault changes. So each reading
+can be compared with this process's clocks at the same moment, however late it arrives. Slow readings are dropped: the
+child was interrupted between two clocks, so they do not belong together.
 """
 
 from __future__ import annotations

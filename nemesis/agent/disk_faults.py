@@ -1,4 +1,4 @@
-"""Failing and slow disks: `disk.error` and `disk.slow`, carried out by the watch over the node's disk calls.
+"""`disk.error` and `disk.slow`: failing and slow disks, by the watch over the node's disk calls.
 
 A process that these faults may affect is defined with the `disk_calls` they concern. It then runs under a watch
 (`disk_watch.py`), which reads the rules written here. The rules are a function of the open entries of both verbs, and

@@ -1,8 +1,8 @@
-"""A busy disk: `disk.load`, by a helper for each fault (`disk_writer.py`), and `probe.load`, which measures its effect.
+"""`disk.load`: keeps a disk busy by a helper (`disk_writer.py`). `probe.load` measures the effect.
 
-The helper writes beside the log directory, on the same file system, to a file of a fixed size without a name. The probe
-reports how much the helper has written, by the kernel's count for that process, and how long an fsync of 4 KiB takes
-there for other processes.
+Each fault has its own helper, which writes beside the log directory, on the same file system, to a file of a fixed size
+without a name. The probe reports how much the helper has written, by the kernel's count for that process, and how long
+an fsync of 4 KiB takes there for other processes.
 """
 
 from __future__ import annotations

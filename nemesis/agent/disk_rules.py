@@ -1,4 +1,4 @@
-"""The rules for a process's disk, written by the agent and read by the process's watch; and how often each struck.
+"""The rules for a process's disk, from the agent to the process's watch; and how often each struck.
 
     STATE/disk/NAME.rules    the open faults of the process, whole, in a file that is replaced when they change
     STATE/disk/ID.met        how many calls the fault ID has struck, written by the watch, kept after the fault

@@ -1,4 +1,4 @@
-"""The watch: the parent of a node, which decides each of the node's disk calls according to the open faults.
+"""The watch: a node's parent process, which decides each of its disk calls by the open faults.
 
     python3 -u disk_watch.py --state DIR --name NAME --tell DESCRIPTOR --go DESCRIPTOR
 

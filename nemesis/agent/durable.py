@@ -1,4 +1,4 @@
-"""Writes small files atomically: after a crash each has the new or the old content, even when the disk is full.
+"""Writes small files atomically: a crash leaves the old or the new content. Works on a full disk.
 
 Healing must not need room on a full disk. So the agent's state keeps a *reserve*: a few files of zeroes, written while
 there was room. When a write fails for lack of room, one of them takes the content and the name of the file (its blocks

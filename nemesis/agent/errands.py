@@ -1,4 +1,4 @@
-"""Runs, each in a separate process, faults that must act repeatedly or for as long as they are open ("errands").
+"""Runs faults that act repeatedly, or while they are open, each in a separate process ("errand").
 
     python3 -u PROGRAM --state DIR --id FAULT --ready DESCRIPTOR
 

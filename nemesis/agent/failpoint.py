@@ -1,4 +1,4 @@
-"""`proc.kill_at_call`: kill a process before or after the n-th disk call of one kind on a file whose name matches.
+"""`proc.kill_at_call`: kill a process before or after the n-th disk call of a kind on a matching file.
 
 The process runs under a watch over its disk calls, as for `disk.error`; the watch kills it (`failpoint_strike.py`).
 Until then the fault waits; afterwards the process stays down until the fault is reverted, as after a kill. It happens

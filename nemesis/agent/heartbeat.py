@@ -1,8 +1,8 @@
-"""The keeper's heartbeat: a line in a file that changes five times a second while the keeper makes progress.
+"""The keeper's heartbeat: a line in a file that changes while the keeper makes progress.
 
-A thread writes it, so that a slow heal does not look like a dead keeper. The thread writes only if the keeper's loop
-has turned within the last `LONGEST_TURN` seconds, so that a keeper that hangs is detected. The line is written in place
-and needs no disk space.
+A thread writes it five times a second, so that a slow heal does not look like a dead keeper. The thread writes only if
+the keeper's loop has turned within the last `LONGEST_TURN` seconds, so that a keeper that hangs is detected. The line
+is written in place and needs no disk space.
 """
 
 from __future__ import annotations

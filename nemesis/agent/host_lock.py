@@ -1,4 +1,4 @@
-"""The lock of this host: one owner at a time may change what runs here, and others can see who the owner is.
+"""The lock of this host: only its owner may change what runs here; others can see the owner.
 
 A lock is a record in a file, `lock` in a directory of the host. It is taken for a *lease*, which its owner renews. A
 lease that is not renewed ends, and so does every lease of an earlier boot: an owner that was killed, or that lost its

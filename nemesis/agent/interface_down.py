@@ -1,8 +1,8 @@
-"""`net.interface_down`: takes a network interface of this host down, and usually the way to the caller with it.
+"""`net.interface_down`: takes a network interface of this host down.
 
-It cannot be healed from outside, so the host heals it: the errand that takes the interface down brings it up again when
-the fault is over or has outlived its time, and the keeper does too. The errand begins a moment late, so that the verb's
-response still gets out.
+The way to the caller is usually cut with it. Then it cannot be healed from outside, so the host heals it: the errand
+that takes the interface down brings it up again when the fault is over or has outlived its time, and the keeper does
+too. The errand begins a moment late, so that the verb's response still gets out.
 
 What disappears with an interface is restored with it: routes over it, which the kernel deletes, and IPv6 addresses that
 were set manually. Both are in the journal before anything is changed. The errand records what the host observed

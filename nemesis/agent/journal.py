@@ -1,4 +1,4 @@
-"""The journal of this host's open faults and their deadlines: one file per fault, durable before the fault is injected.
+"""The journal of this host's open faults: one file per fault, durable before the fault is injected.
 
 The agent (on request) and the keeper (on expiry) heal from it. The state of the host is always computed from the open
 entries, so overlapping faults heal in any order. An entry is removed only after its fault is reverted, so a crash in

@@ -1,9 +1,10 @@
-"""The link emulator: a process that delays, loses, limits and damages the packets that the firewall queues for it.
+"""The link emulator: a process that delays, loses, limits and damages the packets queued for it.
 
     python3 -u link_emulator.py --state DIR --shapes JSON --ready DESCRIPTOR
 
-Its shapes are fixed; for other shapes another emulator replaces it (`link_shaping.py`). It is a separate process so
-that packets delay neither agent nor keeper, nor these the packets.
+The firewall queues the packets (`link_rules.py`). The emulator's shapes are fixed; for other shapes another emulator
+replaces it (`link_shaping.py`). It is a separate process so that packets delay neither agent nor keeper, nor these the
+packets.
 
 *Inward* packets wait in the kernel for their verdict; only their headers are copied. *Outward* TCP segments are copied
 whole, dropped from the kernel's queue and sent later: as long as the kernel holds a segment that was not sent, it

@@ -1,8 +1,9 @@
-"""`probe.latency`: how long datagrams take to other hosts' keepers and back, with a given number of bytes each way.
+"""`probe.latency`: round trips of datagrams to other hosts' keepers, with a given number of bytes.
 
-The keepers echo what they receive, so only the network and two running processes take part. A round trip of many bytes
-uses as many datagrams as needed; it lasts from the first one sent to the last one received back. A datagram that does
-not return is sent again after a timeout that doubles, as in TCP, and the waiting counts: loss shows as time.
+The keepers echo what they receive, so only the network and two running processes take part. A round trip carries the
+bytes each way, in as many datagrams as needed; it lasts from the first one sent to the last one received back. A
+datagram that does not return is sent again after a timeout that doubles, as in TCP, and the waiting counts: loss shows
+as time.
 
 Of several round trips it reports the *median*, so that a process that was briefly busy does not look like latency; or
 the *worst*, to see whether anything gets lost. A round trip that is not over when the time is up counts with its time

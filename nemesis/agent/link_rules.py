@@ -1,9 +1,9 @@
-"""Firewall rules that queue packets for the link emulator, in the mangle position, rewritten from the open shapes.
+"""Firewall rules that queue packets for the link emulator, rewritten from the open shapes.
 
-Inward packets are queued as they arrive (prerouting), outward ones as they are sent (output). Exempt are loopback, the
-control connection (SSH), neighbour discovery, and packets with the emulator's mark, which it sends. Every rule says
-`bypass`, so that the network is open when the emulator is dead. The firewall is nft or, where the kernel has no queue
-for nft, iptables; `nfqueue.find_driver` tries both.
+The rules have the priority of the mangle table. Inward packets are queued as they arrive (prerouting), outward ones as
+they are sent (output). Exempt are loopback, the control connection (SSH), neighbour discovery, and packets with the
+emulator's mark, which it sends. Every rule says `bypass`, so that the network is open when the emulator is dead. The
+firewall is nft or, where the kernel has no queue for nft, iptables; `nfqueue.find_driver` tries both.
 """
 
 from __future__ import annotations

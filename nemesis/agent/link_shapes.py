@@ -1,8 +1,9 @@
-"""Computes what a link does to packets: delay, loss, rate limit, damage. Plain data; it touches no network.
+"""Computes what a link does to packets: delay, loss, rate limit, damage.
 
-A `Shape` belongs to one fault: which peers, which direction, and what happens. A `Link` is one direction between this
-host and one peer under all shapes that concern it: delays add up, losses are independent, the lowest rate applies. The
-numbers mean the same as for the simulation's links, by packet instead of by message.
+Plain data and calculation; it touches no network. A `Shape` belongs to one fault: which peers, which direction, and
+what happens. A `Link` is one direction between this host and one peer under all shapes that concern it: delays add up,
+losses are independent, the lowest rate applies. The numbers mean the same as for the simulation's links, by packet
+instead of by message.
 
 No packet overtakes another on a link, as on a real one: packets behind one with a large jitter wait for it, so TCP sees
 late packets and not a reordering that it would take for loss. A packet that must be out of order is held back alone,

@@ -1,4 +1,4 @@
-"""`net.shape`: delayed, lossy or narrow links of this host, by an emulator and rules that queue packets for it.
+"""`net.shape`: delayed, lossy or narrow links, by an emulator and rules that queue packets for it.
 
 What is shaped is a function of the open entries, as with every fault. When they change, in this order: an emulator for
 the new shapes starts and binds its queues; the rules are rewritten and queue to it; the previous emulator is asked to

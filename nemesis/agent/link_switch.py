@@ -1,4 +1,4 @@
-"""The links between racks of a local lab: a process that delays, loses and limits packets routed between racks.
+"""The links between racks of a local lab: delays, loses and limits the packets routed over them.
 
     python3 -u link_switch.py --links JSON --ready DESCRIPTOR
 

@@ -1,4 +1,4 @@
-"""`net.storm`: this host opens many connections to a port of another one and holds them while the fault is open.
+"""`net.storm`: this host opens and holds many connections to a port of another host.
 
 They send nothing. A connection that the other end closes or refuses is retried. A separate errand does this; however it
 ends, the kernel closes all of them.

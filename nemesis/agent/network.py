@@ -1,9 +1,9 @@
-"""Drops packets from given addresses on this host ("deafness"). Network partitions consist only of such drops.
+"""`net.drop`: this host drops packets from given addresses. Network partitions consist of such drops.
 
-The receiver drops, so one-way partitions need nothing special. It drops at **raw prerouting**, before connection
-tracking, so established connections are cut like new ones. The control connection (SSH) is exempt by a rule before all
-others. The whole table is rewritten, in one transaction, from the open faults; without open faults there is no table.
-Healing is therefore idempotent and independent of order by construction.
+A host that drops is called *deaf*. The receiver drops, so one-way partitions need nothing special. It drops at **raw
+prerouting**, before connection tracking, so established connections are cut like new ones. The control connection (SSH)
+is exempt by a rule before all others. The whole table is rewritten, in one transaction, from the open faults; without
+open faults there is no table. Healing is therefore idempotent and independent of order by construction.
 
 `*` as a source means all hosts, in both directions: clients have no agent that could drop on their side.
 

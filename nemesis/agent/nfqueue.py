@@ -1,4 +1,4 @@
-"""Receives packets from the kernel's packet queue (NFQUEUE) over a plain netlink socket, and gives verdicts.
+"""Receives packets from the kernel's queue (NFQUEUE) over plain netlink, and gives verdicts.
 
 It needs no installed library. A firewall rule queues packets to a number; the program that has bound that number
 receives them one by one and gives a verdict on each. Rules say `bypass`: while no program has bound the number, packets

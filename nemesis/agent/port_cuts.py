@@ -1,4 +1,4 @@
-"""`net.drop_port`: this host drops packets of connections of one TCP port with some peers, and nothing else.
+"""`net.drop_port`: this host drops only packets of connections of one TCP port with some peers.
 
 A packet belongs to such a connection if the port is at either end: a host that is cut off from a peer's port neither
 reaches it nor is reached at its own. Inward packets are dropped at raw prerouting, outward ones at raw output, before

@@ -1,5 +1,4 @@
-"""Seals and checks the datagrams between keepers: one without a key of this deployment is neither accepted nor
-answered.
+"""Seals and checks the datagrams between keepers, by keys of the deployment.
 
     magic (3) · key id (8) · seal (16) · kind (1) · length of the body (2) · body · what is not sealed
 
@@ -9,9 +8,9 @@ The seal is an HMAC-SHA256 over kind and body, cut to 16 bytes. There are two ki
   each other. Each host keeps the latest `KEPT`, for keepers to check by;
 * the *own key* of this host, in a file readable by its user alone, with which agents query the keeper of the same host.
 
-A datagram of the wrong shape, with an unknown key or a wrong seal is dropped at the cost of one hash. A copied datagram
-does not count twice, since received ones are identified by nonce, sender and number. No response is larger than its
-request, except to the host's own key.
+A datagram of the wrong shape, with an unknown key or a wrong seal is neither accepted nor answered; it costs one hash.
+A copied datagram does not count twice, since received ones are identified by nonce, sender and number. No response is
+larger than its request, except to the host's own key.
 """
 
 from __future__ import annotations

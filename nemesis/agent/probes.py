@@ -1,4 +1,4 @@
-"""Measures which hosts reach which, by datagrams: evidence that is independent of the verbs that inject faults.
+"""Measures by datagrams which hosts reach which, independently of the verbs that inject faults.
 
 The keeper of every host listens on a UDP port. `send` sends a few datagrams with a nonce to each target, and `heard`
 asks the host's own keeper which senders' datagrams with that nonce arrived: together they measure **each direction

@@ -1,4 +1,4 @@
-"""Faults that affect one kind of message to or from this host's node: the message is held, or its connection cut.
+"""Faults of one kind of message to or from this host's node: hold it, or cut its connection.
 
     connection from a source ──TPROXY──▶ gate of the proxy ──▶ rules ──▶ node (a connection within the host)
 

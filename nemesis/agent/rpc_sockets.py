@@ -1,4 +1,4 @@
-"""Lists and resets the kernel's TCP connections, by its socket monitoring interface (as `ss` and `ss -K` do).
+"""Lists and resets the kernel's TCP connections by its socket monitor, as `ss` and `ss -K` do.
 
 It finds for a port whether a process listens there, and which connections bypass the proxy. The proxy's sockets carry a
 mark, which the kernel reports. Resetting a connection sends a reset to its peer and an error to its process. The kernel

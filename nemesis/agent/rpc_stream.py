@@ -1,13 +1,13 @@
-"""Treats the bytes of a connection through the proxy, without interpreting them: slices, drops, cuts, or delays the
-end.
+"""Slices, drops or cuts the bytes of a connection through the proxy, or delays its end.
 
 * `slice`: each message continues in pieces of `size` bytes with a `gap` between them, each in a separate segment.
 * `black-hole`: bytes are dropped, both ways; `delay` seconds after the first the connection is closed.
 * `cut`: the connection is closed once `limit` bytes have passed, both ways together.
 * `slow-close`: when one side closes, the other side sees it `delay` seconds later.
 
-The oldest such rule that concerns a connection treats it. When the rule is over, sliced messages continue at once, a
-delayed end is passed on, and a connection in a black hole is reset, because its lost bytes cannot be restored.
+The meaning of the bytes does not matter. The oldest such rule that concerns a connection treats it. When the rule is
+over, sliced messages continue at once, a delayed end is passed on, and a connection in a black hole is reset, because
+its lost bytes cannot be restored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`rpc.stream`: connections to this host's node go through the proxy, which treats their bytes (`rpc_stream.py`)."""
+"""`rpc.stream`: the proxy treats the bytes of connections to this host's node (`rpc_stream.py`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Starts and ends the keeper's sentries: two shells (`sentry.sh`) that restart the keeper when it is killed or stopped.
+"""Starts and ends the keeper's sentries: two shells that restart a killed or stopped keeper.
 
-The keeper and the agent watch the sentries, and the sentries watch the keeper. So each of the three may be killed or
-stopped, and one of the others replaces it. Sentries are identified by pid and start time, in a file that is written in
-place, so that replacing one needs no disk space.
+The shells run `sentry.sh`. The keeper and the agent watch the sentries, and the sentries watch the keeper. So each of
+the three may be killed or stopped, and one of the others replaces it. Sentries are identified by pid and start time, in
+a file that is written in place, so that replacing one needs no disk space.
 """
 
 from __future__ import annotations

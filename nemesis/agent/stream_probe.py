@@ -1,4 +1,4 @@
-"""`probe.exchange`: connects to a node, sends requests one after the other, and reports how the connection ends.
+"""`probe.exchange`: connects to a node, sends requests, and reports how the connection ends.
 
 The request is ApiVersions of version 0, which every node answers and which changes nothing. Of the responses only the
 length is read. The result says how many bytes went each way, in how many pieces the responses came, how long it took,

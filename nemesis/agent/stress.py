@@ -1,4 +1,4 @@
-"""`host.stress`: busy processes and used memory beside the node, by a helper for each fault (`eater.py`)."""
+"""`host.stress`: busy processes and used memory beside the node, by a helper per fault (`eater.py`)."""
 
 from __future__ import annotations
 

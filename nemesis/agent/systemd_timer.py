@@ -1,4 +1,4 @@
-"""Heals by systemd where it runs: a timer as a layer below keeper and sentries, and a unit that heals at boot.
+"""Heals by systemd, where it runs: a timer below keeper and sentries, and a unit at boot.
 
     squall-heal-ID.timer      transient; every few seconds `agent.py --state … --heal-due`, while a fault is open
     /etc/systemd/system/squall-heal-ID.service      enabled while a fault is open: the same, once, after a reboot

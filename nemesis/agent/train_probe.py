@@ -1,4 +1,4 @@
-"""`probe.throw` and `probe.caught`: trains of numbered datagrams from this host, and what arrived of those sent to it.
+"""`probe.throw`, `probe.caught`: sends trains of numbered datagrams, and reports what arrived.
 
 `link_trains.py` defines a train and what is counted of it.
 """

@@ -1,4 +1,4 @@
-"""The entries of a suite's `nemesis:` list: any fault, or several in sequence, in parallel, or as a random mix."""
+"""The entries of a `nemesis:` list: any fault, or several in sequence, in parallel, or mixed at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of RPC faults: messages of one API and direction held or lost, and connections whose bytes are treated."""
+"""Options of RPC faults: messages held or lost, and connections whose bytes are treated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The clock shim for hosts on whose C library or architecture the C shim does not load: Python processes only.
+"""The clock shim for Python processes, for hosts on which the C shim does not load.
 
-The interpreter loads it at start because the agent puts this directory first in PYTHONPATH. It replaces `time.time` and
-`time.time_ns` by functions that read the same page as the C shim; `datetime.now` stays true.
+The C shim must match the host's C library and architecture. The interpreter loads this module at start because the
+agent puts this directory first in PYTHONPATH. It replaces `time.time` and `time.time_ns` by functions that read the
+same page as the C shim; `datetime.now` stays true.
 """
 
 import mmap
