@@ -15,8 +15,8 @@ listens at the node's port, so that a dead node refuses connections as dead node
 opens, and connections made in between are reset so that they reconnect.
 
 The proxy exits when its last rule is over, by command or by the rule's deadline: held messages proceed, no new
-connection is accepted, and each connection ends at a quiet moment or is reset a second later. So the proxy never
-outlives the faults. One runs per host; it holds a lock, which also shows that it lives.
+connection is accepted, and each connection ends at a quiet moment or is reset a second later. So nothing of the proxy
+stays after the faults. One runs per host; it holds a lock, which also shows that it lives.
 """
 
 from __future__ import annotations
