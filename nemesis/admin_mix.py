@@ -1,9 +1,9 @@
-"""Admin operations at random, on topics of its own: made, enlarged, set, deleted, one step after the other.
+"""Random admin operations on separate topics: create, enlarge, set, delete, one step after the other.
 
-What the control plane must bear beside the faults (P19), drawn from the fault's own random numbers. Nothing is done to
-the topics under test. Evidence is not the answers but the cluster's metadata: every topic whose operations were all
-acknowledged must be there with so many topic-partitions and that setting, and none that was deleted. A topic of which
-an operation was refused, or nobody knows what came of it, proves nothing and is left alone from then on.
+A control plane must bear these beside the faults. The steps are drawn from the fault's own random numbers. The topics
+under test are not changed. Evidence is not the responses but the cluster's metadata: every topic whose operations were
+all acknowledged must exist with that many topic-partitions and that setting, and no deleted topic may exist. A topic of
+which an operation was refused, or has an unknown outcome, proves nothing and is not used again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SETTING_VALUES = (100_000, 1_000_000)
 MOST_PARTITIONS = 8
 MOST_REPLICAS = 3
 FEWEST = 3
-"""So many operations, at least, before anything is concluded from the metadata."""
+"""The least number of operations before the metadata proves anything."""
 LOOKS, BETWEEN_LOOKS_SECONDS = 10, 0.1
-"""Brokers learn of what was acknowledged a moment later."""
+"""Brokers see acknowledged changes a moment later."""
 
 Step = Literal["make", "enlarge", "set", "delete"]
 
@@ -84,7 +84,7 @@ class MixAdminOperations:
             await self._context.sleep(self._options.every)
 
     async def stand_down(self) -> None:
-        """What is under way is carried through, and nothing follows it."""
+        """Finish the operation under way and begin no other."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -120,7 +120,7 @@ class MixAdminOperations:
         return f"squall-{own}-{self._made}"
 
     async def _done(self, step: Step, name: str) -> None:
-        """Ask for it, and know it for acknowledged. Raises OperationRefused."""
+        """Make the request and record it as acknowledged. Raises OperationRefused."""
         rng, operator = self._context.rng, self._operator
         if step == "make":
             partitions = rng.randint(1, 3)
@@ -155,7 +155,7 @@ class MixAdminOperations:
         }
 
     async def _differs(self) -> str:
-        """What the metadata tells otherwise than was acknowledged, after some patience; empty if nothing."""
+        """How the metadata differs from what was acknowledged, after some patience; empty if it does not."""
         differs = ""
         for _ in range(LOOKS):
             differs = await self._difference()
@@ -180,7 +180,7 @@ class MixAdminOperations:
         return f"{back[0]} is there, and was deleted" if back else ""
 
     async def heal(self) -> None:
-        """The last look is at everything that was acknowledged; then all of its topics go."""
+        """Check everything that was acknowledged a last time; then delete all these topics."""
         await self.stand_down()
         if self._context.operator is None:
             self._cleared, self._final = True, ""
@@ -196,7 +196,7 @@ class MixAdminOperations:
 
     async def _deletes(self, name: str) -> bool:
         if self._final and name in self._known:
-            return False  # it is what the last look is about
+            return False  # the last check concerns this topic
         return await _accepted(self._operator.delete_topic(name))
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:

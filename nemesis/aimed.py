@@ -1,6 +1,6 @@
-"""What most faults have in common: they hit the hosts that one selector names, and end there by `heal`.
+"""Common part of most faults: they affect the hosts of one selector, and are healed there by `heal`.
 
-Whoever inherits says how it is injected, what can be seen of it, and how two looks are judged (fault.py).
+Subclasses define how the fault is injected, what is observed, and how two observations are judged (fault.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AimedOptions(Protocol):
 
 
 class AimedFault(ABC):
-    """See the module. `_targets` are known once it has aimed."""
+    """A fault on the hosts of one selector. `_targets` are known after `aim`."""
 
     waits_to_show = False
 
@@ -50,7 +50,7 @@ class AimedFault(ABC):
         await self._ask("heal", id=self._context.id)
 
     async def _ask(self, verb: str, **arguments: object) -> list[dict[str, Any]]:
-        """The answers of all targets to the same request, in their order. Raises VerbFailed or HostUnreachable."""
+        """The responses of all targets to the same request, in their order. Raises VerbFailed or HostUnreachable."""
         return await all_of(self._context.hosts[name].call(verb, **arguments) for name in self._targets)
 
     @abstractmethod

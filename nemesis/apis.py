@@ -1,7 +1,7 @@
-"""Kafka's names of the requests that a fault can pick out, and the numbers that stand for them on the wire.
+"""The names and API keys of Kafka's requests that a fault can affect.
 
-A room of its own needs its own copy of this table: `nemesis` imports nothing of `nodes`, and other systems under test
-speak the same protocol. Names are those of Kafka's message schemas.
+`nemesis` needs its own copy of this table: it imports nothing of `nodes`, and other systems under test speak the same
+protocol. Names are those of Kafka's message schemas.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ API_KEYS = {
 
 
 def known_api(name: str) -> str:
-    """The name itself. Raises ValueError, in words that follow the value, for one that is not in the table."""
+    """Return the name itself. Raises ValueError, worded to follow the value, for a name that is not in the table."""
     if name in API_KEYS:
         return name
     near = difflib.get_close_matches(name, API_KEYS, n=1, cutoff=0.5)

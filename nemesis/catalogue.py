@@ -1,7 +1,8 @@
-"""The field's catalogue of faults: 58 rows, of nine tools and ours, and for each what this project has for it.
+"""The catalogue: 58 kinds of faults that tools of the field offer, each with its counterpart here.
 
-A row has a *trial*, an entry as in the `nemesis:` list of a suite but for its times, by which `squall faults --verify`
-shows that it is real on the hosts at hand; or the reason why there is none. Another parameter is no other row.
+The rows come from nine tools and this one. A row has a *trial*, an entry as in a suite's `nemesis:` list but without
+times, by which `squall faults --verify` shows that it works on the present hosts; or the reason why there is none.
+Another parameter does not make another row.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of trouble that some tool of the field can make."""
+    """One kind of fault that a tool of the field can inject."""
 
     number: int
     name: str
     trial: Mapping[str, Any] = field(default_factory=dict)
-    """Empty if there is none, and then there is a reason, or it is in every run."""
+    """Empty if there is no trial; then there is a reason, or it is part of every run."""
     why_not: str = ""
     in_every_run: str = ""
-    """What stands for it where that is no fault but part of every run."""
+    """Its counterpart, if that is no fault but part of every run."""
     clients: bool = False
-    """Whether the trial needs a client host, beside brokers and controllers."""
+    """Whether the trial needs a client host, besides brokers and controllers."""
 
 
 ROWS: tuple[Row, ...] = (

@@ -1,9 +1,9 @@
 """Clock faults: one clock of a process, or of a machine, is wrong, and the others stay true.
 
-The wall clock jumps, runs fast or slow, jumps to and fro or stands still (`clock`, `clock-strobe`, `clock-freeze`); the
+The wall clock jumps, runs fast or slow, strobes or stands still (`clock`, `clock-strobe`, `clock-freeze`); the
 monotonic clock runs ahead (`clock-monotonic`). Evidence is `probe.clock`: what a process with the same environment
-reads, for a while where it is about how a clock runs, against clocks that no fault touches; and the running process
-must be one that follows its clock page, where the host can tell. That the other clock is untouched is looked at too.
+reads, for a while if the fault changes how a clock runs, against clocks that no fault changes; and the running process
+must follow its clock page, where the host can check that. It is also checked that the other clock is unchanged.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from squall.nemesis.options.clock import seconds_of
 
 LEAST_TOLERANCE_SECONDS = 0.05
 TIME_TOLERANCE_SECONDS = 1.0
-"""Between setting a clock to a time and looking, some passes."""
+"""Some time passes between setting a clock and reading it."""
 STANDS_SECONDS = 0.02
-"""A machine's clock is set back so often, and seen to run in between."""
+"""A machine's clock runs between two settings by its driver."""
 RATE_TOLERANCE = 0.1
 WATCH_SECONDS = 0.3
 LEAST_PERIODS = 6
 
 
 class _WrongClock(AimedFault):
-    """What they have in common: how they look, and that they judge host by host."""
+    """The common part: observe all targets, and judge host by host."""
 
     verb = "clock.set"
     watch_s = 0.0
@@ -46,7 +46,7 @@ class _WrongClock(AimedFault):
 
     @abstractmethod
     def arguments(self) -> dict[str, object]:
-        """What the verb is told."""
+        """The arguments of the verb."""
 
     async def inject(self, ttl: float) -> None:
         context, arguments = self._context, self.arguments()
@@ -58,10 +58,10 @@ class _WrongClock(AimedFault):
 
     @abstractmethod
     def why_not_here(self, before: Facts, during: Facts, elapsed: float) -> str | None:
-        """Why these looks at one host do not show the fault; None if they do."""
+        """Why these observations of one host do not show the fault; None if they do."""
 
     def why_not_over(self, before: Facts, after: Facts) -> str | None:
-        """Why these looks at one host do not show its end; None if they do."""
+        """Why these observations of one host do not show its end; None if they do."""
         left = after["offset_s"] - before["offset_s"]
         return f"the clock is still off by {left:+.3f} s" if abs(left) > LEAST_TOLERANCE_SECONDS else None
 
@@ -120,7 +120,7 @@ class SkewClock(_WrongClock):
 
 
 class StrobeClock(_WrongClock):
-    """A wall clock that jumps to and fro."""
+    """A wall clock that jumps back and forth."""
 
     def __init__(self, options: ClockStrobe, context: FaultContext) -> None:
         super().__init__(options, context)
@@ -225,7 +225,7 @@ class HurryMonotonic(_WrongClock):
 
 
 def why_monotonic_is_off(before: Facts, during: Facts) -> str | None:
-    """Why a fault of the wall clock is not one of that clock alone; None if the other one is as it was."""
+    """Why a fault of the wall clock affects the monotonic clock too; None if that is unchanged."""
     moved = during["monotonic_offset_s"] - before["monotonic_offset_s"]
     if abs(moved) > LEAST_TOLERANCE_SECONDS:
         return f"the monotonic clock is off by {moved:+.3f} s too"

@@ -1,16 +1,16 @@
-"""Connections that are reset again and again (`net.reset`), and storms of connections (`net.storm`).
+"""Repeated connection resets (`net.reset`), and storms of connections (`net.storm`).
 
-Evidence are the established connections of the target at the nodes' ports, from its own tables in /proc/net
-(`probe.connections`), told apart by their inodes. A reset is proven if every connection that had lasted through a look
-before is gone, and over if connections last through a look again. A storm is proven if the target has most of the
-connections that were to come, from there where they were to come from, and over if they are gone.
+Evidence is the established connections of the target at the nodes' ports, from its tables in /proc/net
+(`probe.connections`), identified by their inodes. A reset is proven if every connection that had lasted through a look
+before is missing, and over if connections last through a look again. A storm is proven if the target has most of the
+requested connections, from the requested hosts, and over if they are closed.
 
-A connection that waits for the node to accept it has no inode yet (the tables say 0 for each of them). Such ones count
-in a storm, which may well be why the node does not get to accept them; of a reset they say nothing, since nobody could
-tell one of them from the next.
+A connection that waits for the node to accept it has no inode yet (the tables say 0 for each of them). Such connections
+count in a storm, which may well be the reason that the node does not accept them; for a reset they do not count, since
+they cannot be told apart.
 
-The processes that carry both out keep count too; that they died before the end is told by them (`probe.errand`), and a
-fault that was cut short is not seen to end as it should.
+The processes that carry out both keep counts too. `probe.errand` reports if one died early; then the fault's end is not
+proven.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ NOT_ACCEPTED_YET = 0
 
 @dataclass(frozen=True)
 class Connection:
-    """One of a target: where it comes from or goes to, and its inode."""
+    """A connection of a target: the peer's address, and its inode."""
 
     peer: str
     inode: int
 
 
 async def connections_of(host: Host, ports: list[int]) -> list[Connection]:
-    """The established ones of a host at these ports."""
+    """The established connections of a host at these ports."""
     answer: dict[str, Any] = await host.call("probe.connections", ports=ports)
     return [Connection(str(one["peer"]), int(one["inode"])) for one in answer["connections"]]
 
 
 async def was_cut_short(context: FaultContext, names: tuple[str, ...]) -> list[str]:
-    """The hosts on which the process that carries the fault out has died before the end."""
+    """The hosts on which the process that carries the fault out died early."""
     answers = await all_of(context.hosts[name].call("probe.errand", id=context.id) for name in names)
     return [name for name, answer in zip(names, answers, strict=True) if answer["cut_short"]]
 
@@ -76,9 +76,9 @@ class ResetConnections(AimedFault):
         return Target(target.hosts, f"{target.role} to {peers.role}")
 
     async def observe(self) -> Facts:
-        """Which connections are there now, and which of them last until all would have been reset once more.
+        """Observe the present connections, and which of them last long enough to be reset again.
 
-        By their inodes, as texts, since a look becomes JSON.
+        Identified by their inodes, as texts, since an observation becomes JSON.
         """
         first = await self._look()
         await self._context.sleep(min(self._options.every, LONGEST_LOOK_SECONDS) + LOOK_MARGIN_SECONDS)
@@ -151,7 +151,7 @@ class StormOfConnections:
         return target
 
     async def _where_from(self) -> tuple[str, ...]:
-        """The hosts it comes from; unless they are named, one by lot."""
+        """The hosts from which it comes; a random one unless they are named."""
         context, options = self._context, self._options
         if options.senders is None:
             return (context.rng.choice([name for name in members("nodes", context.cluster) if name != self._target]),)

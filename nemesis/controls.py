@@ -1,7 +1,7 @@
-"""A negative control: hosts whose fault verbs say "done" and do nothing (N16).
+"""A negative control: hosts whose fault verbs report success and do nothing.
 
-Everything built on evidence must notice: with these hosts every fault stays unproven and the verdict is *unknown*.
-A testbed that says *valid* here would say so of any system whose faults never reached it.
+Everything that relies on evidence must notice: with these hosts every fault stays unproven and the verdict is
+*unknown*. A testbed that says *valid* here would say so of any system that its faults never reached.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from squall.nemesis.registry import FAULT_VERBS
 
 
 class SilentHost:
-    """Passes on all but the fault verbs, which it only claims to carry out."""
+    """Passes on all verbs except the fault verbs, which it only claims to carry out."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -35,5 +35,5 @@ class SilentHost:
 
 
 def silenced(hosts: Mapping[str, Host]) -> dict[str, Host]:
-    """The same hosts under a nemesis that does nothing."""
+    """The same hosts, with a nemesis that does nothing."""
     return {name: SilentHost(host) for name, host in hosts.items()}

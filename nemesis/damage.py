@@ -1,9 +1,9 @@
 """Files of a node that are damaged or lost, and log directories that go back in time.
 
-What is hit is chosen when the first look is taken (`probe.file`), so that every look reads the same stretch of the same
-file. Evidence is what another process reads there: its digest before, during and after. Damage is not healed by the
-cluster; at the end the bytes come back if `restore` says so, and a node that ended over them is started again. What the
-node makes of damage that it has read in between is for the checks to judge: a verdict of *invalid* may be right.
+The first look (`probe.file`) chooses the place, so that every look reads the same stretch of the same file. Evidence is
+what another process reads there: its digest before, during and after. The cluster does not heal damage; at the end the
+bytes are restored if `restore` says so, and a node that ended because of them is restarted. What the node makes of
+damage that it read in between is for the checks to judge: a verdict of *invalid* may be right.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from squall.nemesis.process import MARGIN_SECONDS, why_not_back, why_not_killed
 
 PLACE = ("file", "offset", "length", "source")
 UNTIL_RESTORED = 1.0
-"""Seconds by which a node that is down outlives the damage, should hosts have to end both by themselves."""
+"""Seconds by which a node that is down outlives the damage if the hosts' times to live end both."""
 
 DamageOptions = BitFlip | TruncateFile | CopyChunk | LoseFile
 
 
 class DamageFiles(AimedFault):
-    """One file of each target."""
+    """Damages one file of each target."""
 
     def __init__(self, options: DamageOptions, context: FaultContext) -> None:
         super().__init__(options, context)
@@ -35,7 +35,7 @@ class DamageFiles(AimedFault):
         return self._options.node == "down"
 
     def _how(self) -> tuple[str, dict[str, object]]:
-        """What to do, and what a place for it is chosen by."""
+        """The kind of damage, and the arguments that choose its place."""
         match self._options:
             case BitFlip():
                 return self._options.become, {"length": self._options.bytes, "where": self._options.where}
@@ -55,7 +55,7 @@ class DamageFiles(AimedFault):
         return {"files": seen, "processes": processes, "said": said}
 
     async def _look(self, name: str) -> Facts:
-        """The first one chooses."""
+        """Look at the file; the first look chooses the place."""
         context = self._context
         how, chosen_by = self._how()
         where = self._places.get(name) or {"file": self._options.file, "how": how, **chosen_by}
@@ -128,7 +128,7 @@ def _in_words(file: Facts) -> str:
 
 
 class RestoreCopy(AimedFault):
-    """`file-copy-restore`: as when somebody restores a backup, or a virtual machine goes back to a snapshot."""
+    """`file-copy-restore`: as when a backup is restored, or a virtual machine goes back to a snapshot."""
 
     def __init__(self, options: FileCopyRestore, context: FaultContext) -> None:
         super().__init__(options, context)
@@ -149,7 +149,7 @@ class RestoreCopy(AimedFault):
         return facts
 
     async def inject(self, ttl: float) -> None:
-        """The copy first, and when it is old enough the kill and the way back."""
+        """Copy first; when the copy is old enough, kill and replace."""
         context, common = self._context, {"name": self._context.process}
         longer = ttl + self._options.age + MARGIN_SECONDS
         await self._ask("disk.copy", id=self._copy, ttl=longer, **common)

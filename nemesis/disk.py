@@ -1,9 +1,9 @@
-"""Disks that fail, are slow, stall, are full, cannot be written or lie: what becomes of the node's own disk calls.
+"""Disks that fail, are slow, stall, are full, read-only or lie: faults of the node's own disk calls.
 
-A node with one log directory stops when that directory fails, as Kafka does: healing starts it again. Evidence is the
-count of calls that were struck, kept where the calls are made (`probe.disk`), and after healing a look at the process
-table. A stall is also seen in the kernel, by a thread of the process that waits in such a call; a full disk by its free
-bytes and a write beside the log directory, where it was really filled (`probe.fill`).
+A node with one log directory stops when that directory fails, as Kafka does: healing restarts it. Evidence is the count
+of affected calls, kept where the calls are made (`probe.disk`), and after healing a look at the process table. A stall
+also shows in the kernel, by a thread of the process that waits in such a call; a full disk by its free bytes and a
+write beside the log directory, where it was really filled (`probe.fill`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from squall.nemesis.options import (
 )
 
 CHANGES = ("write", "truncate", "create", "rename", "remove")
-"""What a file system that is mounted read-only refuses."""
+"""What a read-only file system refuses."""
 TAKES_SPACE = ("write", "create", "rename")
 FOR_EVER = 86_400.0
-"""Seconds by which a call is slowed that is to end with the fault."""
+"""Seconds of delay for a call that must end with the fault."""
 
 WatchedDisk = DiskError | DiskSlow | DiskStall | ReadOnlyDisk | LyingFsync
 
 
 def watched_calls(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
-    """The disk calls that these faults are about: nodes on hosts have to be started beneath a watch over them."""
+    """The disk calls that these faults concern: nodes on hosts must be started under a watch over them."""
     return tuple(dict.fromkeys(call for options in faults for call in _calls_of(options)))
 
 
@@ -50,7 +50,7 @@ def _calls_of(options: FaultOptions) -> tuple[str, ...]:
 
 
 def _verb_and_more(options: WatchedDisk) -> tuple[str, Mapping[str, object]]:
-    """The verb, and what it is told beyond which calls of which files."""
+    """The verb, and its arguments other than the calls and files."""
     match options:
         case DiskError():
             return "disk.error", {"errno": options.errno, "probability": options.probability}
@@ -65,7 +65,7 @@ def _verb_and_more(options: WatchedDisk) -> tuple[str, Mapping[str, object]]:
 
 
 class DisturbDisk(AimedFault):
-    """What is had by answering the node's disk calls in the kernel's place."""
+    """Faults carried out by answering the node's disk calls instead of the kernel."""
 
     waits_to_show = True
     probe = "probe.disk"
@@ -86,7 +86,7 @@ class DisturbDisk(AimedFault):
         return {"disks": disks, "processes": processes}
 
     def _seen(self, answer: Mapping[str, object]) -> Facts:
-        """What else of a look is evidence."""
+        """The other evidence in a response."""
         if isinstance(self._options, DiskStall):
             return {"under_way": answer.get("under_way")}
         return {"unsynced_bytes": answer.get("unsynced_bytes")} if isinstance(self._options, LyingFsync) else {}
@@ -136,7 +136,7 @@ class DisturbDisk(AimedFault):
 
 
 class FillDisk(DisturbDisk):
-    """`disk-full`: really filled where the node has a file system of its own."""
+    """`disk-full`: really filled where the node has a separate file system."""
 
     probe = "probe.fill"
 

@@ -1,7 +1,7 @@
-"""A busy disk: somebody else writes and fsyncs on the file system that the node's log directory lies on.
+"""A busy disk: another process writes and fsyncs on the file system of the node's log directory.
 
-Evidence is the kernel's account of what that process has given to the disk meanwhile, and that it is gone afterwards;
-how long an fsync of 4 KiB takes for others is told beside it (`probe.load`).
+Evidence is the kernel's count of what that process has written to the disk, and that the process is missing afterwards;
+the time that an fsync of 4 KiB takes for other processes is reported besides (`probe.load`).
 """
 
 from __future__ import annotations

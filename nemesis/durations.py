@@ -1,8 +1,8 @@
-"""Durations as people write them (`500ms`, `10s`, `2m`, plain seconds) and ranges to draw them from.
+"""Parses durations as people write them (`500ms`, `10s`, `2m`), and draws from ranges of them.
 
-A range is drawn **log-uniformly**: as often between 0.5 and 1 s as between 5 and 10 s. Bugs sit at very different
-time scales (a lost vote needs a stop of milliseconds, a lost session one of seconds), and uniform draws miss all
-the short ones.
+A number without a unit is in seconds. A range is drawn **log-uniformly**: as often between 0.5 and 1 s as between 5 and
+10 s. Bugs occur at very different time scales (a lost vote needs a stop of milliseconds, a lost session one of
+seconds), and uniform draws miss all the short ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECONDS_PER = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 def parse_seconds(value: object) -> object:
-    """Seconds of a number or a text with unit; raises ValueError in words that follow the value."""
+    """Seconds of a number or a text with unit. Raises ValueError, worded to follow the value."""
     if isinstance(value, bool):
         raise ValueError("is not a duration; write 500ms, 10s, 2m or 1h")
     if isinstance(value, str):
@@ -31,7 +31,7 @@ def parse_seconds(value: object) -> object:
 
 
 def parse_duration(value: object) -> object:
-    """As `parse_seconds`, but longer than nothing."""
+    """As `parse_seconds`, but greater than 0 and finite."""
     seconds = parse_seconds(value)
     if isinstance(seconds, int | float) and not (seconds > 0 and math.isfinite(seconds)):
         raise ValueError("must be longer than 0 s")
@@ -39,7 +39,7 @@ def parse_duration(value: object) -> object:
 
 
 def write_seconds(seconds: float) -> str:
-    """The shortest common way to write a duration: 0.5 → 500ms, 10.0 → 10s."""
+    """The shortest usual notation of a duration: 0.5 → 500ms, 10.0 → 10s."""
     if seconds and abs(seconds) < 1:
         return f"{seconds * 1000:g}ms"
     return f"{seconds:g}s"
@@ -72,7 +72,7 @@ class DurationRange(BaseModel):
 
 
 def drawn(duration: float | DurationRange, rng: random.Random) -> float:
-    """The duration itself, or one of the range; whole milliseconds, so that schedules read well."""
+    """The duration itself, or one drawn from the range; in whole milliseconds, so that schedules are readable."""
     if isinstance(duration, DurationRange):
         low, high = math.log(duration.shortest), math.log(duration.longest)
         duration = math.exp(rng.uniform(low, high))

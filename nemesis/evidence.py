@@ -1,10 +1,10 @@
-"""What was seen of a fault: before, during and after, by others than those who made it.
+"""Evidence of a fault before, during and after it, from sources that are independent of its injection.
 
-A verb's own "ok" proves nothing. A network partition is seen by datagrams between the hosts, each direction by
-itself; a kill or a pause by a fresh look at the process table and, where the node's port is known, by a
-connection from another host; a skewed clock by a child process that tells the time. `FaultRecord` is the outcome:
-`proven` only if the observations show the fault, `healed` only if they show its end. A fault that is not proven
-makes the verdict *unknown*, never *valid* (HX-04).
+The "ok" of a verb proves nothing. A network partition is observed by datagrams between the hosts, each direction
+separately; a kill or a pause by a new look at the process table and, where the node's port is known, by a connection
+from another host; a skewed clock by a child process that reads the time. `FaultRecord` is the outcome: `proven` only if
+the observations show the fault, `healed` only if they show its end. An unproven fault makes the verdict *unknown*,
+never *valid* (HX-04).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_OBSERVERS = 3
 
 @dataclass(frozen=True)
 class FaultRecord:
-    """One fault that happened, or was meant to. Times are the history's clock; None: it did not come to that."""
+    """One fault that was injected or planned. Times are on the history's clock; None: that step was not reached."""
 
     id: str
     kind: str
@@ -41,7 +41,9 @@ class FaultRecord:
     healed: bool
     detail: str
     inject_ns: int | None = None
-    """How long it took to inject it, and `heal_ns` to heal it; the looks that prove either come after that."""
+    """How long injecting took, and `heal_ns` how long healing took; the observations that prove either come
+    after that.
+    """
     heal_ns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +55,9 @@ class FaultRecord:
 
 
 def in_words(facts: Facts) -> str:
-    """An observation in a few words, for a report: who heard whom, processes and pids, clock offsets."""
+    """An observation in a few words, for a report: which nodes receive from which, processes and pids, clock
+    offsets.
+    """
     if "heard" in facts:
         return _heard_in_words(facts["heard"])
     if "clocks" in facts:
@@ -83,7 +87,7 @@ def _round_trips_in_words(round_trips: Mapping[str, Mapping[str, float | None]])
 
 
 def _heard_in_words(heard: Mapping[str, Sequence[str]]) -> str:
-    """All hear all, or who is deaf to whom."""
+    """That all nodes receive from each other, or which node is deaf to which."""
     everyone = sorted(heard)
     deaf = {name: [other for other in everyone if other != name and other not in heard[name]] for name in everyone}
     lines = [f"{name} deaf to {' '.join(others)}" for name, others in deaf.items() if others]
@@ -102,7 +106,9 @@ async def all_of(calls: Iterable[Awaitable[Any]]) -> list[Any]:
 async def reach_matrix(
     hosts: Mapping[str, Host], nodes: Sequence[str], nonce: str, *, expect_all: bool
 ) -> dict[str, list[str]]:
-    """Whom each node heard. With `expect_all` it returns as soon as everybody was heard by everybody."""
+    """Which nodes' datagrams each node received. With `expect_all` it returns as soon as all have arrived
+    everywhere.
+    """
     others = {node: [other for other in nodes if other != node] for node in nodes}
     await all_of(
         hosts[node].call(
@@ -126,7 +132,9 @@ async def reach_matrix(
 async def process_facts(
     hosts: Mapping[str, Host], targets: Sequence[str], process: str, ports: Mapping[str, int]
 ) -> Facts:
-    """State, pid and start of the process on each target; `port` as another host finds it, where it is known."""
+    """State, pid and start time of the process on each target, and its `port` as another host finds it, where it is
+    known.
+    """
     answers = await all_of(hosts[target].call("proc.status", name=process) for target in targets)
     facts = {
         target: {key: answer.get(key) for key in ("state", "pid", "started")}
@@ -139,9 +147,9 @@ async def process_facts(
 
 
 async def seen_from_elsewhere(hosts: Mapping[str, Host], target: str, port: int) -> str:
-    """What a TCP connection from another host finds: `open`, `refused`, `silent`, or `unknown` if none could try.
+    """What a TCP connection from another host finds: `open`, `refused`, `silent`, or `unknown` if no host could try.
 
-    A silent answer may be due to the observer (it may be cut off itself), so another one is asked.
+    Silence may be due to the observer (which may be cut off itself), so then another host tries.
     """
     found = "unknown"
     for observer in [name for name in sorted(hosts) if name != target][:MOST_OBSERVERS]:
@@ -158,8 +166,8 @@ async def seen_from_elsewhere(hosts: Mapping[str, Host], target: str, port: int)
 
 
 async def clock_facts(hosts: Mapping[str, Host], targets: Sequence[str], process: str, watch_s: float = 0.0) -> Facts:
-    """How far the process's wall clock is from true time on each target, in seconds; watched for a while, also how its
-    clocks run.
+    """The offset in seconds of the process's wall clock from true time on each target; with a watch also how its clocks
+    run.
     """
     watch = {"watch_s": watch_s} if watch_s else {}
     answers = await all_of(hosts[target].call("probe.clock", name=process, **watch) for target in targets)
@@ -171,7 +179,7 @@ async def clock_facts(hosts: Mapping[str, Host], targets: Sequence[str], process
 
 @dataclass(frozen=True)
 class HealReport:
-    """What `heal_all` achieved: ids healed by host, and hosts that are not known to be whole, with the reason."""
+    """What `heal_all` achieved: healed ids by host, and the hosts not known to be healed, with the reason."""
 
     healed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unhealed: Mapping[str, str] = field(default_factory=dict)
@@ -182,7 +190,7 @@ class HealReport:
 
 
 async def heal_all(hosts: Mapping[str, Host], attempts: int = 3) -> HealReport:
-    """Heals every fault on every host, and believes it only when the host's journal is empty."""
+    """Heal every fault on every host. A host counts as healed only when its journal is empty."""
     names = sorted(hosts)
     outcomes = await asyncio.gather(*(_heal_one(hosts[name], attempts) for name in names))
     healed = {name: ids for name, (ids, _) in zip(names, outcomes, strict=True) if ids}

@@ -1,13 +1,13 @@
-"""Faults that exclude each other: of two that are open on one host at a time, one could not be told from the other.
+"""Faults that exclude each other on a host, because their evidence could not be told apart.
 
-Three groups, by what they do to a host (docs/faults.md has them for people):
+Three groups, by their effect on a host (docs/faults.md describes them for users):
 
-* what *ends* the node's process: it can be ended only once, and evidence of a second end would be that of the first;
-* what *stops* it for a while: a process that is gone cannot be stopped, one that is stopped cannot leave in good order;
-* what sets its wall *clock*: a process has one, and it goes by what was set last.
+* faults that *end* the node's process: it ends only once, and evidence of a second end would be that of the first;
+* faults that *stop* it for a while: a missing process cannot be stopped, a stopped one cannot shut down cleanly;
+* faults that set its wall *clock*: a process has one, and the last setting applies.
 
-Only hosts named in the suite can be compared beforehand. Roles are resolved when faults start, so two that come to
-the same host then are found by their evidence: the second is unproven, and the verdict unknown.
+Only hosts named in the suite can be compared beforehand. Roles are resolved when faults start; two faults that then
+affect the same host are detected by their evidence: the second is unproven, and the verdict unknown.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Clash:
 
 
 def clashes(schedule: Schedule) -> Iterator[Clash]:
-    """All pairs that are open on the same named host at the same time and exclude each other."""
+    """All pairs of faults that exclude each other and are open on the same named host at the same time."""
     for first, second in combinations(schedule.faults, 2):
         why = why_excluded(first.options, second.options)
         if not why or first.ends_at_s <= second.at_s or second.ends_at_s <= first.at_s:
@@ -79,7 +79,7 @@ def why_excluded(one: FaultOptions, other: FaultOptions) -> str:
 
 
 def _hosts(fault: ScheduledFault) -> tuple[str, ...]:
-    """Those it is sure to hit: none where it is aimed at a role."""
+    """The hosts it is certain to affect: none if its target is a role."""
     target = getattr(fault.options, "target", None)
     parts = parts_of(target) if isinstance(target, str) else ()
     return parts[0].hosts if len(parts) == 1 and isinstance(parts[0], Named) else ()

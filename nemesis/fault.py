@@ -1,8 +1,8 @@
-"""What a fault is: aim, observe, inject, observe, heal, observe.
+"""The interface of a fault: aim, observe, inject, observe, heal, observe.
 
-A fault object lives for one occurrence. `aim` resolves the selector and remembers whom it chose; `observe` tells
-what can be seen of it now (evidence.py); `shows_hold` and `shows_end` judge two observations and answer with the
-reason why they do not prove it, or None. The runner does the rest: times, retries, records.
+A fault object is one occurrence. `aim` resolves the selector and keeps the result; `observe` returns what is seen of
+the fault now (evidence.py); `shows_hold` and `shows_end` compare two observations and return the reason why these do
+not prove it, or None. The runner does the rest: times, retries, records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def no_cuts() -> Grudge:
 
 @dataclass(frozen=True)
 class FaultContext:
-    """All that a fault may use. `rng` is its own; `cuts_by_others` are what other open faults cut right now."""
+    """Everything that a fault may use. `rng` belongs to this fault; `cuts_by_others` are the present cuts of other open
+    faults.
+    """
 
     id: str
     hosts: Mapping[str, Host]
@@ -38,34 +40,36 @@ class FaultContext:
     earlier: Earlier = nobody_yet
     operator: ClusterOperator | None = None
     believes_answers: bool = False
-    """Whether an operation counts by its answer alone: a swarm asks for nothing that it has not drawn."""
+    """Whether the response alone proves an operation: a swarm makes no request that it has not drawn."""
     moving: set[tuple[str, int]] = field(default_factory=set)
-    """Topic-partitions of which a move is being asked for and not seen yet, whoever asks: the next waits for that."""
+    """Topic-partitions with a requested move that is not visible yet, by any fault: the next move waits for it."""
     loads: Mapping[str, LoadHost] = field(default_factory=dict)
-    """Client hosts whose load workers faults may be aimed at."""
+    """Client hosts whose load workers may be targets."""
     knock: Knock | None = None
     length_s: float = 0.0
-    """How long the fault is to last, for one that nobody can heal from outside; 0 if that is not known."""
+    """How long the fault will last, for faults that cannot be healed from outside; 0 if unknown."""
 
     async def resolve(self, selector: str) -> Target:
-        """Whom a selector of the suite means now. Raises NoTarget."""
+        """The hosts to which a selector of the suite refers now. Raises NoTarget."""
         return await resolve(parse_selector(selector), self.cluster, self.rng, self.earlier)
 
 
 @runtime_checkable
 class ActsByItself(Protocol):
-    """A fault that goes on doing things between `inject` and `heal`, such as killing again and again."""
+    """A fault that keeps acting between `inject` and `heal`, such as killing repeatedly."""
 
     async def stand_down(self) -> None:
-        """Once this has returned, it does nothing more; asked before all hosts are healed. Raises nothing."""
+        """Stop acting before returning; called before all hosts are healed. Raises nothing."""
         ...
 
 
 @runtime_checkable
 class ShowsLate(Protocol):
-    """A fault that may show only after its window, because somebody else carries it out, or his successor does.
+    """A fault whose evidence may arrive only after the window, because the active controller or its successor carries
+    it out.
 
-    Its proof is still waited for `evidence_lag` seconds after the end of its window, and it goes on until it shows.
+    The runner waits for its proof up to `evidence_lag` seconds after the end of its window, and the fault stays open
+    until then.
     """
 
     evidence_lag: float
@@ -74,27 +78,27 @@ class ShowsLate(Protocol):
 class Fault(Protocol):
     """One occurrence of a fault.
 
-    `waits_to_show` says that its effect shows only once something else happens (a message passes, a file is
-    written), so that its proof may come at any time of its window.
+    `waits_to_show` means that its effect shows only after another event (a message passes, a file is written), so that
+    its proof may come at any time of its window.
     """
 
     kind: str
     waits_to_show: bool
 
     async def aim(self) -> Target:
-        """Whom it will hit; changes nothing. Raises NoTarget. Called once, before all else."""
+        """Choose the hosts it will affect; changes nothing. Raises NoTarget. Called once, before everything else."""
         ...
 
     async def observe(self) -> Facts:
-        """What can be seen now. Raises VerbFailed or HostUnreachable."""
+        """Observe the present state. Raises VerbFailed or HostUnreachable."""
         ...
 
     async def inject(self, ttl: float) -> None:
-        """Every host involved ends it by itself `ttl` seconds later, if nobody else does."""
+        """Inject it on every host involved. Each host reverts it after `ttl` seconds if it is not healed before."""
         ...
 
     async def heal(self) -> None:
-        """Ends it everywhere; harmless if it has ended."""
+        """Heal it on every host; harmless if it has ended."""
         ...
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
@@ -110,5 +114,5 @@ class Fault(Protocol):
         ...
 
     def cuts(self) -> Grudge:
-        """Whom it keeps from hearing whom while it is open."""
+        """The grudge it imposes while it is open."""
         ...

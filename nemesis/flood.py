@@ -1,7 +1,7 @@
 """A flood of datagrams from one node's host to another's (`net.flood`).
 
-Evidence is what the target's interface has received (`probe.traffic`), looked at twice: so many bytes a second more
-than before come in, at least half of what was asked for, and no more than a quarter of it when the flood is over.
+Evidence is what the target's interface has received (`probe.traffic`), measured twice: at least half of the requested
+rate more than before arrives during the fault, and no more than a quarter of it after the fault.
 """
 
 from __future__ import annotations

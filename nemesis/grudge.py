@@ -1,7 +1,7 @@
-"""Grudges: which hosts each host refuses to hear. A network partition is a grudge, and these make them.
+"""Grudges: which sources each host drops. A network partition is a grudge; these functions compute them.
 
-A grudge maps a host to the sources it drops (sorted; a host without a grudge is missing). It is directional:
-`{a: (b,)}` means that a is deaf to b while b still hears a. All functions are pure; where there is a choice the
+A grudge maps a host to the sources it drops (sorted; a host without a grudge is missing). It is directional: `{a:
+(b,)}` means that a is deaf to b while b still receives from a. All functions are pure; where there is a choice, the
 caller passes the random numbers.
 """
 
@@ -14,7 +14,7 @@ Grudge = Mapping[str, tuple[str, ...]]
 
 
 def grudge_of(pairs: Iterable[tuple[str, str]]) -> Grudge:
-    """From (listener, source) pairs: the listener drops the source."""
+    """Build a grudge from (listener, source) pairs: the listener drops the source."""
     drops: dict[str, list[str]] = {}
     for listener, source in sorted(set(pairs)):
         if listener != source:
@@ -28,7 +28,7 @@ def pairs_of(grudge: Grudge) -> list[tuple[str, str]]:
 
 
 def components(*groups: Sequence[str]) -> Grudge:
-    """Complete cut: nobody hears anybody of another group."""
+    """Complete cut: no host receives from a host of another group."""
     return grudge_of(
         (listener, source)
         for group in groups
@@ -40,37 +40,37 @@ def components(*groups: Sequence[str]) -> Grudge:
 
 
 def isolated(targets: Sequence[str], nodes: Sequence[str]) -> Grudge:
-    """Each target by itself, cut from every other node, both ways."""
+    """Each target alone, cut from every other node, both ways."""
     return grudge_of(pair for target in targets for node in nodes for pair in ((target, node), (node, target)))
 
 
 def deaf(targets: Sequence[str], nodes: Sequence[str]) -> Grudge:
-    """The targets hear none of the others; the others hear them."""
+    """The targets receive from none of the others; the others receive from them."""
     others = [node for node in nodes if node not in targets]
     return grudge_of((target, other) for target in targets for other in others)
 
 
 def mute(targets: Sequence[str], nodes: Sequence[str]) -> Grudge:
-    """The others hear none of the targets; the targets hear them."""
+    """The others receive from none of the targets; the targets receive from them."""
     others = [node for node in nodes if node not in targets]
     return grudge_of((other, target) for target in targets for other in others)
 
 
 def halves(nodes: Sequence[str], rng: random.Random) -> Grudge:
-    """Two groups by lot, of equal size or one apart."""
+    """Two random groups of equal size, or one apart."""
     shuffled = rng.sample(sorted(nodes), len(nodes))
     middle = len(shuffled) // 2
     return components(shuffled[:middle], shuffled[middle:])
 
 
 def thirds(nodes: Sequence[str], rng: random.Random) -> Grudge:
-    """Three groups by lot, of equal size or one apart; of three nodes each stands alone."""
+    """Three random groups of equal size, or one apart; of three nodes each is alone."""
     shuffled = rng.sample(sorted(nodes), len(nodes))
     return components(*(shuffled[first::3] for first in range(3)))
 
 
 def bridge(nodes: Sequence[str], rng: random.Random) -> Grudge:
-    """Two halves that do not hear each other, and one node between them that hears and is heard by all."""
+    """Two halves that are cut from each other, and one node between them that is connected to all."""
     shuffled = rng.sample(sorted(nodes), len(nodes))
     rest = shuffled[1:]
     middle = len(rest) // 2
@@ -78,10 +78,10 @@ def bridge(nodes: Sequence[str], rng: random.Random) -> Grudge:
 
 
 def majorities_ring(nodes: Sequence[str], rng: random.Random) -> Grudge:
-    """Everybody hears a majority, and no two the same one: neighbours on a ring in random order.
+    """Every node reaches a majority, and no two nodes the same one: neighbours on a ring in random order.
 
-    Cuts are mutual: each hears the same number of neighbours on both sides, the fewest that make a majority. Three
-    nodes are a special case, cut into a line; fewer cannot be cut without somebody losing the majority.
+    Cuts are mutual: each node reaches the same number of neighbours on both sides, the fewest that make a majority.
+    Three nodes are a special case, cut into a line; with fewer, any cut would cost a node its majority.
     """
     ring = rng.sample(sorted(nodes), len(nodes))
     size = len(ring)

@@ -1,12 +1,12 @@
-"""A network interface of a host that is down (`net.interface_down`), as when its cable is pulled.
+"""A network interface of a host that is down (`net.interface_down`), as with an unplugged cable.
 
-The way to the host is cut with it, control connection included, so nobody asks the target anything while the fault is
-open, and the host ends it by itself: its time to live is hardly more than the fault's own length. A heal that gets
-through only brings it up earlier.
+This also cuts the way to the host, control connection included, so the target is not asked anything while the fault is
+open, and the host reverts the fault: its time to live is slightly longer than the fault. A heal that gets through only
+brings the interface up earlier.
 
-Evidence during the fault comes from the other nodes: none of them hears the target's echo, and its port stays silent.
-Afterwards the host tells what it saw meanwhile: the interface's flags, and that no byte went over it. Without that
-account the fault is not seen to end as it should.
+Evidence during the fault comes from the other nodes: none of them receives the target's echo, and its port stays
+silent. Afterwards the host reports what it observed meanwhile: the interface's flags, and that no byte crossed it.
+Without that report the fault's end is not proven.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from squall.nemesis.selector import NoTarget, Target, members
 
 REACH_SECONDS = 0.5
 SLACK_SECONDS = 0.4
-"""The host answers before it takes its interface down, and its time to live has begun by then."""
+"""The host responds before it takes its interface down, and its time to live has begun by then."""
 
 
 class TakeInterfaceDown(AimedFault):
@@ -50,7 +50,7 @@ class TakeInterfaceDown(AimedFault):
         return {"reached": reached, "ports": ports, "accounts": accounts, "said": said + _in_words(accounts)}
 
     async def _reached(self) -> dict[str, list[str]]:
-        """Which observers reach each target."""
+        """The observers that reach each target."""
         context = self._context
         answers = await all_of(
             context.hosts[name].call(
@@ -74,11 +74,11 @@ class TakeInterfaceDown(AimedFault):
         return dict(zip(known, found, strict=True))
 
     def _hosts_to_ask(self, target: str) -> dict[str, Host]:
-        """The observers, and the host that they look at."""
+        """The observers, and the host that they observe."""
         return {name: self._context.hosts[name] for name in (*self._observers, target)}
 
     async def _accounts(self) -> Facts:
-        """What each host saw of its own interface."""
+        """What each host observed of its interface."""
         context = self._context
         answers = await self._ask("probe.errand", id=context.id)
         return {name: dict(answer) for name, answer in zip(self._targets, answers, strict=True)}

@@ -1,6 +1,7 @@
-"""A kind of fault as the catalogue has it: its options, how it is made, what hosts must offer, and what people read.
+"""A kind of fault: its options, its constructor, the verbs it needs, and its description.
 
-`docs/faults.md` and `squall faults` are made of these, so that what is written about a fault stands beside its code.
+`docs/faults.md` and `squall faults` are generated from these, so that the description of a fault stands beside its
+code.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from squall.nemesis.options import name_of
 
 @dataclass(frozen=True)
 class Kind:
-    """One `fault:` of a suite."""
+    """One value of `fault:` in a suite."""
 
     options: type[BaseModel]
     make: Callable[[Any, FaultContext], Fault]
     verbs: tuple[str, ...]
-    """What it asks of hosts; empty where it asks the cluster instead."""
+    """The verbs it needs of hosts; empty if it acts on the cluster instead."""
     on_hosts: str
-    """How it is brought about, in a line."""
+    """How it is carried out, in one line."""
     proof: str
-    """What shows that it took hold, and is none of the injection's own doing."""
+    """The evidence that it took hold, independent of the injection."""
     limits: str = ""
     """What it does not do, or not everywhere; empty if there is nothing to say."""
 
@@ -36,5 +37,5 @@ class Kind:
 
     @property
     def what(self) -> str:
-        """What it does, as the options say."""
+        """What it does, from the docstring of its options."""
         return " ".join((self.options.__doc__ or "").split("\n\n")[0].split())

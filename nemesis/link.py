@@ -1,10 +1,9 @@
 """Links that are slow, lossy or narrow (`net.shape`).
 
 Evidence is a round trip measured from the target to its peers (`probe.latency`), small for latency and large for
-bandwidth: it must take longer than before by at least half of what the fault adds. On hosts that is the median of a
-few, so that a busy process proves nothing. Loss alone shows only by chance, so many round trips are made and any one
-that is late proves it. Peers that do not answer at all, before or during, are cut off by something else and prove
-nothing.
+bandwidth: it must take longer than before by at least half of what the fault adds. On hosts it is the median of a few,
+so that a busy process proves nothing. Loss alone shows only by chance, so many round trips are made, and any late one
+proves it. Peers that do not answer at all, before or during the fault, are cut off by another cause and prove nothing.
 """
 
 from __future__ import annotations
@@ -64,12 +63,12 @@ class ShapeLink(AimedFault):
 
     @property
     def _only_loses(self) -> bool:
-        """Whether nothing but loss can show."""
+        """Whether only loss can show."""
         options = self._options
         return isinstance(options, SlowLink) and options.loss > 0 and options.latency == 0
 
     def _probe_timeout(self) -> float:
-        """Long enough for what this fault adds to both directions, and as much again by another fault."""
+        """Long enough for what this fault adds in both directions, and as much again by another fault."""
         options = self._options
         added = SECONDS_OF_BANDWIDTH if isinstance(options, Bandwidth) else options.latency + options.jitter
         return LEAST_PATIENCE_SECONDS + 4 * added
@@ -89,7 +88,7 @@ class ShapeLink(AimedFault):
         await self._ask("net.shape", id=context.id, peers=self._sources, direction=options.direction, ttl=ttl, **shape)
 
     def _added(self) -> float:
-        """By how much a round trip must be longer, at least. Both directions count once each."""
+        """The least by which a round trip must be longer. Both directions count once each."""
         options = self._options
         if isinstance(options, Bandwidth):
             return SECONDS_OF_BANDWIDTH / 2

@@ -1,7 +1,7 @@
-"""The active controller goes in good order, and another takes its place: leadership of the metadata quorum moves.
+"""Moves the quorum's leadership: the active controller stops cleanly, and another takes its place.
 
-There is no request that moves it, so its process is stopped cleanly, which lets it resign, and started again when the
-fault is over. Evidence is who is active by the quorum's own word, beside the process table.
+No request moves it, so the process is stopped cleanly, which makes it resign, and restarted when the fault is over.
+Evidence is the active controller that the quorum reports, besides the process table.
 """
 
 from __future__ import annotations

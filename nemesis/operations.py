@@ -1,10 +1,10 @@
-"""What operators do to a running cluster, as entries of the nemesis: reassign, elect leaders, change config and voters.
+"""Operators' actions as nemesis entries: reassign, elect leaders, change configuration and voters.
 
-None of it is a fault: it is what a cluster must bear beside the faults, and where control planes break (RA-08, P16,
-P19). It goes over the Kafka protocol through the `ClusterOperator` of the world. What the cluster refuses at one moment
-it may take at the next, when there is an active controller again, so each operation is asked for until it is accepted
-or its window is over. What could not be done is unproven. The evidence is not the answer alone but what the cluster's
-metadata, or the quorum's leader, then tells: replicas, leaders, a setting, voters.
+These are no faults: a cluster must bear them beside the faults, and control planes break there (RA-08). They go over
+the Kafka protocol through the `ClusterOperator` of the world. What the cluster refuses now it may accept later, when
+there is an active controller again, so each operation is retried until it is accepted or its window is over. An
+operation that was not done is unproven. The evidence is not the response alone but also what the cluster's metadata, or
+the quorum's leader, then reports: replicas, leaders, a setting, voters.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from squall.nemesis.selector import NoTarget, Target, TopicPartitionPattern, par
 
 AGAIN_SECONDS = 0.1
 PATIENCE_SECONDS = 2.0
-"""How long an operation is asked for again and again; its window may be shorter."""
+"""How long an operation is retried; its window may be shorter."""
 AT_ONCE_SECONDS = 2.0
-"""How long a move is looked for before the next of the same topic-partition may take its place."""
+"""How long to look for a move before the next of the same topic-partition may replace it."""
 ALONE_SECONDS = 10.0
-"""How long that one waits for its turn."""
+"""How long that next move waits for its turn."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """How things stand by the metadata, and what of that is otherwise than if the operation was done."""
+    """The state that the metadata shows, and how it differs from the state after the operation."""
 
     state: str
     differs: str
 
 
 class _Operation(ABC):
-    """Asks once it is injected, again on healing if there is something to take back."""
+    """Makes its request on injection, and another on healing if there is something to take back."""
 
     waits_to_show = False
     evidence_lag = 5.0
-    """An active controller that accepted it and died has a successor by then, which brokers have heard of."""
+    """If the active controller accepted it and died, by then it has a successor that brokers follow."""
 
     def __init__(self, kind: str, context: FaultContext) -> None:
         self.kind = kind
@@ -73,7 +73,7 @@ class _Operation(ABC):
 
     @abstractmethod
     async def _seen(self) -> Seen:
-        """What the cluster's metadata shows of it."""
+        """The state that the cluster's metadata shows."""
 
     async def inject(self, ttl: float) -> None:
         if await self._until_accepted(min(ttl, PATIENCE_SECONDS)):
@@ -93,7 +93,7 @@ class _Operation(ABC):
             await self._context.sleep(AGAIN_SECONDS)
 
     async def heal(self) -> None:
-        """Take back what was done; what is refused is asked for again by the runner."""
+        """Take the operation back. The runner retries if that is refused."""
         if not self.accepted or self._taken_back:
             self._taken_back = True
             return
@@ -105,10 +105,10 @@ class _Operation(ABC):
 
     @abstractmethod
     async def _ask(self) -> None:
-        """Ask once; `OperationRefused` if the cluster does not take it now."""
+        """Make the request once. Raises `OperationRefused` if the cluster does not accept it now."""
 
-    async def _take_back(self) -> None:  # noqa: B027 - to do nothing is what is meant
-        """Most operations stand as they are."""
+    async def _take_back(self) -> None:  # noqa: B027 - to do nothing is intended
+        """Does nothing: most operations are not taken back."""
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         if not during["accepted"]:
@@ -126,11 +126,11 @@ class _Operation(ABC):
 
 
 class ReassignTopicPartition(_Operation):
-    """One topic-partition to other replicas; by lot unless the suite names them.
+    """Moves one topic-partition to other replicas; random ones unless the suite names them.
 
-    A move that another one takes the place of leaves no trace. So a move is looked for as soon as it is accepted, and
-    meanwhile the next of the same topic-partition waits. Only the move that was asked for is cancelled, not another
-    that has taken its place.
+    A move that another move replaces leaves no trace. So the fault looks for a move as soon as it is accepted, and
+    meanwhile the next one of the same topic-partition waits. Only the requested move is cancelled, not another that has
+    replaced it.
     """
 
     def __init__(self, options: Reassign, context: FaultContext) -> None:
@@ -163,7 +163,7 @@ class ReassignTopicPartition(_Operation):
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """Nobody else moves the topic-partition meanwhile, or he has had his time."""
+        """Exclude other moves of the topic-partition, after waiting at most `ALONE_SECONDS` for them."""
         context, place = self._context, (self._pattern.topic, self._partition)
         end = context.now_ns() + round(ALONE_SECONDS * 1e9)
         while place in context.moving and context.now_ns() < end and not context.believes_answers:
@@ -192,10 +192,11 @@ class ReassignTopicPartition(_Operation):
         return seen
 
     async def _looked(self) -> Seen:
-        """Replicas that are to go stay until those that come have caught up; so only those that come can be missed.
+        """Compare with the goal. Replicas to be removed stay until the added ones have caught up, so only added ones
+        can be missing.
 
         The controller knows of a move as soon as it has accepted it, brokers a moment later: by then another move of
-        the same topic-partition may have taken its place. So the controller is asked first.
+        the same topic-partition may have replaced it. So the controller is asked first.
         """
         now = await self._moving() or await self._context.cluster.replicas(self._pattern.topic, self._partition)
         state = self._as_state(now)
@@ -203,14 +204,14 @@ class ReassignTopicPartition(_Operation):
         return Seen(state, f"{state}, without {', '.join(missing)}" if missing else "")
 
     async def _moving(self) -> list[str]:
-        """The replicas of a move under way; none if there is none, or nobody tells."""
+        """The replicas of a move under way; empty if there is none, or the controller cannot be asked."""
         try:
             return await self._operator.moving(self._pattern.topic, self._partition)
         except OperationRefused:
             return []
 
     async def _take_back(self) -> None:
-        """One attempt: what is complete by now, or cannot be called off safely, stands."""
+        """One attempt: a move that is complete by now, or cannot be cancelled safely, stays."""
         if not self._options.cancel:
             return
         if self._context.believes_answers:
@@ -234,8 +235,9 @@ class ReassignTopicPartition(_Operation):
         return reason
 
     def _missing(self, before: str, seen: Seen) -> str:
-        """What is otherwise than it would be after the move: it must look otherwise than before, unless there was
-        nothing to move."""
+        """How the state differs from that after the move. It must differ from before, unless there was nothing
+        to move.
+        """
         if not seen.differs and seen.state == before and before != self._as_state(self._hosts):
             return f"{seen.state}, as before"
         return seen.differs
@@ -245,7 +247,7 @@ class ReassignTopicPartition(_Operation):
 
 
 class ElectPreferred(_Operation):
-    """Preferred replicas lead again."""
+    """Elects the preferred replicas as leaders."""
 
     def __init__(self, options: ElectLeaders, context: FaultContext) -> None:
         super().__init__(options.fault, context)
@@ -257,7 +259,7 @@ class ElectPreferred(_Operation):
         await self._operator.elect_preferred(self._context.cluster.topics)
 
     async def _seen(self) -> Seen:
-        """A preferred replica that is not in sync need not lead."""
+        """Observe the leaders. A preferred replica that is not in sync need not lead."""
         cluster = self._context.cluster
         led, differs = 0, ""
         for topic, count in cluster.topics.items():
@@ -273,7 +275,7 @@ class ElectPreferred(_Operation):
 
 
 class ChangeConfig(_Operation):
-    """A setting of a topic."""
+    """Changes a setting of a topic."""
 
     def __init__(self, options: AlterConfig, context: FaultContext) -> None:
         super().__init__(options.fault, context)
@@ -299,7 +301,7 @@ class ChangeConfig(_Operation):
 
 
 class TakeVoterOut(_Operation):
-    """One voter fewer, until the window is over. That it is gone, and back, the quorum's leader must say."""
+    """Removes one voter until the window is over. The quorum's leader must report it as removed, and as added again."""
 
     def __init__(self, options: RemoveVoter, context: FaultContext) -> None:
         super().__init__(options.fault, context)
@@ -314,7 +316,7 @@ class TakeVoterOut(_Operation):
 
     async def _ask(self) -> None:
         if self._voter not in await self._operator.voters():
-            if self._asked:  # an answer was lost, and it was done
+            if self._asked:  # the response was lost, but the request was carried out
                 return
             raise OperationRefused(f"{self._voter} is no voter")
         self._asked = True

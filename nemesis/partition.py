@@ -1,8 +1,8 @@
-"""Network partitions: a grudge is chosen when the fault starts, and every listener in it drops its sources.
+"""Network partitions: a grudge is chosen at the start, and every listener drops its sources.
 
-Evidence is a reach matrix of datagrams among all nodes, direction by direction: every pair of the grudge must have
-been heard before and must be silent during; a one-way partition must also still be heard the other way. Pairs that
-another open fault cuts are left out of the judgement.
+Evidence is a reach matrix of datagrams among all nodes, by direction: every pair of the grudge must be connected before
+and silent during the fault; a one-way partition must stay connected in the other direction. Pairs that another open
+fault cuts do not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PartitionOptions = Isolate | Halves | Thirds | OneWay | MajoritiesRing | Bridge
 
 
 class NetworkPartition:
-    """All kinds of network partitions; they differ only in how the grudge is made."""
+    """All kinds of network partitions; they differ only in the grudge."""
 
     waits_to_show = False
 
@@ -61,7 +61,7 @@ class NetworkPartition:
         return self._drawn(options)
 
     def _drawn(self, options: PartitionOptions) -> Target:
-        """The kinds that need no target but a lot."""
+        """Choose a grudge for the kinds that need no target but are drawn at random."""
         assert isinstance(options, Halves | Thirds | MajoritiesRing | Bridge)
         group = self._group(options.among)
         makers = {
@@ -74,7 +74,7 @@ class NetworkPartition:
         return Target(tuple(group), f"all {options.among}")
 
     async def _peers(self, written: str | None) -> list[str]:
-        """Whom the targets are cut from: all nodes, or those that the suite names."""
+        """The nodes from which the targets are cut: all nodes, or those that the suite names."""
         if written is None or written in EVERYBODY:
             return self._nodes
         return list((await self._context.resolve(written)).hosts)
@@ -85,7 +85,7 @@ class NetworkPartition:
     async def observe(self) -> Facts:
         self._observations += 1
         nonce = f"{self._context.id}/{self._observations}/{self._context.now_ns()}"
-        # Silence needs the whole time to show; while nothing should be silent, hearing all is enough.
+        # Silence needs the whole time to show; while no pair should be silent, receiving from all is enough.
         heard = await reach_matrix(self._context.hosts, self._nodes, nonce, expect_all=not self._open)
         return {"heard": heard}
 

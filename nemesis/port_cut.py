@@ -1,11 +1,11 @@
-"""One kind of connections cut (`net.drop_port`): with the controllers' listeners, between brokers, or with clients.
+"""Cuts one kind of connections (`net.drop_port`): controllers', between brokers, or clients'.
 
-The targets alone drop, what comes in and what goes out. Nodes are told apart by their addresses and connections by the
-port at one end, so that clients can be cut off without anybody else, wherever they are.
+Only the targets drop, incoming and outgoing packets. Nodes are identified by their addresses and connections by the
+port at one end, so that clients can be cut off alone, wherever they are.
 
-Evidence are connections: every pair that is cut must have connected before, and get no answer during it. That nothing
-else is cut shows by datagrams between the same hosts, which still pass, and by connections of the other kinds, which
-are still made. From where clients are the control process connects (`FaultContext.knock`).
+Evidence is connections: every pair that is cut must have connected before, and get no response during the fault.
+Datagrams between the same hosts, which still pass, and connections of the other kinds, which still succeed, show that
+nothing else is cut. The control process connects from the clients' side (`FaultContext.knock`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REACH_SECONDS = 0.5
 
 @dataclass(frozen=True, order=True)
 class Way:
-    """A connection that can be tried: from a host, or from where clients are, to a port of a host."""
+    """A connection to try: from a host, or from the clients' side, to a port of a host."""
 
     source: str
     target: str
@@ -64,7 +64,7 @@ class CutConnections(AimedFault):
         return target
 
     def _port(self, group: str) -> int:
-        """Where nodes of that group listen. Of a combined node only the broker's port is known."""
+        """The port on which nodes of that group listen. Of a combined node only the broker's port is known."""
         cluster = self._context.cluster
         names = (
             cluster.brokers
@@ -77,7 +77,7 @@ class CutConnections(AimedFault):
         return found.pop()
 
     def _ways(self, sources: tuple[str, ...] | list[str], targets: tuple[str, ...], port: int) -> tuple[Way, ...]:
-        """Those that begin or end at a target of the fault."""
+        """The connections that begin or end at a target of the fault."""
         return tuple(
             Way(source, target, port)
             for source in sources
@@ -98,7 +98,7 @@ class CutConnections(AimedFault):
         return {"cut": cut, "others": still, "said": said}
 
     async def _try(self, ways: tuple[Way, ...]) -> dict[str, str]:
-        """What each finds: `open`, `refused` or `silent`."""
+        """What each connection finds: `open`, `refused` or `silent`."""
         sources = sorted({way.source for way in ways})
         answers = await all_of(self._from(source, [way for way in ways if way.source == source]) for source in sources)
         return {str(way): answer[way] for answer in answers for way in sorted(answer)}
@@ -113,7 +113,7 @@ class CutConnections(AimedFault):
         return {way: str(answer[f"{way.target}:{way.port}"]) for way in ways}
 
     async def _reach(self) -> dict[str, str]:
-        """Datagrams from each target to all other nodes, and back."""
+        """Send datagrams from each target to all other nodes, and back."""
         hosts, nodes = self._context.hosts, members("nodes", self._context.cluster)
         answers = await all_of(
             hosts[name].call(

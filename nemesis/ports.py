@@ -1,8 +1,8 @@
-"""What the nemesis asks of the world: hosts that answer verbs, a view of the cluster to aim by, an operator's hands.
+"""The nemesis's interfaces to the world: hosts, a view of the cluster, an operator's requests.
 
-Both worlds fulfil these protocols. On hosts a `Host` is one SSH channel to `nemesis/agent`; in simulation it
-is an object that answers the same verbs (docs/architecture.md has their table). Faults, evidence and schedules
-are written against nothing else, so they exist once.
+Both worlds implement these protocols. On hosts a `Host` is one SSH channel to `nemesis/agent`; in simulation it is an
+object that answers the same verbs (docs/architecture.md has their table). Faults, evidence and schedules use nothing
+else, so they exist once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 NODE_PROCESS = "node"
-"""The name under which a host's Kafka node is defined (`proc.define`), and which process faults aim at."""
+"""The name under which a host's Kafka node is defined (`proc.define`), and at which process faults aim."""
 
 EVERYONE = "*"
-"""As a source of `net.drop`: everyone but the control connection, in both directions."""
+"""As a source of `net.drop`: all hosts but the control connection, in both directions."""
 
 
 class VerbFailed(Exception):
-    """The host answered, and the answer is no. `kind` is for programs, `error` for people.
+    """The host answered with an error. `kind` is for programs, `error` for people.
 
     Kinds: `unknown_verb`, `bad_argument`, `unknown_process`, `not_running`, `unsupported`, `refused`, `failed`.
     """
@@ -33,8 +33,9 @@ class VerbFailed(Exception):
 
 
 class HostUnreachable(Exception):
-    """No answer came from the host; whether the verb was carried out is unknown. Verbs may be repeated: all are
-    idempotent for the same `id`."""
+    """No response came from the host; whether the verb was carried out is unknown. Verbs may be retried: all are
+    idempotent for the same `id`.
+    """
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"{host} is unreachable: {reason}")
@@ -54,20 +55,20 @@ class Host(Protocol):
         ...
 
     async def call(self, verb: str, **arguments: object) -> dict[str, object]:
-        """Carries out `verb`. Raises `VerbFailed` or `HostUnreachable`."""
+        """Carry out `verb`. Raises `VerbFailed` or `HostUnreachable`."""
         ...
 
 
 @dataclass(frozen=True)
 class LoadHost:
-    """A client host, and the names by which its agent knows the load workers there."""
+    """A client host, and the names under which its agent knows the load workers there."""
 
     host: Host
     processes: tuple[str, ...]
 
 
 class ClusterView(Protocol):
-    """Who is who in the cluster at this moment, by host name; asked over the Kafka protocol."""
+    """The present roles in the cluster, by host name; queried over the Kafka protocol."""
 
     @property
     def brokers(self) -> tuple[str, ...]: ...
@@ -87,48 +88,49 @@ class ClusterView(Protocol):
     async def in_sync(self, topic: str, partition: int) -> list[str]: ...
 
     async def replicas(self, topic: str, partition: int) -> list[str]:
-        """All that the topic-partition is assigned to, in sync or not."""
+        """All replicas that the topic-partition is assigned to, in sync or not."""
         ...
 
 
 class OperationRefused(Exception):
-    """The cluster did not do what an operator asked, or nobody knows whether it did; the message says what and why."""
+    """The cluster refused an operator's request, or its outcome is unknown; the message says what and why."""
 
 
 class ClusterOperator(Protocol):
-    """What an operator asks of the cluster over the Kafka protocol, by host name. All raise `OperationRefused`."""
+    """An operator's requests to the cluster over the Kafka protocol, by host name. All raise `OperationRefused`."""
 
     async def reassign(self, topic: str, partition: int, hosts: Sequence[str] | None) -> None:
-        """Begin to move a topic-partition to these brokers; None cancels what is under way."""
+        """Begin to move a topic-partition to these brokers; None cancels a move under way."""
         ...
 
     async def moving(self, topic: str, partition: int) -> list[str]:
-        """The replicas of a topic-partition that is being moved, those that come and those that go among them, as the
-        active controller has them; none if it is not being moved."""
+        """The replicas of a topic-partition that is being moved, including those being added and removed, as the active
+        controller lists them; empty if it is not being moved.
+        """
         ...
 
     async def elect_preferred(self, topics: Mapping[str, int]) -> None:
-        """Let the first replica of each of these topic-partitions lead, where it can."""
+        """Make the first replica of each of these topic-partitions its leader, where possible."""
         ...
 
     async def set_config(self, topic: str, name: str, value: str | None) -> None:
-        """Give a topic a setting, or (None) the default."""
+        """Set a topic's configuration value, or (None) restore the default."""
         ...
 
     async def setting_of(self, topic: str, name: str) -> str | None:
-        """What a topic was given as that setting; None if nothing."""
+        """The value that was set for a topic; None if none was."""
         ...
 
     async def create_topic(self, topic: str, partitions: int, replicas: int) -> None:
-        """Make a topic; one that is there already is refused nothing."""
+        """Create a topic; no error if it exists already."""
         ...
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        """Give a topic so many topic-partitions in all."""
+        """Increase a topic to this total number of topic-partitions."""
         ...
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic; that there is none is no refusal."""
+        """Delete a topic; no error if it does not exist."""
         ...
 
     async def topics_told(self, topics: Sequence[str]) -> Mapping[str, int]:
@@ -136,15 +138,15 @@ class ClusterOperator(Protocol):
         ...
 
     async def voters(self) -> tuple[str, ...]:
-        """Who votes in the metadata quorum, as its leader says."""
+        """The voters of the metadata quorum, as its leader reports."""
         ...
 
     async def remove_voter(self, host: str) -> None:
-        """Take a controller out of the quorum (KIP-853)."""
+        """Remove a controller from the quorum's voters (KIP-853)."""
         ...
 
     async def add_voter(self, host: str) -> None:
-        """Let a controller that follows the quorum vote in it."""
+        """Add a controller that follows the quorum to its voters."""
         ...
 
     async def set_feature(self, name: str, level: int) -> None:
@@ -153,10 +155,10 @@ class ClusterOperator(Protocol):
 
 
 Knock = Callable[[str, int], Awaitable[str]]
-"""What a TCP connection to an address and port finds from where clients are: `open`, `refused` or `silent`."""
+"""What a TCP connection to an address and port finds from the clients' side: `open`, `refused` or `silent`."""
 
 NowNs = Callable[[], int]
 """The history's clock: monotonic nanoseconds."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits for that many seconds of the world's time."""
+"""Wait for that many seconds of the world's time."""

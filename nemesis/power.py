@@ -1,9 +1,9 @@
-"""A host that loses power, and a disk that comes back empty.
+"""A host that loses power, and a disk that is empty after a restart.
 
-Both end the process first, if it runs, so what proves a kill proves this half of them; healing starts the node again
-on what is left. The other half is seen on the disk by `probe.disk`: a wiped log directory has no files; after a power
-loss no file holds more than the dead node had written down as fsynced (unless the fault leaves a part). The disk also
-tells how much is gone, in bytes and, on hosts, in offsets of each log, which may be nothing if all had been fsynced.
+Both first end the process, if it runs, so this half is proven as a kill is; healing restarts the node on what is left.
+`probe.disk` observes the other half: a wiped log directory has no files; after a power loss no file holds more than the
+dead node had recorded as fsynced (unless the fault leaves a part). The probe also reports how much is lost, in bytes
+and, on hosts, in offsets of each log; that may be nothing if all was fsynced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOLD = 2
 
 
 class _DamageDisk(KillProcess):
-    """A kill that also does something to the disk: `verb` says what."""
+    """A kill that also changes the disk, by `verb`."""
 
     def __init__(self, options: PowerLoss | WipeDisk, context: FaultContext) -> None:
         super().__init__(options, context)
@@ -32,12 +32,12 @@ class _DamageDisk(KillProcess):
         await self._ask(self._verb, id=context.id, name=context.process, ttl=ttl, **self._arguments)
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
-        """As for a kill, but of a node that ran: one that was down before has to be down still."""
+        """Judge as for a kill of a running node: a node that was down before must still be down."""
         ran = {host: {**before[host], "state": "running"} for host in self._targets}
         return super().shows_hold(ran, during)
 
     async def observe(self) -> Facts:
-        """The process table as for a kill, and what the disk has to say."""
+        """Observe the process table as for a kill, and the disk."""
         context = self._context
         facts = await super().observe()
         for target in self._targets:
@@ -47,7 +47,7 @@ class _DamageDisk(KillProcess):
 
 
 class LosePower(_DamageDisk):
-    """Killed, and what was not fsynced is gone."""
+    """Kills the process; what it had not fsynced is lost."""
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         left = {target: int(during[target].get("unsynced_bytes") or 0) for target in self._targets}
@@ -59,14 +59,14 @@ class LosePower(_DamageDisk):
     def told(self, during: Facts) -> str:
         lost = sum(int(during[target]["lost_bytes"] or 0) for target in self._targets)
         logs = [log for target in self._targets for log in (during[target].get("lost_offsets") or {}).items()]
-        logs.sort(key=lambda log: (log[0].startswith("__"), log[0]))  # those of the load first
+        logs.sort(key=lambda log: (log[0].startswith("__"), log[0]))  # logs of the load first
         offsets = ", ".join(f"{log} from offset {first} to {after - 1}" for log, (first, after) in logs[:TOLD])
         more = f", {len(logs) - TOLD} more" if len(logs) > TOLD else ""
         return f"process gone, and {lost} bytes that were not fsynced" + (f" ({offsets}{more})" if offsets else "")
 
 
 class WipeLogDirectory(_DamageDisk):
-    """Killed, and its log directory emptied."""
+    """Kills the process and empties its log directory."""
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         for target in self._targets:

@@ -1,8 +1,7 @@
-"""Process faults: kill -9 and restart, a clean stop and restart, pause and resume, the leader of laggards killed.
+"""Process faults: kill, clean restart, pause, and the kill of a leader whose followers lag.
 
-Evidence is a fresh look at the process table (`proc.status`: state, pid, start time), not the reply of the verb
-that sent the signal, and where the node's port is known a connection from another host, which a dead process
-refuses.
+Evidence is a new look at the process table (`proc.status`: state, pid, start time), not the response of the verb that
+sent the signal, and where the node's port is known a connection from another host, which a dead process refuses.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def same_process(one: Facts, other: Facts) -> bool:
 
 
 def why_not_killed(host: str, before: Facts, during: Facts) -> str | None:
-    """Why these two looks do not show that the process was killed; None if they do."""
+    """Why these two observations do not show that the process was killed; None if they do."""
     if before["state"] == "absent":
         return f"{host}: the process was not running before"
     if during["state"] != "absent":
@@ -37,10 +36,10 @@ def why_not_killed(host: str, before: Facts, during: Facts) -> str | None:
 
 
 def why_not_back(host: str, after: Facts) -> str | None:
-    """Why this look does not show that a killed process is back; None if it does."""
+    """Why this observation does not show that a killed process is running again; None if it does."""
     if after["state"] != "running":
         return f"{host}: the process is {after['state']}"
-    if after.get("port") == "refused":  # silence may be another fault's doing
+    if after.get("port") == "refused":  # silence may be caused by another fault
         return f"{host}: its port does not accept connections yet"
     return None
 
@@ -50,7 +49,7 @@ def first_reason(reasons: list[str | None]) -> str | None:
 
 
 class _ProcessFault(AimedFault):
-    """Aim and look, the same for kill and pause."""
+    """Aim and observe, the same for kill and pause."""
 
     async def observe(self) -> Facts:
         context = self._context
@@ -62,7 +61,7 @@ class _ProcessFault(AimedFault):
 
 
 class KillProcess(_ProcessFault):
-    """SIGKILL; healing starts the process again."""
+    """SIGKILL; healing restarts the process."""
 
     def shows_hold(self, before: Facts, during: Facts) -> str | None:
         return first_reason([why_not_killed(host, before[host], during[host]) for host in self._targets])
@@ -75,7 +74,7 @@ class KillProcess(_ProcessFault):
 
 
 class RestartProcess(_ProcessFault):
-    """SIGTERM, and a start when it is over. A stop that took a kill has proven something else."""
+    """SIGTERM, and a restart when it is over. A stop that needed SIGKILL proves another fault."""
 
     def __init__(self, options: Restart, context: FaultContext) -> None:
         super().__init__(options, context)
@@ -129,10 +128,11 @@ class PauseProcess(_ProcessFault):
 
 
 class KillLaggingLeader:
-    """The followers of a topic-partition sleep, its leader goes on alone for a moment, and dies; they wake.
+    """Pauses the followers of a topic-partition, lets its leader run alone for a moment and kills it, then resumes
+    them.
 
-    Whatever the leader acknowledged meanwhile, it acknowledged alone: a system that waits for its in-sync replicas
-    loses nothing, one that does not loses those records for good once a follower leads.
+    What the leader acknowledged meanwhile, it acknowledged alone: a system that waits for its in-sync replicas loses
+    nothing; another one loses those records permanently once a follower leads.
     """
 
     kind = "leader-kill-lagging"

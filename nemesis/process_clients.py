@@ -1,7 +1,7 @@
-"""Clients that are asleep: load workers on client hosts, paused as a node's process is.
+"""Paused clients: load workers on client hosts, paused as a node's process is.
 
-A client that sleeps through its own timeouts and wakes: what it had sent may have been taken or not, and is told as
-*info* where it does not know. Evidence is a fresh look at the process table of the client's host.
+A client sleeps through its timeouts and wakes: its requests may have been processed or not, and it reports *info* where
+it does not know. Evidence is a new look at the process table of the client's host.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PauseLoad:
         }
 
     def _id(self, name: str) -> str:
-        """A host has one open fault of each id, and may have several workers."""
+        """The fault's id for one worker: a host has one open fault of each id, and may have several workers."""
         return f"{self._context.id}/{name}"
 
     async def inject(self, ttl: float) -> None:

@@ -1,7 +1,7 @@
-"""A fault of the user's own: one shell command brings it about, another ends it, and a third says whether it holds.
+"""A user-defined fault: shell commands inject it, heal it, and check whether it holds.
 
-The check is asked before, during and after: it has to fail, succeed and fail again. So a command that does nothing, or
-a check that always succeeds, proves nothing.
+The check runs before, during and after: it must fail, succeed and fail again. So a command that does nothing, or a
+check that always succeeds, proves nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _outcome(seen: Facts) -> str:
 
 
 def how_it_went(seen: Facts) -> str:
-    """Of a check that did not succeed."""
+    """The result of a check that did not succeed."""
     how = "took too long" if seen["status"] is None else f"ended with {seen['status']}"
     return f"the check {how}" + (f": {seen['said'].splitlines()[-1]}" if seen["said"] else "")
 

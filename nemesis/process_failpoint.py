@@ -1,8 +1,8 @@
 """A process that dies exactly before or exactly after one of its own disk calls.
 
-The node runs beneath a watch over its disk calls, which lies in wait for the call and kills (`nemesis/agent`). Evidence
-is the process table, and the files that the call was about: their sizes before it as the watch found them, and now as
-another looks. Before a call nothing may have changed; after one that creates, renames or removes, its effect is there.
+The node runs under a watch over its disk calls, which waits for the call and kills (`nemesis/agent`). Evidence is the
+process table, and the files that the call was about: their sizes before it as recorded by the watch, and now. Before a
+call nothing may have changed; after one that creates, renames or removes, its effect must be visible.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ class KillAtDiskCall(KillProcess):
 
 
 def short(path: str) -> str:
-    """The file and the directory it is in: enough to know which log it is of."""
+    """The file and its directory: enough to identify the log."""
     return "/".join(path.split("/")[-2:])
 
 
 def sizes(deed: Facts) -> str:
-    """What became of the first file of a call."""
+    """The size of the first file of a call before it and now."""
     path = next(iter(deed["before"]))
     was, now = (size if size is not None else "none" for size in (deed["before"][path], deed["now"][path]))
     return f"{was} bytes then, {now} now"
 
 
 def why_not_there(options: KillAtCall, deed: Facts) -> str | None:
-    """Why the files do not bear out that the process died there; None if they do."""
+    """Why the files do not show that the process died there; None if they do."""
     if deed["error"]:
         return f"the call itself failed: {deed['error']}"
     paths = list(deed["before"])

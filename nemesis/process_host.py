@@ -1,8 +1,8 @@
-"""A host that is down: silent to everyone, and its process dead; as when its power is cut or its machine is stopped.
+"""A host that is down, as after a power cut or machine stop: silent, and its process dead.
 
-The network goes first, so that nobody is told of the death: no reset, no end of a connection, only silence. Only the
-control connection goes on, by which it is healed. Evidence is a reach matrix of datagrams, in which the host neither
-hears nor is heard, and the process table.
+The network is cut first, so that peers see no sign of the death: no reset, no end of a connection, only silence. Only
+the control connection stays, and heals the host. Evidence is a reach matrix of datagrams, in which the host neither
+receives nor is received, and the process table.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class TakeHostDown(AimedFault):
 
     @property
     def _network_id(self) -> str:
-        """Of the half that cuts: a host has one open fault for each id."""
+        """The id of the network part: a host has one open fault for each id."""
         return f"{self._context.id}/network"
 
     async def observe(self) -> Facts:
         context = self._context
         self._observations += 1
         nonce = f"{context.id}/{self._observations}/{context.now_ns()}"
-        # A dead process refuses only those who reach it: while cut off, its port says nothing.
+        # A dead process refuses only peers that reach it: while the host is cut off, its port is silent.
         processes = await process_facts(
             context.hosts, self._targets, context.process, {} if self._open else context.ports
         )
@@ -51,7 +51,7 @@ class TakeHostDown(AimedFault):
         await self._ask("proc.kill", id=context.id, name=context.process, ttl=ttl)
 
     async def heal(self) -> None:
-        """The process comes back to a host that is connected."""
+        """Heal the network first, so that the process restarts on a connected host."""
         self._open = False
         for id in (self._network_id, self._context.id):
             await self._ask("heal", id=id)

@@ -1,8 +1,9 @@
-"""Processes that get too little: processor time, memory, descriptors; taken from them, or eaten away beside them.
+"""Processes that lack processor time, memory or descriptors: limited, or used by other processes.
 
-Evidence is what the process table shows of the process and of those who eat (`probe.resources`), looked at over half a
-second where time matters: how often the process was found stopped, how much processor time it got, its limits, how much
-the eaters have used. That a limit is in force is proven; that the node ran into it is not, and is not claimed.
+Evidence is what the process table shows of the process and of the processes that compete with it (`probe.resources`),
+measured over half a second where time matters: how often the process was found stopped, how much processor time it got,
+its limits, how much the others have used. This proves that a limit is in force, not that the node reached it; that is
+not claimed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from squall.nemesis.rates import write_size
 
 LOOK_FOR = 0.5
 SEEMS_FREE = 0.2
-"""A process that is found stopped in a larger share of looks is not left alone."""
+"""A process that is stopped in a larger share of looks is throttled."""
 TICK = 0.02
 
 UNITS = {"memory": "of address space", "descriptors": "descriptors"}
 
 
 class _Resources(AimedFault):
-    """What they have in common: how they look, and that they judge host by host."""
+    """The common part: observe all targets, and judge host by host."""
 
     look_for = LOOK_FOR
 
@@ -72,7 +73,7 @@ def stopped_share(seen: Facts) -> float:
 
 
 def processors(seen: Facts, who: str) -> float:
-    """How many processors were used, of the process or of the eaters."""
+    """How many processors were used, by the process or by the competing processes."""
     return float(seen[who]["cpu_s"]) / max(TICK, float(seen["wall_s"]))
 
 
@@ -140,7 +141,7 @@ class StressProcessors(_Resources):
         wanted = self._processes or int(during["cpus"])
         if eaters["busy"] < wanted:
             return f"{eaters['busy']} busy processes are there, and not {wanted}"
-        # How much they get depends on who else wants the processors; that they get some shows that they compete.
+        # Their share depends on who else wants the processors; any processor time shows that they compete.
         return None if eaters["cpu_s"] > 0 else f"{eaters['busy']} busy processes got no processor time"
 
     def _why_not_over(self, before: Facts, after: Facts) -> str | None:
@@ -211,7 +212,7 @@ class LimitProcess(_Resources):
         if after["open"] or after["process"] is None:
             return "its limits are still those of the fault" if after["open"] else "the process is not running"
         if before["process"] is None:
-            return None  # there was no process to limit, which `_why_not_held` has said
+            return None  # there was no process to limit, which `_why_not_held` has reported
         for what in self._headroom:
             was, now = before["process"]["limits"][what], after["process"]["limits"][what]
             if was != now:

@@ -1,10 +1,10 @@
-"""Restarts without end: one process bounced again and again, or all processes restarted one after the other.
+"""Repeated restarts: one process bounced again and again, or all processes restarted one after the other.
 
-Both go on by themselves while their window lasts, as a task beside the runner's looks; they are made of the verbs that
-kill, stop and start. Each stop has a time to live of its own, so hosts end the storm should nobody else.
+Both act while their window lasts, as a task beside the runner's observations; they use the verbs that kill, stop and
+start. Each stop has its own time to live, so the hosts end the storm if it is not healed.
 
-Evidence is the process table, looked at in each round, and by the runner in between: a bounce counts by another pid and
-start time than before, a rolling restart by a process that was gone and one that came in its place.
+Evidence is the process table, observed in each round, and by the runner in between: a bounce counts if pid and start
+time differ from before, a rolling restart if a process was missing and another one took its place.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from squall.nemesis.ports import HostUnreachable, VerbFailed
 from squall.nemesis.process import LOOK_SECONDS, first_reason, same_process, why_not_back
 
 FEWEST_BOUNCES = 2
-"""One might be a kill that somebody else made."""
+"""A single one might be a kill from another source."""
 LONGEST_DOWN_MARGIN = 5.0
 
 
 class _Rounds(AimedFault):
-    """What goes on by itself until it is told to stand down."""
+    """A fault that acts until `stand_down`."""
 
     waits_to_show = True
 
@@ -46,12 +46,12 @@ class _Rounds(AimedFault):
     async def _go_on(self) -> None: ...
 
     async def _whole(self, step: Coroutine[Any, Any, Any]) -> Any:
-        """Carries a step through even if we are told to stand down meanwhile, so that nothing happens after that."""
+        """Complete a step even if `stand_down` comes meanwhile, so that nothing happens after that."""
         self._step = asyncio.get_running_loop().create_task(step)
         return await asyncio.shield(self._step)
 
     async def stand_down(self) -> None:
-        """Nothing more will be done by itself once this has returned."""
+        """Stop acting before returning."""
         if self._task is None:
             return
         self._task.cancel()
@@ -99,7 +99,7 @@ class BounceProcess(_Rounds):
             await context.sleep(max(LOOK_SECONDS, self._every - (context.now_ns() - began) / 1e9))
 
     async def _round_of_kills(self) -> None:
-        """A host that cannot be asked, or whose process is not there to be killed, sits this round out."""
+        """Kill on all hosts. A host that cannot be asked, or has no process to kill, is skipped in this round."""
         try:
             self._remember(await process_facts(self._context.hosts, self._targets, self._context.process, {}))
         except (VerbFailed, HostUnreachable) as trouble:
@@ -161,7 +161,7 @@ class RestartOneByOne(_Rounds):
             await self._context.sleep(self._between)
 
     async def _restart(self, host: str) -> None:
-        """What was seen of it goes on record; a host that cannot be asked ends the round here."""
+        """Restart one host and record what was observed; a host that cannot be asked ends the round here."""
         context = self._context
         try:
             before = (await process_facts(context.hosts, (host,), context.process, {}))[host]

@@ -1,4 +1,4 @@
-"""Rates and amounts of data as people write them: `64KiB/s`, `1MB/s`, or plain bytes per second; `4KiB`, `0B`."""
+"""Parses and prints rates (`64KiB/s`, `1MB/s`, bytes per second) and amounts of data (`4KiB`, `0B`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST_FIRST = ("GiB", "MiB", "KiB")
 
 
 def parse_rate(value: object) -> object:
-    """Bytes per second of a number or a text with unit; raises ValueError in words that follow the value."""
+    """Bytes per second of a number or a text with unit. Raises ValueError, worded to follow the value."""
     if isinstance(value, str):
         match = _RATE.fullmatch(value.strip())
         if not match:
@@ -29,7 +29,7 @@ def parse_rate(value: object) -> object:
 
 
 def write_rate(rate: int) -> str:
-    """The shortest way to write a rate: 65536 → 64KiB/s."""
+    """The shortest notation of a rate: 65536 → 64KiB/s."""
     for unit in _LARGEST_FIRST:
         if rate >= _BYTES_PER[unit] and rate % _BYTES_PER[unit] == 0:
             return f"{rate // _BYTES_PER[unit]}{unit}/s"
@@ -37,7 +37,7 @@ def write_rate(rate: int) -> str:
 
 
 def parse_size(value: object) -> object:
-    """Bytes of a number or a text with unit, 0 among them; raises ValueError in words that follow the value."""
+    """Bytes of a number or a text with unit; may be 0. Raises ValueError, worded to follow the value."""
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         if not match:
@@ -49,12 +49,12 @@ def parse_size(value: object) -> object:
 
 
 def write_size(size: int) -> str:
-    """The shortest way to write a size: 65536 → 64KiB."""
+    """The shortest notation of a size: 65536 → 64KiB."""
     return write_rate(size).removesuffix("/s")
 
 
 ByteSize = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int), PlainSerializer(write_size)]
-"""Bytes, or none."""
+"""Bytes; may be 0."""
 
 ByteRate = Annotated[int, BeforeValidator(parse_rate, json_schema_input_type=str | int), PlainSerializer(write_rate)]
 """A rate of at least one byte per second."""

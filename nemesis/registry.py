@@ -1,4 +1,4 @@
-"""From a suite's options to a fault, and to the verbs it needs of a host: the one place that knows them all."""
+"""The registry of fault kinds: builds a fault from its options, and lists the verbs it needs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KINDS: tuple[Kind, ...] = (
 FAULTS: Mapping[type[BaseModel], Kind] = {kind.options: kind for kind in KINDS}
 
 FAULT_VERBS = tuple(dict.fromkeys(verb for kind in KINDS for verb in kind.verbs))
-"""Every verb that disturbs something. Simulated hosts offer all but `HOSTS_ONLY`."""
+"""Every verb that injects a fault. Simulated hosts offer all but `HOSTS_ONLY`."""
 
 HOSTS_ONLY: tuple[str, ...] = (
     "proc.adopt",
@@ -74,7 +74,7 @@ HOSTS_ONLY: tuple[str, ...] = (
     "net.interface_down",
     "net.flood",
 )
-"""Verbs for what the simulation does not have, such as packets beneath TCP; a suite that needs one runs on hosts."""
+"""Verbs for what the simulation does not model, such as packets below TCP; a suite that needs one runs on hosts."""
 
 ON_HOSTS = (
     "proc.adopt",
@@ -110,11 +110,11 @@ ON_HOSTS = (
     "rpc.hold",
     "rpc.cut",
 )
-"""Those that the agent on real and lab hosts offers; a test compares them with the agent."""
+"""The verbs that the agent on real and lab hosts offers; a test compares them with the agent."""
 
 
 def build_fault(options: FaultOptions, context: FaultContext) -> Fault:
-    """A fault for one occurrence."""
+    """Build a fault for one occurrence."""
     return FAULTS[type(options)].make(options, context)
 
 
@@ -124,15 +124,15 @@ def needed_verbs(faults: Iterable[FaultOptions]) -> tuple[str, ...]:
 
 
 def only_on_hosts(options: FaultOptions) -> tuple[str, ...]:
-    """The verbs this fault needs and simulated hosts do not offer."""
+    """The verbs that this fault needs and simulated hosts do not offer."""
     return only_on_hosts_kind(FAULTS[type(options)])
 
 
 def only_on_hosts_kind(kind: Kind) -> tuple[str, ...]:
-    """The same of a kind of fault."""
+    """The verbs that this kind of fault needs and simulated hosts do not offer."""
     return tuple(verb for verb in kind.verbs if verb in HOSTS_ONLY)
 
 
 def missing_verbs(options: FaultOptions, offered: tuple[str, ...] = ON_HOSTS) -> tuple[str, ...]:
-    """The verbs this fault needs and hosts do not offer."""
+    """The verbs that this fault needs and hosts do not offer."""
     return tuple(verb for verb in FAULTS[type(options)].verbs if verb not in offered)

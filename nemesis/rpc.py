@@ -1,14 +1,13 @@
-"""Faults that pick out one kind of request: held back on its way, or its connection cut.
+"""Faults that affect one kind of request or response: it is held in transit, or its connection is cut.
 
-Both are carried out at the receiving end of the requests (`rpc.hold`, `rpc.cut` on each host of `to`), where requests
-come in and answers leave. What is held keeps its place in its connection: TCP does not let later messages overtake, so
-everything behind it waits too, while other connections go on. A request whose sender gave up meanwhile still arrives
-when the hold ends, as late packets do.
+Both act at the receiving end of the requests (`rpc.hold`, `rpc.cut` on each host of `to`), where requests arrive and
+responses leave. A held message keeps its place in its connection: TCP does not let later messages overtake it, so all
+messages behind it wait too, while other connections continue. A request whose sender has given up still arrives when
+the hold ends, as late packets do.
 
-Evidence is the count of such messages, kept where they pass (`probe.rpc`). A fault during which none came by has had
-no effect and is not proven. On hosts messages pass a proxy (nemesis/agent/rpc.py), and earlier connections are reset
-when the fault begins, which is told. Should the proxy die, the fault is over before its time, and is not seen to end as
-it should.
+Evidence is the count of such messages, kept where they pass (`probe.rpc`). A fault during which none passed has had no
+effect and is not proven. On hosts messages pass a proxy (nemesis/agent/rpc.py), and earlier connections are reset when
+the fault begins, which is reported. If the proxy dies, the fault ends early, and its end is not proven.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from squall.nemesis.selector import Target
 from squall.nemesis.stream import STREAMS
 
 SEEN = ("open", "met", "waiting", "reset", "cut_short")
-"""What is kept of an answer of `probe.rpc`; the last two come from hosts only."""
+"""The fields kept of a response to `probe.rpc`; the last two come from hosts only."""
 
 
 class DisturbRpc:
-    """Holds or cuts requests of one API between some hosts, or the answers to them."""
+    """Holds or cuts requests of one API between some hosts, or the responses to them."""
 
     waits_to_show = True
 
@@ -40,7 +39,7 @@ class DisturbRpc:
         self._sources: list[str] = [EVERYONE]
 
     async def aim(self) -> Target:
-        """The hosts hit are those whose requests these are, or the receivers, if they are everybody's."""
+        """The affected hosts are the senders of these requests, or the receivers if any sender is meant."""
         options, context = self._options, self._context
         receivers = await context.resolve(options.receivers)
         self._receivers = receivers.hosts

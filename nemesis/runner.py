@@ -1,13 +1,12 @@
-"""Carries out a schedule: each fault in its time, with evidence before, during and after, and always healed.
+"""Carries out a schedule: each fault at its time, with evidence, and always healed.
 
-One occurrence: aim (waiting a little for a leader, if there is none) → observe → inject → observe until it is
-proven → wait → heal → observe until it is over → `FaultRecord`. Occurrences run side by side as tasks; a step of a
-sequence waits for the one before it. Whatever goes wrong with one fault is told in its record and stops nothing
-else. When the runner is cancelled, it heals every host before it lets go; should even that fail, the hosts end
-every fault by themselves at its time to live.
+One occurrence: aim (waiting a little for a leader, if there is none) → observe → inject → observe until it is proven →
+wait → heal → observe until it is over → `FaultRecord`. Occurrences run concurrently as tasks; a step of a sequence
+waits for the previous one. An error of one fault is noted in its record and stops nothing else. When the runner is
+cancelled, it heals every host before it ends. If even that fails, the hosts revert every fault at its time to live.
 
-Runs in both worlds: time comes from `now_ns` and `sleep`, and only primitives that the simulated loop knows are
-used (docs/architecture.md).
+Runs in both worlds: time comes from `now_ns` and `sleep`, and it uses only primitives that the simulated loop has
+(docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Phase = Literal["started", "proven", "unproven", "healed", "unhealed"]
 
 @dataclass(frozen=True)
 class NemesisEvent:
-    """What happens to a fault, for the screen and the history. `record` comes with the last event of a fault."""
+    """An event of a fault, for the screen and the history. The last event of a fault has its `record`."""
 
     at_ns: int
     phase: Phase
@@ -56,20 +55,20 @@ class NemesisEvent:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long the runner waits for what. In seconds."""
+    """How long the runner waits for each step, in seconds."""
 
     aim: float = 5.0
     hold: float = 2.0
     end: float = 15.0
     between_looks: float = 0.1
     shown: float | None = None
-    """For how long a fault goes on that has shown itself, if its window is longer: trials need no more."""
+    """How long a proven fault continues if its window is longer: trials need no more."""
     ttl_margin: float = 5.0
 
 
 @dataclass
 class _Occurrence:
-    """A fault under way, and what is known of it so far."""
+    """A fault under way, and its observations so far."""
 
     scheduled: ScheduledFault
     fault: Fault
@@ -143,9 +142,9 @@ class NemesisRunner:
         self.heal_report: HealReport | None = None
 
     async def run(self, started_ns: int | None = None) -> list[FaultRecord]:
-        """Runs all faults, their times counted from `started_ns` (now, unless given); returns their records.
+        """Run all faults, with times counted from `started_ns` (default: now). Returns their records.
 
-        Cancelled, it heals all hosts and completes the records of the faults that were open, then raises.
+        If cancelled, it heals all hosts, completes the records of the open faults, then raises.
         """
         started = self._now_ns() if started_ns is None else started_ns
         tasks = [
@@ -169,7 +168,7 @@ class NemesisRunner:
         try:
             await self._happen(occurrence)
         except Exception as trouble:
-            # Whatever it was, one fault must not end the others; without proof the verdict is unknown anyway.
+            # An error of one fault must not end the others; without proof the verdict is unknown anyway.
             occurrence.detail.append(f"{type(trouble).__name__}: {trouble}")
             await self._end(occurrence)
         self._done[scheduled.id].set()
@@ -218,14 +217,14 @@ class NemesisRunner:
         await self._end(occurrence)
 
     def _left(self, occurrence: _Occurrence, holds_since: int) -> float:
-        """The rest of the window, in seconds, or of as much of it as is needed."""
+        """The rest of the window in seconds, or as much of it as is needed."""
         left = occurrence.scheduled.for_s - (self._now_ns() - holds_since) / 1e9
         if occurrence.proven and self._patience.shown is not None:
             left = min(left, self._patience.shown)
         return max(0.0, left)
 
     async def _aim(self, occurrence: _Occurrence) -> bool:
-        """Whether somebody answers to the selector before patience ends."""
+        """Resolve the selector within the patience for it. Returns whether it found a target."""
         deadline = self._now_ns() + round(self._patience.aim * 1e9)
         while True:
             try:
@@ -234,7 +233,7 @@ class NemesisRunner:
                 if label is not None:
                     self._aimed_at[label] = occurrence.target.hosts
                 return True
-            except Exception as trouble:  # a view of the cluster fails in its own ways; ask again either way
+            except Exception as trouble:  # a view of the cluster has its own errors: retry in any case
                 if self._now_ns() >= deadline:
                     reason = str(trouble) if isinstance(trouble, NoTarget) else repr(trouble)
                     occurrence.detail.append(f"no target: {reason}")
@@ -242,7 +241,7 @@ class NemesisRunner:
             await self._sleep(self._patience.between_looks)
 
     async def _prove(self, occurrence: _Occurrence) -> None:
-        """Looks until the fault shows; the last look is the evidence."""
+        """Observe until the fault shows; the last observation is the evidence."""
         length = occurrence.scheduled.for_s
         longest = length if occurrence.fault.waits_to_show else min(self._patience.hold, length)
         if isinstance(occurrence.fault, ShowsLate):
@@ -260,7 +259,7 @@ class NemesisRunner:
         self._tell("proven" if occurrence.proven else "unproven", occurrence, text)
 
     async def _end(self, occurrence: _Occurrence) -> None:
-        """Heals, looks until it shows, and concludes. Nothing that fails here is raised."""
+        """Heal, observe until the end shows, and conclude. Raises nothing."""
         if occurrence.injected_at_ns is None:
             self._conclude(occurrence)
             return
@@ -310,7 +309,7 @@ class NemesisRunner:
         )
 
     async def _heal_what_is_open(self) -> None:
-        """After a cancellation: every host is healed, and the faults that were open are put on record."""
+        """After a cancellation: heal every host, and record the faults that were open."""
         for occurrence in list(self._open.values()):
             if isinstance(occurrence.fault, ActsByItself):
                 await occurrence.fault.stand_down()
@@ -323,5 +322,5 @@ class NemesisRunner:
 
 
 def unproven(records: list[FaultRecord]) -> list[FaultRecord]:
-    """The faults of which nothing can be concluded: their verdict is unknown."""
+    """The faults that prove nothing: their verdict is unknown."""
     return [record for record in records if not record.proven]

@@ -1,10 +1,10 @@
-"""When which fault happens: a suite's entries and a seed, worked out beforehand into plain data.
+"""Computes when which fault happens: a suite's entries and a seed become plain data beforehand.
 
-The same entries, load time and seed give the same schedule, to the millisecond; it is stored as `schedule.json`
-and replays in either world. What only the running cluster can tell (who leads) is not in it: each fault carries a
-seed of its own for such choices, derived from its place, so that taking one fault out changes no other.
+The same entries, load time and seed give the same schedule, to the millisecond; it is stored as `schedule.json` and
+replays in either world. It does not contain what only the running cluster knows (which node leads): each fault has a
+separate seed for such choices, derived from its position, so that removing one fault changes no other.
 
-Windows lie within the load: a fault is healed before the load ends. An entry that cannot fit is an error.
+Windows lie within the load: a fault is healed before the load ends. An entry that does not fit is an error.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _FAULT_OPTIONS: TypeAdapter[suite.FaultOptions] = TypeAdapter(suite.AnyFault)
 
 @dataclass(frozen=True)
 class ScheduledFault:
-    """One occurrence. `at_s` counts from the start of the load; `follows` names the fault that must have healed
-    before (steps of a sequence)."""
+    """One occurrence. `at_s` counts from the start of the load; `follows` names the fault that must have healed before
+    (steps of a sequence).
+    """
 
     id: str
     at_s: float
@@ -63,7 +64,7 @@ class ScheduledFault:
 
 @dataclass(frozen=True)
 class Schedule:
-    """All faults of a run, in order of their time."""
+    """All faults of a run, in order of time."""
 
     seed: int
     faults: tuple[ScheduledFault, ...]
@@ -74,13 +75,13 @@ class Schedule:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schedule:
-        """Raises ValueError for a version this program does not know."""
+        """Raises ValueError for an unknown version."""
         if data.get("version") != SCHEDULE_VERSION:
             raise ValueError(f"version: {data.get('version')!r} is not {SCHEDULE_VERSION}")
         return cls(data["seed"], tuple(ScheduledFault.from_json(fault) for fault in data["faults"]))
 
     def content_hash(self) -> str:
-        """Equal for equal schedules; recorded in the run's manifest."""
+        """A hash that is equal for equal schedules; recorded in the run's manifest."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -90,7 +91,7 @@ class Schedule:
 
 
 def occupied(options: suite.FaultOptions, for_s: float) -> float:
-    """How long an occurrence keeps the cluster busy: `for`, and what the fault does before that."""
+    """How long an occurrence keeps the cluster busy: `for`, and what the fault does before it."""
     return options.lag + for_s if isinstance(options, suite.LeaderKillLagging) else for_s
 
 
@@ -99,7 +100,7 @@ def build_schedule(
 ) -> Schedule:
     """The schedule of these entries, which keeps the last `quiet_s` of the load free of faults.
 
-    Raises ValueError, naming the entry, for one that does not fit.
+    Raises ValueError, naming the entry, if an entry does not fit.
     """
     faults: list[ScheduledFault] = []
     _refuse_unknown_labels(entries)
@@ -117,7 +118,7 @@ def build_schedule(
 
 @dataclass(frozen=True)
 class _Span:
-    """Until when faults may be open, in seconds of load, and how long the load goes on after that."""
+    """Until when faults may be open, in seconds of load, and how long the load continues after that."""
 
     faults_s: float
     quiet_s: float
@@ -134,7 +135,7 @@ class _Span:
 
 
 def _refuse_unknown_labels(entries: Sequence[suite.NemesisEntry]) -> None:
-    """`same as NAME` needs a fault of that name."""
+    """Raise ValueError for a `same as NAME` without a fault of that name."""
     known = [step.label for entry in entries for _, step in suite.steps_in(entry) if step.label is not None]
     for index, entry in enumerate(entries):
         for _, step in suite.steps_in(entry):
@@ -146,7 +147,7 @@ def _refuse_unknown_labels(entries: Sequence[suite.NemesisEntry]) -> None:
 
 
 def _starts(entry: suite.Timed, index: int, span: _Span) -> Iterator[float]:
-    """The times at which an entry happens, given the longest that each may take."""
+    """The start times of an entry, given the longest duration of each occurrence."""
     longest = _longest(entry)
     if entry.repeat is None:
         at = entry.at or 0.0
@@ -182,7 +183,7 @@ def _longest(entry: suite.Timed) -> float:
 
 
 def _mixed(entry: suite.Mix, index: int, span: _Span, seed: int) -> Iterator[ScheduledFault]:
-    """Steps by lot, each after a stable period, while they fit. What is drawn depends on the seed and the place."""
+    """Random steps, each after a stable period, while they fit. The draw depends on the seed and the position."""
     at = entry.at or 0.0
     end = at + float(entry.duration) if isinstance(entry.duration, float | int) else span.faults_s
     if end > span.faults_s:

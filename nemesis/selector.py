@@ -1,10 +1,10 @@
-"""Whom a fault hits: text such as `leader of events/*`, parsed early and resolved late.
+"""Parses the targets of faults, such as `leader of events/*`, early, and resolves them late.
 
-A suite is validated before there is a cluster, so `parse_selector` checks the form at once and its `ValueError`
-says which forms exist. Who the leader *is* can only be known when the fault starts: `resolve` asks the
-`ClusterView` at injection and the answer is recorded with the fault (a fault that hit somebody else proves
-nothing about leaders). Where a choice is left (`one broker`, `events/*`) it is drawn from the fault's own seeded
-random numbers, from sorted candidates, so that the same seed chooses alike in both worlds.
+A suite is validated before there is a cluster, so `parse_selector` checks the form at once, and its `ValueError` lists
+the known forms. Which node leads is known only when the fault starts: `resolve` asks the `ClusterView` at injection,
+and the result is recorded with the fault (a fault that affected another node proves nothing about leaders). Where a
+choice is left (`one broker`, `events/*`), it is drawn from the fault's own seeded random numbers, from sorted
+candidates, so that the same seed makes the same choice in both worlds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class NoTarget(Exception):
-    """Nobody answers to the selector now: no leader, no such host, nobody in sync."""
+    """The selector matches no host now: no leader, no such host, no replica in sync."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class LeaderOf:
 
 @dataclass(frozen=True)
 class FollowersOf:
-    """The followers that are in sync: all of them, or `one` by lot."""
+    """The followers that are in sync: all of them, or a random `one`."""
 
     pattern: TopicPartitionPattern
     one: bool = False
@@ -67,7 +67,7 @@ class FollowersOf:
 
 @dataclass(frozen=True)
 class OutOfSync:
-    """The replicas that are not in the ISR: all of them, or `one` by lot."""
+    """The replicas that are not in the ISR: all of them, or a random `one`."""
 
     pattern: TopicPartitionPattern
     one: bool = False
@@ -75,7 +75,7 @@ class OutOfSync:
 
 @dataclass(frozen=True)
 class SameAs:
-    """Whoever the fault of this name hit last."""
+    """The hosts that the fault of this name affected last."""
 
     label: str
 
@@ -108,24 +108,24 @@ Selector = LeaderOf | FollowersOf | OutOfSync | ActiveController | SomeOf | Name
 OfTopicPartition = LeaderOf | FollowersOf | OutOfSync
 
 Earlier = Callable[[str], tuple[str, ...] | None]
-"""The hosts that a fault was last aimed at, by the fault's name; None if it was not aimed yet."""
+"""The hosts at which a fault was last aimed, by the fault's name; None if it has not been aimed yet."""
 
 
 def nobody_yet(label: str) -> tuple[str, ...] | None:
-    """The past of a fault that stands alone."""
+    """For a fault without earlier faults."""
     return None
 
 
 @dataclass(frozen=True)
 class Target:
-    """Who was chosen, and in what capacity: `b2` as `leader of events/3`."""
+    """The chosen hosts, and their role: `b2` as `leader of events/3`."""
 
     hosts: tuple[str, ...]
     role: str
 
 
 def parse_selector(text: str) -> Selector:
-    """The selector that `text` names. Raises ValueError with the known forms."""
+    """Parse a selector. Raises ValueError with the known forms."""
     words = " ".join(text.split())
     if _BUT in words:
         these, _, those = words.rpartition(_BUT)
@@ -150,7 +150,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def parse_topic_partition(text: str) -> TopicPartitionPattern:
-    """`events/0`, `events/*`, or the same after `leader of`. Raises ValueError."""
+    """Parse `events/0`, `events/*`, or the same after `leader of`. Raises ValueError."""
     words = " ".join(text.split())
     match = _OF_TOPIC_PARTITION.fullmatch(words)
     if match and match[1] == "leader":
@@ -161,7 +161,7 @@ def parse_topic_partition(text: str) -> TopicPartitionPattern:
 
 
 def parts_of(text: str) -> tuple[Selector, ...]:
-    """What a target consists of, taken apart at `but`; nothing for a bare topic-partition."""
+    """The parts of a target, split at `but`; empty for a bare topic-partition."""
     try:
         selector = parse_selector(text)
     except ValueError:
@@ -174,7 +174,7 @@ def parts_of(text: str) -> tuple[Selector, ...]:
 
 
 def topic_partitions_in(text: str) -> tuple[TopicPartitionPattern, ...]:
-    """The topic-partitions that a valid target is about."""
+    """The topic-partitions that a valid target concerns."""
     parts = parts_of(text)
     if not parts:
         return (parse_topic_partition(text),)
@@ -182,12 +182,12 @@ def topic_partitions_in(text: str) -> tuple[TopicPartitionPattern, ...]:
 
 
 def named_hosts(text: str | None) -> tuple[str, ...]:
-    """The hosts that a target lists by name; none if it says something else."""
+    """The hosts that a target lists by name; empty if it has another form."""
     return tuple(host for part in parts_of(text or "") if isinstance(part, Named) for host in part.hosts)
 
 
 def labels_in(text: str) -> tuple[str, ...]:
-    """The other faults that a target refers to, by their names."""
+    """The names of other faults to which a target refers."""
     return tuple(part.label for part in parts_of(text) if isinstance(part, SameAs))
 
 
@@ -221,8 +221,8 @@ def members(group: Group, cluster: ClusterView) -> list[str]:
 
 
 def how_many(amount: Amount, size: int) -> int:
-    """A minority is the largest number that is less than half, a minority third the largest that is less than a third;
-    a majority is the smallest that is more than half.
+    """The number of hosts. A minority is the largest number less than half, a minority third the largest less than a
+    third; a majority is the smallest number more than half.
     """
     counts = {
         "one": min(1, size),
@@ -237,7 +237,7 @@ def how_many(amount: Amount, size: int) -> int:
 async def resolve(
     selector: Selector, cluster: ClusterView, rng: random.Random, earlier: Earlier = nobody_yet
 ) -> Target:
-    """Asks the cluster who that is now. Raises NoTarget."""
+    """Ask the cluster which hosts these are now. Raises NoTarget."""
     if isinstance(selector, But):
         return await _without(selector, cluster, rng, earlier)
     if isinstance(selector, SameAs):
@@ -255,7 +255,7 @@ async def resolve(
 
 
 async def _without(selector: But, cluster: ClusterView, rng: random.Random, earlier: Earlier) -> Target:
-    """Those are resolved first: what is said of them must not depend on a choice among these."""
+    """Resolve the exclusion first: it must not depend on a choice among the rest."""
     those = await resolve(selector.those, cluster, rng, earlier)
     these = await resolve(selector.these, cluster, rng, earlier)
     left = tuple(host for host in these.hosts if host not in those.hosts)

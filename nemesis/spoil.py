@@ -1,9 +1,9 @@
-"""Links that spoil packets (`net.spoil`): some come twice, damaged or out of order, some are lost in bursts.
+"""Links that damage traffic (`net.spoil`): packets are duplicated, damaged, reordered, or lost in bursts.
 
-Evidence are trains of numbered datagrams, thrown between the target and its peers in each direction that is meant and
-counted where they arrive (`probe.throw`, `probe.caught`): for each thing asked for, a share of them must show it that
-is not much smaller, and of losses in bursts the bursts must be long. What befalls a few hundred datagrams is chance, so
-the proof may take several looks. Before and afterwards (almost) nothing of it may show.
+Evidence is trains of numbered datagrams, sent between the target and its peers in each affected direction and counted
+where they arrive (`probe.throw`, `probe.caught`). For each requested effect, the share of affected datagrams must not
+be much smaller than requested; losses in bursts must have long bursts. The effect on a few hundred datagrams is random,
+so the proof may take several looks. Before and afterwards (almost) none of it may show.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from squall.nemesis.selector import Target, members
 DATAGRAMS = 300
 GAP_SECONDS = 0.0005
 SHARE_THAT_SHOWS = 0.4
-"""Of what was asked for: so much less may be seen of it by chance, or by datagrams that were lost otherwise."""
+"""Of the requested share: chance, or datagrams that were lost for other reasons, may hide the rest."""
 
 Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Mishap:
-    """One thing that befalls packets: how it is called, the counter that shows it, and its share of all packets."""
+    """One effect on packets: its name, the counter that shows it, and its share of all packets."""
 
     name: str
     counter: str
     share: float
 
     def seen(self, counts: Counts) -> float:
-        """Its share of what was counted."""
+        """Its share of the counted datagrams."""
         return counts.get(self.counter, 0) / max(1, counts.get("thrown", 0))
 
 
@@ -64,7 +64,7 @@ class SpoilLink(AimedFault):
         return Target(target.hosts, f"{target.role} to {peers.role}")
 
     async def observe(self) -> Facts:
-        """A train between every target and every peer, all at once."""
+        """Send a train between every target and every peer, all at once, and count the arrivals."""
         self._observations += 1
         nonce = f"{self._context.id}/{self._observations}/{self._context.now_ns()}"
         direction = self._options.direction
@@ -108,7 +108,7 @@ class SpoilLink(AimedFault):
         )
 
     def _mishaps(self) -> list[Mishap]:
-        """What was asked for."""
+        """The requested effects."""
         options = self._options
         lost = options.burst.enter / (options.burst.enter + options.burst.leave) if options.burst else 0.0
         asked = [
@@ -151,7 +151,7 @@ class SpoilLink(AimedFault):
         return str(during["said"])
 
     def _in_words(self, counts: Counts) -> str:
-        """Of what was asked for, what was counted."""
+        """The counts of the requested effects."""
         if not counts:
             return "no datagram arrived"
         seen = [f"{counts[one.counter]} {one.name}" for one in self._mishaps()]
@@ -160,7 +160,7 @@ class SpoilLink(AimedFault):
 
 
 def _sum_of(trains: Mapping[str, Counts]) -> dict[str, int]:
-    """All trains together; of bursts the longest. Empty if none arrived."""
+    """The sum of all trains, with the longest burst. Empty if none arrived."""
     total: dict[str, int] = {}
     for counts in trains.values():
         for counter, value in counts.items():

@@ -1,10 +1,10 @@
-"""Connections whose bytes are sliced, swallowed, cut after so many, or that end late (`rpc.stream`).
+"""Connections whose bytes are sliced, dropped, cut after a limit, or whose end is delayed (`rpc.stream`).
 
-Connections from other hosts to the target's port go through the proxy (nemesis/agent/rpc_stream.py), which does not ask
-what the bytes mean. Evidence are a connection of our own from another host, over which requests are made that every
-node answers (`probe.exchange`), and how many connections the proxy has treated (`probe.rpc`): sliced messages arrive in
-many pieces, a black hole answers nothing and closes, a cut connection ends after about so many bytes, and a late end
-comes late.
+Connections from other hosts to the target's port go through the proxy (nemesis/agent/rpc_stream.py), which ignores the
+meaning of the bytes. Evidence is a test connection from another host, with requests that every node answers
+(`probe.exchange`), and how many connections the proxy has treated (`probe.rpc`): sliced messages arrive in many pieces,
+a black hole answers nothing and closes, a cut connection ends after about that many bytes, and a delayed end comes
+late.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ StreamOptions = Slice | BlackHole | CutAfter | SlowClose
 
 PATIENCE_SECONDS = 3.0
 BYTES_PER_REQUEST = 100
-"""At least, a request and its answer together: so many of them are enough to reach a limit."""
+"""At least, for a request and its response together: so many of them reach a limit."""
 MOST_REQUESTS = 10_000
 SHARE_THAT_SHOWS = 0.5
 SLACK_SECONDS = 2.0
@@ -113,7 +113,7 @@ class TreatStream(AimedFault):
 
 
 def treatment_of(options: StreamOptions) -> dict[str, object]:
-    """As the verb calls it."""
+    """The arguments of the verb."""
     if isinstance(options, Slice):
         return {"treatment": "slice", "size": options.size, "gap_s": options.gap}
     if isinstance(options, CutAfter):
@@ -122,7 +122,7 @@ def treatment_of(options: StreamOptions) -> dict[str, object]:
 
 
 def why_not_whole(options: StreamOptions, seen: dict[str, Any]) -> str | None:
-    """Why this is not how a connection goes that nobody treats; None if it is."""
+    """Why this is not how an untreated connection behaves; None if it is."""
     if not seen["answered"] or seen["ended"] != "open":
         return f"requests are not all answered: {_in_words(seen)}"
     if isinstance(options, Slice) and seen["pieces"] >= _pieces(options, seen):
@@ -156,7 +156,7 @@ def why_not_treated(options: StreamOptions, before: dict[str, Any], during: dict
 
 
 def _pieces(options: Slice, seen: dict[str, Any]) -> int:
-    """In how many pieces an answer must come to count as sliced: some may be read together."""
+    """In how many pieces a response must arrive to count as sliced: some may be read together."""
     return max(LEAST_PIECES, int(SHARE_THAT_SHOWS * seen["received"] / options.size))
 
 

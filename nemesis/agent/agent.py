@@ -4,16 +4,17 @@
     ← {"op": 7, "ok": true, "result": {"sources": ["10.77.0.12/32"]}}
     ← {"op": 8, "ok": false, "kind": "unknown_process", "error": "no process 'nod' is defined; known are node"}
 
-Each request is answered once, possibly out of order, since each has a thread of its own: a slow probe must not
-hold up a heal. When standard input ends the agent goes; open faults stay, in the keeper's care.
+Each request gets one response. Responses may be out of order: each request has its own thread, because a slow probe
+must not delay a heal. The agent exits when standard input ends; open faults remain, and the keeper ends them.
 
     python3 -u agent.py --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
         [--reduced ADDRESS] [--lock TOKEN]
 
-With a token the agent changes nothing once the host's lock has another one (`host_lock.py`).
+With a token the agent changes nothing after the host's lock has another token (`host_lock.py`).
 
 Several agents may serve one host at once (a new SSH connection while the old one is dying): the journal's lock
-keeps them apart. Only the standard library, Python 3.11 or newer. docs/architecture.md has the table of verbs.
+serializes their changes. Uses only the standard library; needs Python 3.11 or newer. docs/architecture.md has the table
+of verbs.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from trouble import Trouble
 
 PROBE_PORT = 7465
 CHANGES_NOTHING = frozenset({"info", "journal", "proc.status"})
-"""Beside `probe.…`: verbs that are answered whoever has the host's lock."""
+"""Besides `probe.…`: verbs that are answered whichever token the host's lock has."""
 Arguments = dict[str, Any]
 
 
@@ -82,7 +83,7 @@ def parse_options(argv: list[str]) -> argparse.Namespace:
 
 
 def control_port(options: argparse.Namespace) -> int:
-    """The port to exempt: as told, else the one this SSH session came in by, else 22."""
+    """The port to exempt: the given one, else the port of this SSH session, else 22."""
     if options.control_port:
         return int(options.control_port)
     connection = os.environ.get("SSH_CONNECTION", "").split()
@@ -168,14 +169,16 @@ class Agent:
         return lambda arguments: self.desk.inject(verb, arguments)
 
     def own_command(self) -> list[str]:
-        """Starts a program like this one. The keeper gets what we were told, so that it heals with the same means."""
+        """The command that starts a process like this one. The keeper gets this agent's options, so that it heals by
+        the same means.
+        """
         options = ["--state", str(self.state), "--name", self.name, "--listen", self.listen]
         options += ["--control-port", str(self.network.control_port), *(["--lab"] if self.lab else [])]
         options += ["--reduced", self.reduced] if self.reduced else []
         return [sys.executable, "-u", str(Path(__file__).resolve()), *options]
 
     def heal_due(self) -> None:
-        """For the timer of systemd, and at boot: as the keeper would, should it be dead. Raises Trouble."""
+        """Do the keeper's work if no keeper works: for the systemd timer, and at boot. Raises Trouble."""
         with self.journal.locked():
             works = self.locks.keeper_works()
         if works:
@@ -190,8 +193,8 @@ class Agent:
                 self.guard.timer.stop()
 
     def start_what_heals(self) -> None:
-        """A keeper, and whatever room there is to heal with. An agent that finds none still answers, and heals itself
-        when asked; only injecting is refused (`Guard.ensure_all`).
+        """Start a keeper, and reserve room to heal if the disk has any. Without room the agent still answers verbs and
+        heals on request; only injecting is refused (`Guard.ensure_all`).
         """
         with contextlib.suppress(OSError):
             self.guard.heartbeat.reserve()
@@ -201,7 +204,7 @@ class Agent:
             self.guard.ensure_keeper()
 
     def call(self, verb: str, arguments: Arguments) -> Arguments:
-        """Carries out a verb. Raises Trouble."""
+        """Carry out a verb. Raises Trouble."""
         if verb not in self.verbs:
             raise Trouble("unknown_verb", f"no verb {verb!r}; known are {', '.join(sorted(self.verbs))}")
         if not isinstance(arguments, dict):
@@ -212,7 +215,7 @@ class Agent:
         return self.verbs[verb](arguments)
 
     def _refuse_if_not_ours(self, verb: str) -> None:
-        """What an owner orders who has lost this host would happen to another one's run."""
+        """Refuse a change from an owner that has lost this host: it would affect another owner's run."""
         if self.token is None or verb in CHANGES_NOTHING or verb.startswith("probe."):
             return
         if not self.host_lock.is_held_by(self.token):
@@ -243,7 +246,7 @@ class Agent:
         }
 
     def _replace(self, definition: Definition) -> int | None:
-        """Keeps the definition; a process that still runs by another one of that name is ended first."""
+        """Store the definition. First end a process that still runs by a different definition of this name."""
         name = definition.name
         leftover = None
         with self.journal.locked():
@@ -275,7 +278,7 @@ class Agent:
         return {"pid": identity.pid, "by_itself": self.processes.see_it_stopped(identity, timeout)}
 
     def terminate(self, arguments: Arguments) -> Arguments:
-        """As `stop`, but a fault: should nobody start it again, it starts when its time to live is over."""
+        """As `stop`, but a fault: if no caller starts the process, it restarts when its time to live is over."""
         timeout = number({"timeout": 10, **arguments}, "timeout")
         answer = self.desk.inject(TERM, arguments)
         entry = self.journal.find(text(arguments, "id"))
@@ -360,13 +363,14 @@ class Agent:
         return self.clocks.offset(self.processes.definition(name), self.processes.alive(name), watch)
 
     def revive(self) -> list[str]:
-        """Starts again what its disk's watch took down with it; what was done."""
+        """Restart processes that ended with the watch of their disk. Returns what was done."""
         return self.revival.revive_all(self.journal)
 
     def probe_disk(self, arguments: Arguments) -> Arguments:
-        """How many calls this fault has struck; what a power failure would take now, by the node's own ledger, and what
-        this fault has taken: file by file [size now, size before], log by log [first offset that is gone, the one after
-        the last].
+        """What the disk faults of a process have done: how many calls this fault has struck, and, by the node's ledger,
+        what a power failure would take now and what this fault has taken.
+
+        Losses are [size now, size before] by file, and [first missing offset, end of the missing range] by log.
         """
         id, definition = text(arguments, "id"), self.processes.definition(text(arguments, "name"))
         struck: Arguments = {"open": self.journal.find(id) is not None, "met": self.disk.met(id)}
@@ -388,14 +392,14 @@ class Agent:
 
 
 class Channel:
-    """Standard input and output as requests and answers."""
+    """Serves requests and responses on standard input and output."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._writing = threading.Lock()
 
     def serve(self) -> None:
-        """Until standard input ends; what was asked before that is still carried out."""
+        """Serve until standard input ends. Requests received before that are still carried out (10 s at most)."""
         threads: list[threading.Thread] = []
         for line in sys.stdin:
             if not line.strip():

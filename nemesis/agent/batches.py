@@ -1,7 +1,7 @@
-"""Which offsets lie where in a segment of a log: enough of Kafka's record batch format to say what a disk has lost.
+"""Finds which offsets lie where in a log segment, to say what a disk has lost.
 
-A segment is a file `TOPIC-PARTITION/%020d.log` of batches one behind the other. Of a header only this is read: base
-offset (bytes 0 to 7), length of what follows byte 11 (8 to 11), magic (16, always 2) and last offset delta (23 to 26).
+A segment is a file `TOPIC-PARTITION/%020d.log` of consecutive batches. Of a header only this is read: base offset
+(bytes 0 to 7), length of what follows byte 11 (8 to 11), magic (16, always 2) and last offset delta (23 to 26).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Offsets = tuple[int, int]
 
 
 def log_of(name: str) -> str | None:
-    """The topic-partition whose segment this file is; None if it is none."""
+    """The topic-partition to which this segment file belongs; None if it is no segment."""
     found = _SEGMENT.fullmatch(name)
     return found[1] if found else None
 
 
 def offsets_beyond(path: Path, kept: int) -> Offsets | None:
-    """The first offset that does not lie within the first `kept` bytes, and the one after the last of all."""
+    """The first offset outside the first `kept` bytes, and the one after the last offset of all."""
     first, after = None, 0
     with path.open("rb") as file:
         position, end = 0, path.stat().st_size

@@ -2,10 +2,11 @@
 
     python3 -u capture.py --output FILE --except-port 22 [--keep-bytes 256] [--most-bytes N] [--seconds N]
 
-A packet socket on all interfaces, no tool to install. Of each packet the beginning is kept: headers, and of a request
-its length, API key, version and correlation id. The control connection is left out, as it would show itself. File size
-and time are bounded, so that a capture whose owner died ends by itself and fills no disk. At the end, or when SIGTERM
-ends it, one line of JSON says how many packets were written, left out for want of room, and missed by the kernel.
+It uses a packet socket on all interfaces and needs no installed tool. It keeps the beginning of each packet: headers,
+and of a request its length, API key, version and correlation id. The control connection is left out, because it would
+capture itself. File size and time are bounded, so that a capture whose owner died ends and does not fill the disk. At
+the end, or on SIGTERM, it prints one line of JSON: how many packets were written, left out for lack of room, and missed
+by the kernel.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def tcp_ports(packet: bytes) -> tuple[int, int] | None:
 
 
 class Capture:
-    """Writes packets until it is told to stop, or has no room or time left."""
+    """Writes packets until it must stop, or has no room or time left."""
 
     def __init__(self, output: BinaryIO, *, keep_bytes: int, most_bytes: int, except_port: int) -> None:
         self.written = self.without_room = 0
@@ -81,7 +82,7 @@ class Capture:
         self._output.write(entry)
 
     def run(self, packets: socket.socket, stopped: socket.socket, seconds: float) -> None:
-        """Until `stopped` can be read, or the time is over."""
+        """Capture until `stopped` is readable or the time is over."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             ready = select.select([packets, stopped], [], [], left)[0]
@@ -103,7 +104,7 @@ class Capture:
 
 
 def opened_packets() -> socket.socket:
-    """Everything that passes any interface. Needs root."""
+    """A socket for every packet on any interface. Needs root."""
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERY_PROTOCOL))
     packets.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     packets.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)

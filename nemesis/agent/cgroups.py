@@ -1,8 +1,8 @@
-"""A process in a control group of its own, so that the kernel gives it no more than a share of a processor.
+"""Limits a process to a share of a processor, by moving it into a control group made for the fault.
 
-Version 2 of the kernel's control groups (`cpu.max`) where the root group hands out processor time, else version 1
-(`cpu.cfs_quota_us`). The process is moved into a group made for the fault and moved back to where it was afterwards;
-the group then goes. Whether it works is tried with a group that nobody is in.
+Uses version 2 of the kernel's control groups (`cpu.max`) where the root group delegates processor time, else version 1
+(`cpu.cfs_quota_us`). Afterwards the process returns to its original group, and the fault's group is deleted. Whether
+this works is tried with an empty group.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from trouble import Trouble
 ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
 SHORTEST_US = 1_000
-"""The kernel takes no smaller quota."""
+"""The kernel accepts no smaller quota."""
 
 
 class CpuGroups:
-    """Groups of one version of control groups. `place` is where groups are made."""
+    """Groups of one version of control groups. `place` is the directory in which groups are created."""
 
     def __init__(self, name: str, place: Path) -> None:
         self.name = name
         self._place = place
 
     def why_not(self) -> str | None:
-        """Why no group can be made here, found out by making one; None if it can."""
+        """Why no group can be created here, found by creating one; None if it can."""
         trial = self._place / f"squall-trial-{os.getpid()}"
         try:
             trial.mkdir()
@@ -40,7 +40,7 @@ class CpuGroups:
         return None
 
     def home_of(self, pid: int) -> str:
-        """The group a process is in now, as a path below `place`. Raises Trouble."""
+        """The current group of a process, as a path below `place`. Raises Trouble."""
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
             if (number == "0") if self.name == "cgroup v2" else ("cpu" in controllers.split(",")):
@@ -48,18 +48,18 @@ class CpuGroups:
         raise Trouble("failed", f"pid {pid} is in no group of {self.name}")
 
     def directory_of(self, pid: int) -> Path:
-        """Of the group a process is in now. Raises Trouble."""
+        """The directory of a process's current group. Raises Trouble."""
         return self._place / self.home_of(pid).lstrip("/")
 
     def hold(self, group: str, pid: int, share: float) -> None:
-        """The process may have so much of one processor from now on."""
+        """Limit the process to `share` of one processor from now on."""
         directory = self._place / group
         directory.mkdir(exist_ok=True)
         self._limit(directory, share)
         (directory / "cgroup.procs").write_text(str(pid))
 
     def release(self, group: str, home: str) -> None:
-        """Whoever is in the group goes home, and the group goes; harmless if it has gone."""
+        """Move members to their original cgroup, then delete this one. Harmless if it does not exist."""
         directory = self._place / group
         if not directory.exists():
             return
@@ -69,18 +69,18 @@ class CpuGroups:
         directory.rmdir()
 
     def made_by_us(self) -> list[str]:
-        """The names of groups that faults have made here."""
+        """The names of groups that faults have created here."""
         return [path.name for path in self._place.glob("squall-*") if not path.name.startswith("squall-trial-")]
 
     def _move(self, pid: str, home: str) -> None:
         target = self._place / home.lstrip("/") / "cgroup.procs"
         try:
             target.write_text(pid)
-        except FileNotFoundError:  # its old group went meanwhile
+        except FileNotFoundError:  # its old group was deleted meanwhile
             (self._place / "cgroup.procs").write_text(pid)
 
     def times_throttled(self, pid: int) -> int | None:
-        """In how many periods the kernel has held back the group that the process is in; None if it does not count."""
+        """In how many periods the kernel throttled the process's group; None if it does not count them."""
         with contextlib.suppress(OSError, Trouble):
             for line in (self.directory_of(pid) / "cpu.stat").read_text().splitlines():
                 name, _, value = line.partition(" ")
@@ -98,10 +98,10 @@ class CpuGroups:
 
 
 def candidates(root: Path = ROOT) -> list[CpuGroups]:
-    """Where groups might be made, the better first."""
+    """Where groups might be created, the best first."""
     return [CpuGroups("cgroup v2", root), *(CpuGroups("cgroup v1", root / name) for name in ("cpu", "cpu,cpuacct"))]
 
 
 def usable(root: Path = ROOT) -> CpuGroups | None:
-    """The first that works."""
+    """The first version that works."""
     return next((one for one in candidates(root) if one.why_not() is None), None)

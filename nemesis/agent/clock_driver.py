@@ -1,11 +1,11 @@
-"""Setting a machine's clock again and again, so that it strobes, stands still or runs at another rate.
+"""Sets a machine's clock repeatedly, so that it strobes, stands still or runs at another rate.
 
     python3 -u clock_driver.py --state DIR --tell DESCRIPTOR
 
 One detached process per host follows the plan in STATE/clock_driver.json, two hundred times a second, until the plan is
-taken away or its time is up. It knows nothing of faults and restores nothing: whoever stops it sets the clock right,
-and if it is killed, the clock only stays as it was set last until then. Never on lab hosts: their processes have clocks
-of their own (`clock_page.py`), and the device refuses.
+removed or its time is over. It does not know faults and restores nothing: the caller that stops it corrects the clock.
+If it is killed, the clock only keeps its last setting until then. It never runs on lab hosts: their processes have
+separate clocks (`clock_page.py`), and the device refuses.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ STOP_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What the clock is to show, by raw time in nanoseconds."""
+    """What the clock must show, by raw time in nanoseconds."""
 
     true: Line
     fault: Line
     period_ns: int
     seconds: float
-    """How long, if nobody ends it before."""
+    """How long, unless it is stopped before."""
 
     def shown(self, raw: int) -> int:
-        """A strobe shows the fault's time and true time in turns."""
+        """The time to show. A strobe alternates between the fault's time and true time."""
         off = self.period_ns > 0 and (raw - self.fault.base_real) // self.period_ns % 2 != 0
         return self.true.at(raw) if off else self.fault.at(raw)
 
@@ -55,7 +55,7 @@ class Plan:
 
 
 class Settable(Protocol):
-    """Of a clock device, what is needed here."""
+    """The part of a clock device that is needed here."""
 
     def raw_ns(self) -> int: ...
 
@@ -65,17 +65,17 @@ class Settable(Protocol):
 
 
 class Driver(Protocol):
-    """Who follows a plan."""
+    """Follows a plan."""
 
     def start(self, plan: Plan) -> None: ...
 
     def stop(self) -> None:
-        """When this returns, the clock is set no more."""
+        """Stop setting the clock before returning."""
         ...
 
 
 def follow(plan: Plan, device: Settable, goes_on: Callable[[], bool]) -> None:
-    """Sets the clock until the plan's time is up or it no longer stands."""
+    """Set the clock until the plan's time is over or the plan is removed."""
     end = plan.fault.base_real + round(plan.seconds * 1e9)
     while device.raw_ns() < end and goes_on():
         device.set_wall_ns(plan.shown(device.raw_ns()))
@@ -83,7 +83,7 @@ def follow(plan: Plan, device: Settable, goes_on: Callable[[], bool]) -> None:
 
 
 class DriverProcess:
-    """The detached process, known by its plan and a lock."""
+    """The detached process, identified by its plan and a lock."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -111,7 +111,7 @@ class DriverProcess:
         raise Trouble("failed", f"what sets the clock does not end: it holds {self._lock}")
 
     def run(self, tell: int, device: Settable) -> None:
-        """The process's life."""
+        """Run the process: take the lock, report that it is ready, follow the plan."""
         with open(self._lock, "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             plan = Plan.from_json(self._plan.read_text())
@@ -132,7 +132,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--tell", type=int, required=True, metavar="DESCRIPTOR")
     options = parser.parse_args(argv)
-    from clocks import RealClockDevice  # which needs this module
+    from clocks import RealClockDevice  # here because `clocks` imports this module
 
     DriverProcess(options.state).run(options.tell, RealClockDevice())
     return 0

@@ -1,10 +1,10 @@
-"""The verbs about clocks: `clock.set` for the wall clock, `clock.monotonic` for the other one.
+"""The verbs about clocks: `clock.set` for the wall clock, `clock.monotonic` for the monotonic clock.
 
-`clock.set` jumps by `offset_s` or to `wall_s`, and from there runs at `rate`, which may be 0: a clock that stands
-still. With `every_s` it is a strobe, which shows that time and true time in turns. The latest open fault rules.
+`clock.set` jumps by `offset_s` or to `wall_s`, and then runs at `rate`; 0 is a clock that stands still. With `every_s`
+it is a strobe, which alternates between that time and true time. The latest open fault applies.
 
 `clock.monotonic` runs ahead by `offset_s` and at `rate`. It never goes back: when the last such fault ends, the clock
-runs true again and keeps what it is ahead, as after a suspended machine has woken up.
+runs at the true rate again and keeps its lead, as after a suspended machine has woken up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trouble import Trouble
 
 FASTEST = 100
 SLOWEST_MONOTONIC = 0.1
-"""A slower one would be a pause, which is another fault."""
+"""A slower clock would be a pause, which is another fault."""
 SHORTEST_PERIOD = 0.002
 
 
@@ -32,7 +32,7 @@ def clock_verbs(processes: Processes, clocks: ProcessClocks | MachineClock) -> d
 
 
 def why_no_monotonic(clocks: ProcessClocks | MachineClock) -> str | None:
-    """Why monotonic clocks cannot be had here; None if they can."""
+    """Why monotonic clocks cannot be changed here; None if they can."""
     if isinstance(clocks, MachineClock):
         return "nobody can set a machine's monotonic clock; a lab host's processes have their own"
     if not clocks.shim_loads():
@@ -79,7 +79,7 @@ class SetClock:
             self._clocks.apply(name, [other for other in remaining if other.arguments["name"] == name])
 
     def _apply(self, entry: Entry, entries: Sequence[Entry]) -> None:
-        """A machine has one clock, whatever the process; a lab host has one for each."""
+        """Apply the entries: to the one clock of a machine, or on a lab host to the clock of this process."""
         name = entry.arguments["name"]
         if isinstance(self._clocks, ProcessClocks):
             entries = [other for other in entries if other.arguments["name"] == name]
@@ -112,7 +112,7 @@ class SetMonotonic:
         told = entry.arguments
         page, now = self._page(told["name"]), time.monotonic_ns()
         line = Line(told["base_real"], told["base_fake"], told["rate"])
-        if page.monotonic().at(now) > line.at(now):  # injected again after another one: it goes on from where it is
+        if page.monotonic().at(now) > line.at(now):  # injected again after another one: continue from the present time
             line = Line(now, page.monotonic().at(now), told["rate"])
         page.set_monotonic(line)
         return {"offset_s": told["offset_s"], "rate": told["rate"]}
@@ -125,7 +125,7 @@ class SetMonotonic:
             self._go_on(name, remaining)
 
     def _go_on(self, name: str, remaining: Sequence[Entry]) -> None:
-        """At the rate of the latest fault that is left, or true, from where the clock is."""
+        """Continue from the present time at the rate of the latest remaining fault, or at the true rate."""
         page, now = self._page(name), time.monotonic_ns()
         ours = [other for other in remaining if other.arguments["name"] == name]
         rate = ours[-1].arguments["rate"] if ours else 1.0

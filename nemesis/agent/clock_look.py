@@ -1,8 +1,8 @@
-"""What the time is to a process: a child with its environment tells its clocks again and again, against true time.
+"""Measures a process's clocks against true time, by a child process with the same environment.
 
-The child reads wall clock, monotonic clock and CLOCK_MONOTONIC_RAW, which no fault touches; so each reading can be held
-against our own clocks at that very moment, however late we get to know it. Readings that took long are left out: the
-child was interrupted between two clocks, and they do not belong together.
+The child repeatedly prints wall clock, monotonic clock and CLOCK_MONOTONIC_RAW, which no fault changes. So each reading
+can be compared with this process's clocks at the same moment, however late it arrives. Slow readings are dropped: the
+child was interrupted between two clocks, so they do not belong together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 LONGEST_WATCH = 10.0
 LONGEST_READING = 1_000_000
 LEAST_JUMP = 2_000_000
-"""Nanoseconds. What differs by less is no jump but the accuracy of a reading."""
+"""Nanoseconds. A smaller difference is no jump but the accuracy of a reading."""
 
 TELL_TIMES = """
 import sys, time
@@ -35,7 +35,7 @@ while True:
 
 @dataclass(frozen=True)
 class Reading:
-    """Clocks of a process and true ones at one moment, in nanoseconds."""
+    """Clocks of a process and true clocks at one moment, in nanoseconds."""
 
     raw: int
     wall: int
@@ -49,7 +49,9 @@ class Reading:
 
 
 def read_clocks(environment: Mapping[str, str], watch_s: float, now: Sequence[int]) -> list[Reading]:
-    """What a child of that environment reads for so long; `now` are our (wall, monotonic, raw). Raises Trouble."""
+    """What a child of that environment reads during `watch_s`; `now` is (wall, monotonic, raw) of this process. Raises
+    Trouble.
+    """
     command = [sys.executable, "-c", TELL_TIMES, str(watch_s)]
     told = subprocess.run(command, env=dict(environment), capture_output=True, text=True)
     if told.returncode != 0:
@@ -65,7 +67,7 @@ def read_clocks(environment: Mapping[str, str], watch_s: float, now: Sequence[in
 
 
 def described(readings: Sequence[Reading]) -> dict[str, object]:
-    """Where the clocks were at last, and how they ran meanwhile."""
+    """The clocks at the last reading, and how they ran meanwhile."""
     first, last = readings[0], readings[-1]
     offsets = [reading.wall_offset for reading in readings]
     return {
@@ -81,7 +83,7 @@ def described(readings: Sequence[Reading]) -> dict[str, object]:
 
 
 def jumps_in(offsets: Sequence[int]) -> int:
-    """How often the clock went from one half of its range to the other."""
+    """How often the clock changed from one half of its range to the other."""
     low, high = min(offsets), max(offsets)
     if high - low < LEAST_JUMP:
         return 0

@@ -1,11 +1,11 @@
-"""The clock page: what a process that follows it takes for the time, in a small file that it has mapped.
+"""The clock page: a small mapped file that defines the clocks of the process that follows it.
 
-Two lines, `fake = base_fake + (real − base_real) × rate`, one for the wall clock and one for the monotonic clock. With
-a `period` the wall clock is a strobe: so long by its line, so long true, and again. Written here, read by
-`clockshim.c` and, the wall clock alone, by `hook/sitecustomize.py`.
+It has two lines, `fake = base_fake + (real − base_real) × rate`, one for the wall clock and one for the monotonic
+clock. With a `period` the wall clock is a strobe: it alternates between its line and true time, each for one period.
+Written here; read by `clockshim.c` and, the wall clock only, by `hook/sitecustomize.py`.
 
-A wall clock may go where it is sent. A monotonic clock must never go back: it may run ahead and at another rate, and
-when that is over it runs true again from where it has got to.
+A wall clock may jump in both directions. A monotonic clock must never go back: it may run ahead and at another rate;
+when that is over, it runs at the true rate from where it is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRUE = Line()
 
 
 class ClockPage:
-    """One process's page, where it can be read while we write."""
+    """One process's page, which may be read while it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class ClockPage:
         return monotonic_in(self.path.read_bytes())
 
     def _write(self, offset: int, packed: bytes) -> None:
-        """An odd sequence number tells readers to try again until we are done."""
+        """Write under an odd sequence number, which makes readers retry until the write is complete."""
         with open(self.path, "r+b") as file, mmap.mmap(file.fileno(), PAGE.size) as page:
             sequence = PAGE.unpack_from(page)[0] // 2 * 2
             struct.pack_into("<Q", page, 0, sequence + 1)
@@ -69,7 +69,7 @@ def monotonic_in(page: bytes) -> Line:
 
 
 def page_before(pid: int, path: Path) -> bytes | None:
-    """The page as it stands in the memory of that very process; None if it has not mapped it, or will not be read."""
+    """The page as it is in the memory of that process; None if it has not mapped it, or its memory cannot be read."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         start = next((line.partition("-")[0] for line in lines if line.endswith(f" {path}")), None)

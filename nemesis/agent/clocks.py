@@ -1,16 +1,16 @@
-"""Wall clocks gone wrong: of one process in a lab host, of the whole machine on a real one.
+"""Sets wall clocks wrong: of one process on a lab host, of the whole machine on a real host.
 
-**In the lab** all hosts share one machine, whose clock must never be touched. Each defined process gets a *clock
-page* (a small mapped file) and a shim that answers wall-clock calls from it: `clockshim.so` if one was shipped
-that loads here, else a Python hook. Debian's libfaketime is no choice: with it, `time.sleep` fails or monotonic
-time jumps.
+**In the lab** all hosts share one machine, whose clock must never be changed. Each defined process gets a *clock page*
+(a small mapped file) and a shim that answers wall-clock calls from it: `clockshim.so` if one was shipped that loads
+here, else a Python hook. Debian's libfaketime does not work for this: with it, `time.sleep` fails or monotonic time
+jumps.
 
-**On real hosts** the clock itself is set, through `ClockDevice`. Before the first change the agent stops what
-synchronises the clock and saves (wall, MONOTONIC_RAW); true time is from then on *saved wall + raw elapsed*,
-which no setting of the clock can disturb, and restoring means setting exactly that. A clock that is to run at another
-rate, to stand still or to jump to and fro is set again and again by a process of its own (`clock_driver.py`).
+**On real hosts** the clock itself is set, through `ClockDevice`. Before the first change the agent stops the services
+that synchronise the clock and saves (wall, MONOTONIC_RAW). From then on true time is *saved wall + raw elapsed*, which
+setting the clock does not affect, and restoring means setting exactly that. For a clock that must run at another rate,
+stand still or strobe, a separate process sets it repeatedly (`clock_driver.py`).
 
-Setting the machine's clock is refused wherever the lab's marker file or SQUALL_NO_REAL_CLOCK says so.
+Setting the machine's clock is refused wherever the lab's marker file exists or SQUALL_NO_REAL_CLOCK is set.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOOK_SECONDS = 0.001
 
 
 class ProcessClocks:
-    """Skews what single processes see: the lab's way."""
+    """Skews what single processes see: for lab hosts."""
 
     method = "process"
 
@@ -55,7 +55,7 @@ class ProcessClocks:
         return ClockPage(self._directory / f"{name}.page")
 
     def environment(self, name: str, env: dict[str, str]) -> dict[str, str]:
-        """`env` with what makes the process follow its page."""
+        """`env` extended so that the process follows its page."""
         env = {**env, PAGE_VARIABLE: str(self.page(name).path)}
         if self.shim_loads():
             env["LD_PRELOAD"] = " ".join(filter(None, (str(SHIM), env.get("LD_PRELOAD"))))
@@ -73,21 +73,21 @@ class ProcessClocks:
         return self._shim_loads
 
     def check(self) -> None:
-        """Nothing forbids it: no clock of the machine is touched."""
+        """Always allowed: the machine's clock is not changed."""
 
     def true_wall_ns(self) -> int:
         return time.time_ns()
 
     def apply(self, name: str, entries: Sequence[Entry]) -> None:
-        """The latest of the open faults rules; none means true time."""
+        """Apply the latest open fault; without one, true time."""
         if not entries:
             self.page(name).set_wall(TRUE)
             return
         self.page(name).set_wall(line_in(entries[-1]), period_in(entries[-1]))
 
     def offset(self, definition: Definition, running: Identity | None, watch_s: float = 0.0) -> dict[str, object]:
-        """What a process started like this one takes for the time, against true time, and whether the one that runs
-        follows its page; for the latter also the rate of its monotonic clock, as it stands in its memory.
+        """Compare with true time the clocks of a process started like this one, and check whether the running one
+        follows its page. For the running one also return the rate of its monotonic clock, as read from its memory.
         """
         readings = read_clocks(definition.environment(), watch_s, our_clocks())
         seen = page_before(running.pid, self.page(definition.name).path) if running else None
@@ -104,7 +104,7 @@ def our_clocks() -> tuple[int, int, int]:
 
 
 def line_in(entry: Entry) -> Line:
-    """What an open fault makes of the wall clock."""
+    """The line that an open fault makes of the wall clock."""
     told = entry.arguments
     return Line(told["set_at"], told["set_at"] + round(told["offset_s"] * SECOND), told["rate"])
 
@@ -115,7 +115,7 @@ def period_in(entry: Entry) -> int:
 
 
 def maps_file(pid: int, path: Path) -> bool:
-    """Whether the process has the file mapped: it then does follow the page."""
+    """Whether the process has the file mapped and so follows the page."""
     try:
         return any(line.endswith(f" {path}") for line in Path(f"/proc/{pid}/maps").read_text().splitlines())
     except OSError:
@@ -123,7 +123,7 @@ def maps_file(pid: int, path: Path) -> bool:
 
 
 class ClockDevice(Protocol):
-    """The machine's clock, as `MachineClock` needs it; tests have another."""
+    """The machine's clock, as `MachineClock` needs it; tests use a fake."""
 
     def wall_ns(self) -> int: ...
 
@@ -132,7 +132,7 @@ class ClockDevice(Protocol):
     def set_wall_ns(self, wall_ns: int) -> None: ...
 
     def synchronisation(self) -> list[str]:
-        """The running services that would set the clock right behind our back."""
+        """The running services that would correct the clock."""
         ...
 
     def stop_synchronisation(self, services: Sequence[str]) -> None: ...
@@ -143,7 +143,7 @@ class ClockDevice(Protocol):
 
 
 def refusal(marker: Path = LAB_MARKER) -> str | None:
-    """Why the machine's clock must not be set here, if it must not."""
+    """Why the machine's clock must not be set here; None if it may."""
     if marker.exists():
         return f"this is a lab host ({marker} exists); its machine's clock is everybody's"
     if os.environ.get(NO_REAL_CLOCK):
@@ -152,7 +152,7 @@ def refusal(marker: Path = LAB_MARKER) -> str | None:
 
 
 class RealClockDevice:
-    """clock_settime and systemd. Every setting asks first whether it may."""
+    """clock_settime and systemd. Each setting first checks whether it is allowed."""
 
     def wall_ns(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_REALTIME)
@@ -193,7 +193,7 @@ class RealClockDevice:
 
 
 class MachineClock:
-    """Skews the machine's clock and restores it: the real hosts' way."""
+    """Skews the machine's clock and restores it: for real hosts."""
 
     method = "machine"
 
@@ -211,7 +211,7 @@ class MachineClock:
             raise Trouble("refused", f"the machine's clock is not set: {reason}")
 
     def apply(self, name: str, entries: Sequence[Entry]) -> None:
-        self._driver.stop()  # first: it must not set the clock behind our back
+        self._driver.stop()  # first: it must not set the clock at the same time
         if entries:
             self._save()
             latest = entries[-1]
@@ -222,27 +222,27 @@ class MachineClock:
         saved = self._read()
         if saved is None:
             return
-        if saved["boot"] == boot_id():  # a reboot has set the clock by itself
+        if saved["boot"] == boot_id():  # a reboot has corrected the clock
             self._device.set_wall_ns(self.true_wall_ns())
         self._device.start_synchronisation(saved["services"])
         self._saved.unlink(missing_ok=True)
 
     def _plan(self, entry: Entry) -> Plan:
-        """True time and the fault's line, both by raw time, for who has to set the clock again and again."""
+        """True time and the fault's line, both by raw time, for the driver that sets the clock repeatedly."""
         true, raw = self.true_wall_ns(), self._device.raw_ns()
         shown = true + round(entry.arguments["offset_s"] * SECOND)
         left = max(0.0, entry.deadline - time.monotonic())
         return Plan(Line(raw, true), Line(raw, shown, entry.arguments["rate"]), period_in(entry), left)
 
     def true_wall_ns(self) -> int:
-        """What the clock would show had nobody set it."""
+        """What the clock would show without faults."""
         saved = self._read()
         if saved is None:
             return self._device.wall_ns()
         return saved["wall_ns"] + self._device.raw_ns() - saved["raw_ns"]
 
     def offset(self, definition: Definition, running: Identity | None, watch_s: float = 0.0) -> dict[str, object]:
-        """The machine's wall clock; its monotonic clocks cannot be set by anybody."""
+        """Measure the machine's wall clock; its monotonic clocks cannot be set."""
         readings: list[Reading] = []
         end = self._device.raw_ns() + round(watch_s * SECOND)
         while not readings or readings[-1].raw < end:
@@ -252,7 +252,7 @@ class MachineClock:
         return {**described(readings), "mapped": None, "monotonic_rate": None}
 
     def _save(self) -> None:
-        """Durable before the first change: only with this can the clock be put right again."""
+        """Save the true time durably before the first change: the clock is restored from it."""
         if self._read() is not None:
             return
         saved: dict[str, Any] = {

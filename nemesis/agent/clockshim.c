@@ -3,13 +3,13 @@
  * The page (path in SQUALL_CLOCK_PAGE) is written by the agent and mapped read-only here. It has two lines,
  *     fake = base_fake + (real - base_real) * rate
  * one for the wall clock and one for the monotonic clock, guarded by a sequence number that is odd while the page is
- * being written. With a `period` the wall clock is a strobe: it follows its line for so long, then true time for so
- * long, and again; at rate 0 it stands still. The real functions are called underneath, so the vDSO is still used and
- * a call costs a few nanoseconds more.
+ * being written. With a `period` the wall clock is a strobe: it alternates between its line and true time, each for one
+ * period; at rate 0 it stands still. The shim calls the real functions, so the vDSO is still used and a call costs only
+ * a few nanoseconds more.
  *
- * Only what libc's callers ask is touched. CLOCK_MONOTONIC_RAW, CLOCK_BOOTTIME and file times stay true, so that there
- * is something to measure against. Waits by the monotonic clock (sleeping until, semaphores and condition variables
- * until, epoll_wait and poll for) last as long as that clock says; all others go by true time.
+ * Only calls through libc are changed. CLOCK_MONOTONIC_RAW, CLOCK_BOOTTIME and file times stay true, as a reference to
+ * measure against. Waits by the monotonic clock (sleeping until, semaphores and condition variables until, epoll_wait
+ * and poll for) last as long as that clock says; all others follow true time.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -59,7 +59,7 @@ __attribute__((constructor)) static void start(void)
         page = mapped;
 }
 
-/* The line of a clock as it is now, and the strobe's period. */
+/* Read a clock's present line, and the strobe's period. */
 static struct line line_of(const struct line *which, int64_t *period)
 {
     uint64_t before, after;
@@ -129,7 +129,7 @@ time_t time(time_t *out)
     return now.tv_sec;
 }
 
-/* When a deadline on the faked monotonic clock comes on the real one. */
+/* Convert a deadline on the faked monotonic clock to the real one. */
 static struct timespec real_deadline(clockid_t clock, const struct timespec *deadline)
 {
     struct timespec real = *deadline;
@@ -164,7 +164,7 @@ int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *
     return REAL(pthread_cond_clockwait)(condition, mutex, clock, &real);
 }
 
-/* So many milliseconds of the faked monotonic clock in those of the real one. */
+/* Convert milliseconds of the faked monotonic clock to those of the real one. */
 static int real_timeout(int milliseconds)
 {
     if (!page || milliseconds <= 0)

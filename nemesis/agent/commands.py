@@ -1,12 +1,13 @@
-"""`host.command`: a fault of the user's own, by shell commands; and `probe.command`, a check of theirs.
+"""`host.command`: a user-defined fault by shell commands; and `probe.command`, the user's check of it.
 
-The heal command is kept in the journal before the inject command runs, so that the keeper can run it when the time to
-live is up, whoever has died. It is run whether injecting succeeded or not, and again until it succeeds: it has to be
-harmless where there is nothing to heal. The inject command runs once; repeating the verb only renews the time to live.
+The heal command is in the journal before the inject command runs, so that the keeper can run it when the time to live
+is over, whichever other processes have died. It runs whether injecting succeeded or not, and is retried until it
+succeeds: it must be harmless where there is nothing to heal. The inject command runs once; repeating the verb only
+renews the time to live.
 
-Commands run as `sh -c`, as the agent's user, in the agent's state directory, with `SQUALL_FAULT` and `SQUALL_HOST`; a
-command that takes longer than its timeout is killed with all it has started, and has failed. What it says goes to a
-file, so that programs it leaves in the background keep nobody waiting.
+Commands run as `sh -c`, as the agent's user, in the agent's state directory, with `SQUALL_FAULT` and `SQUALL_HOST`. A
+command that exceeds its timeout is killed with all its children, and has failed. Its output goes to a file, so that
+programs left in the background do not block the caller.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LAST_WORDS = 300
 
 
 def timeout_of(arguments: dict[str, Any]) -> float:
-    """Raises Trouble."""
+    """The command's timeout in seconds. Raises Trouble."""
     timeout = number({"timeout": USUAL_TIMEOUT, **arguments}, "timeout")
     if not 0 < timeout <= LONGEST_TIMEOUT:
         raise Trouble("bad_argument", f"timeout: {timeout:g} must be more than 0 and at most {LONGEST_TIMEOUT:g} s")
@@ -47,9 +48,11 @@ class Shell:
         self._host = host
 
     def run(self, command: str, id: str, timeout: float) -> tuple[int | None, str]:
-        """Its exit status (None: it took too long and was killed) and the last of what it said."""
+        """Run a command. Returns its exit status (None: it exceeded its timeout and was killed) and the end of its
+        output.
+        """
         environment = {**kept_environment(), "SQUALL_FAULT": id, "SQUALL_HOST": self._host}
-        with os.fdopen(os.memfd_create("said"), "r+b") as said:  # no file: the disk may be full
+        with os.fdopen(os.memfd_create("said"), "r+b") as said:  # in memory: the disk may be full
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command],
                 stdin=subprocess.DEVNULL,
@@ -98,7 +101,7 @@ class RunCommand:
         self._done(entry.id).unlink(missing_ok=True)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """By what was kept beside the journal when the inject command had run."""
+        """Heal by the arguments that were stored beside the journal after the inject command ran."""
         with contextlib.suppress(FileNotFoundError):
             told = json.loads(self._done(id).read_text())
             self.undo(Entry(id, "host.command", told, 0.0, 0.0, ""), remaining)

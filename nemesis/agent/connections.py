@@ -1,8 +1,8 @@
-"""`probe.connections`: the established TCP connections of this host at some ports, as /proc/net tells them.
+"""`probe.connections`: the established TCP connections of this host at some ports, read from /proc/net.
 
-Each is told by its ends and its inode, which no later connection has: what was there before and is not there now is
-gone, also if its ports are in use again. One that the node has not accepted yet has none: its inode is 0. That is
-another way than the kernel's socket monitor, by which connections are ended (`rpc_sockets.py`).
+Each is identified by its ends and its inode, which no later connection has: a connection that was there before and is
+missing now has ended, even if its ports are in use again. A connection that the node has not accepted yet has the inode
+0. This evidence is independent of the kernel's socket monitor, which resets connections (`rpc_sockets.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ESTABLISHED = "01"
 
 
 def address_in(text: str) -> tuple[str, int]:
-    """`0100007F:1F90` as an address and a port. The words of an address are in the machine's own byte order."""
+    """Parse `0100007F:1F90` as address and port. The words of an address are in the machine's byte order."""
     words, _, port = text.partition(":")
     raw = b"".join(struct.pack("=I", int(words[at : at + 8], 16)) for at in range(0, len(words), 8))
     address = ipaddress.ip_address(socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw))
@@ -30,7 +30,7 @@ def address_in(text: str) -> tuple[str, int]:
 
 
 def established(table: str, ports: set[int]) -> Iterator[dict[str, Any]]:
-    """Those of a table of /proc/net that have one of the ports at either end, and lead to another host."""
+    """Connections in a table of /proc/net that have one of the ports at either end and lead to another host."""
     for line in table.splitlines()[1:]:
         fields = line.split()
         if fields[3] != ESTABLISHED:

@@ -1,7 +1,7 @@
-"""Processes that outlive whoever starts them: the keeper, the link emulator, the proxy.
+"""Starts processes that outlive their starter: the keeper, the link emulator, the proxy.
 
-Each is started through a shell that ends at once, so it is twice removed from us: nobody's child, it leaves nobody a
-corpse to bury, and it goes on when agent and SSH session are gone. It says that it is ready by a `+` on a pipe.
+Each is started through a shell that ends at once, so it is not a child of the starter: it leaves no zombie to reap, and
+it survives the agent and the SSH session. It reports that it is ready by a `+` on a pipe.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pathlib import Path
 
 
 def start_detached(name: str, command: Sequence[str], option: str, log_path: Path, seconds: float) -> bool:
-    """Run a command with `option DESCRIPTOR` after it, the pipe to be ready on; whether it was within so many seconds.
+    """Run a command with `option DESCRIPTOR` appended, the pipe for the `+`. Returns whether the `+` came within
+    `seconds`.
 
-    What it says goes to the end of the log.
+    Its output is appended to the log.
     """
     ready, tell_ready = os.pipe()
     try:

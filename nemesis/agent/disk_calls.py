@@ -1,12 +1,11 @@
-"""Which system calls the named disk calls are, and which file a call is about.
+"""Maps the named disk calls to system calls, and finds which file a call is about.
 
-Faults speak of `read`, `write`, `truncate`, `fsync`, `create`, `rename`, `remove` and `fsync-directory`; programs make
+Faults name `read`, `write`, `truncate`, `fsync`, `create`, `rename`, `remove` and `fsync-directory`. Programs make
 system calls, of which several may do the same, under numbers that differ between processors. A call counts only if its
-file lies in the directory that is watched, which is looked up in /proc: what a descriptor is open for, and the paths
-that a call points to, read from the caller's memory. So a node's log lines and sockets are nobody's business.
-
-`create` is a file that was not there, or a directory; opening one that is there is none. Not seen: writes to memory
-that a file is mapped to, and io_uring.
+file lies in the watched directory. That is looked up in /proc: the file behind a descriptor, and the paths that a call
+points to, read from the caller's memory. So a node's log lines and sockets are not affected. `create` means that a file
+or directory did not exist; opening an existing one does not count. Not seen: writes to memory that a file is mapped to,
+and io_uring.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ AT_FDCWD = -100
 LONGEST_PATH = 4096
 PAGE = 4096
 FIRST_OWN_DESCRIPTOR = 3
-"""Below are standard input, output and error, whose calls are never handed over: log lines stay as fast as ever."""
+"""Calls on standard input, output and error are never stopped: log lines stay as fast as without a watch."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A system call: what it is called here, its numbers (None: not on that processor), and where its file stands.
+    """A system call: its kind, its numbers (None: not on that processor), and how to find its file.
 
     Either `descriptor` is the argument that holds an open file, or `paths` are pairs of arguments: a directory (None:
     the working directory) and a path.
@@ -39,7 +38,7 @@ class Call:
     descriptor: int | None = None
     paths: tuple[tuple[int | None, int], ...] = ()
     flags: int | None = None
-    """The argument in which O_CREAT has to be set."""
+    """The argument in which O_CREAT must be set."""
 
     def number(self, machine: str) -> int | None:
         return self.aarch64 if machine == "aarch64" else self.x86_64
@@ -86,7 +85,7 @@ KINDS = ("read", "write", "truncate", "fsync", "create", "rename", "remove", "fs
 
 
 def chosen(kinds: Iterable[str], machine: str) -> dict[int, Call]:
-    """The system calls that these kinds may be, by number. Raises Unsupported on a strange processor."""
+    """The system calls of these kinds, by number. Raises Unsupported on an unknown processor."""
     if machine not in ("x86_64", "aarch64"):
         raise Unsupported(f"the numbers of system calls on {machine} are not known")
     wanted = {"fsync" if kind == "fsync-directory" else kind for kind in kinds}
@@ -95,7 +94,7 @@ def chosen(kinds: Iterable[str], machine: str) -> dict[int, Call]:
 
 
 def traps(calls: dict[int, Call]) -> list[Trap]:
-    """What a filter has to stop for these."""
+    """What a filter must stop for these calls."""
     return [call.trap(number) for number, call in calls.items()]
 
 
@@ -107,7 +106,7 @@ class Watched:
         self.calls = calls
 
     def kind_of(self, notice: Notice) -> str | None:
-        """Which named call this is; None if it is about other files. What is answered may be about a stranger if the
+        """Which named call this is; None if it is about other files. The result may be about another process if the
         call has become void meanwhile.
         """
         call = self.calls.get(notice.number)
@@ -117,7 +116,7 @@ class Watched:
             if call.descriptor is not None:
                 return self._by_descriptor(call, notice)
             return self._by_path(call, notice)
-        except OSError:  # the thread or its descriptor has gone
+        except OSError:  # the thread or its descriptor no longer exists
             return None
 
     def _by_descriptor(self, call: Call, notice: Notice) -> str | None:
@@ -147,7 +146,7 @@ def as_int(argument: int) -> int:
 
 
 def path_of(notice: Notice, directory: int | None, path: int) -> str:
-    """Where a path that the call points to leads, its last part not followed. Raises OSError."""
+    """The file at a path that the call points to, without following its last part. Raises OSError."""
     name = read_text(notice.thread, notice.arguments[path])
     descriptor = AT_FDCWD if directory is None else as_int(notice.arguments[directory])
     link = Path(f"/proc/{notice.thread}", "cwd" if descriptor == AT_FDCWD else f"fd/{descriptor}")
@@ -157,7 +156,7 @@ def path_of(notice: Notice, directory: int | None, path: int) -> str:
 
 
 def read_text(thread: int, address: int) -> str:
-    """A text in the memory of another process, page by page, as the next page may not be there. Raises OSError."""
+    """Read a string from another process's memory, page by page, as the next page may not exist. Raises OSError."""
     found = b""
     with open(f"/proc/{thread}/mem", "rb", buffering=0) as memory:
         while len(found) < LONGEST_PATH:

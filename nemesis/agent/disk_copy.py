@@ -1,9 +1,9 @@
-"""A log directory that goes back in time: `disk.copy` keeps it as it is, `disk.rewind` puts that in its place.
+"""Takes a log directory back in time: `disk.copy` saves it, `disk.rewind` replaces it by that copy.
 
-The copy is made while the process is stopped for as long as it takes, so that it is of one moment. `disk.rewind` is a
-kill, after which the log directory is what the copy has, as when somebody restored a backup or an old snapshot of a
-virtual machine's disk; when it ends, the process is started on that. What the copy did not have is told as with a power
-loss (`probe.disk`); that the files are the copy's is told by another process that reads both (`probe.copy`).
+The process is stopped while the copy is made, so that the copy is consistent. `disk.rewind` is a kill, after which the
+log directory is the copy, as after restoring a backup or an old snapshot of a virtual machine's disk; when the fault
+ends, the process starts on it. What the copy lacked is reported as with a power loss (`probe.disk`); that the files
+equal the copy's is verified by another process that reads both (`probe.copy`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trouble import Trouble
 
 MOST_BYTES = 2 << 30
 ROOM = 2
-"""So many times the size of the copy has to be free."""
+"""This multiple of the copy's size must be free."""
 
 COMPARE = """
 import json, sys
@@ -49,7 +49,7 @@ class Copies:
         return self._directory / file_name(id)
 
     def make(self, id: str, data: Path) -> None:
-        """Whole, or not at all."""
+        """Make a complete copy, or none."""
         draft = self._directory / f"{file_name(id)}.draft"
         shutil.rmtree(draft, ignore_errors=True)
         shutil.copytree(data, draft, ignore=shutil.ignore_patterns(".lock"))
@@ -94,7 +94,7 @@ class CopyDisk:
                 send_signal(running, signal.SIGCONT)
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        """Also, a process that was left stopped because we were killed goes on."""
+        """Delete the copy, and continue a process that was left stopped because the agent was killed."""
         self._copies.forget(entry.id)
         running = self._processes.alive(entry.arguments["name"])
         paused = any(other.arguments["name"] == entry.arguments["name"] for other in remaining if other.verb == PAUSE)
@@ -131,7 +131,7 @@ class RewindDisk(Damage):
 
 
 def probe_copy(copies: Copies, processes: Processes, arguments: dict[str, Any]) -> dict[str, Any]:
-    """`probe.copy`: whether there is such a copy, and whether the log directory is the same, file by file."""
+    """`probe.copy`: whether the copy exists, and whether the log directory equals it, file by file."""
     copy, data = copies.of(text(arguments, "copy")), str(log_directory(processes, text(arguments, "name")))
     if not copy.is_dir():
         return {"copied": False, "same": None, "files": None}
@@ -139,6 +139,6 @@ def probe_copy(copies: Copies, processes: Processes, arguments: dict[str, Any]) 
     command = [sys.executable, "-c", COMPARE, here, str(copy), data]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if told.returncode:
-        return {"copied": True, "same": False, "files": None}  # a file went while it was read
+        return {"copied": True, "same": False, "files": None}  # a file was removed while it was read
     one, other = json.loads(told.stdout)
     return {"copied": True, "same": one == other, "files": sum(1 for path in copy.rglob("*") if path.is_file())}

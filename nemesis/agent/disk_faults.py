@@ -1,10 +1,10 @@
-"""Disks that fail and disks that are slow: `disk.error` and `disk.slow`, had by the watch over the node's disk calls.
+"""`disk.error` and `disk.slow`: failing and slow disks, by the watch over the node's disk calls.
 
-A process that is to suffer them is defined with the `disk_calls` they are about; it then runs beneath a watch
-(`disk_watch.py`), which reads the rules written here: a function of the open entries of both verbs, written anew as a
-whole each time. A node whose disk fails ends by itself. Whoever ends the last such fault starts it again, unless
-something else keeps it down or it was stopped on purpose; if it is only about to end, the keeper does soon after. A
-process whose watch was killed, and which died of that, is started again too.
+A process that these faults may affect is defined with the `disk_calls` they concern. It then runs under a watch
+(`disk_watch.py`), which reads the rules written here. The rules are a function of the open entries of both verbs, and
+are always rewritten as a whole. A node whose disk fails ends. Reverting the last such fault restarts it, unless another
+fault keeps it down or it was stopped on purpose; if it ends only after that, the keeper restarts it soon. A process
+that died with its killed watch is restarted too.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ LAST_WORDS_WITHIN = 2.0
 
 
 def checked_calls(calls: object) -> list[str]:
-    """Names of disk calls. Raises Trouble."""
+    """Check names of disk calls. Raises Trouble."""
     if not isinstance(calls, list) or not all(call in KINDS for call in calls):
         raise Trouble("bad_argument", f"calls: {calls!r} must be a list of {', '.join(KINDS)}")
     return list(dict.fromkeys(calls))
 
 
 def refuse_what_cannot_be_watched(definition: Definition) -> None:
-    """Raises Trouble if disk calls are to be watched and cannot be on this machine."""
+    """Raise Trouble if disk calls are to be watched and this machine cannot do it."""
     if not definition.disk_calls:
         return
     if not definition.data:
         raise Trouble("bad_argument", "data: needed with `disk_calls`, as only calls on files below it count")
-    # In a process of its own: the trial forks, and we have threads.
+    # In a separate process: the trial forks, and the agent has threads.
     command = [sys.executable, str(Path(seccomp.__file__).resolve())]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     if tried.returncode:
@@ -58,14 +58,14 @@ def refuse_what_cannot_be_watched(definition: Definition) -> None:
 
 
 def where_in(directory: str, pattern: object) -> str:
-    """What the whole path of a file has to look like whose name below the directory looks like this. Raises Trouble."""
+    """The pattern of whole paths for a pattern of names below the directory. Raises Trouble."""
     if not isinstance(pattern, str) or not pattern or pattern.startswith("/"):
         raise Trouble("bad_argument", f"path: {pattern!r} must be like *.log or events-0/*, below the log directory")
     return "*" if pattern == "*" else f"{glob.escape(os.path.realpath(directory))}/{pattern}"
 
 
 def calls_under_way(identity: Identity | None) -> list[str]:
-    """In which kinds of disk call the threads of a process are waiting right now, by the kernel's own account."""
+    """The kinds of disk call in which threads of a process wait right now, by the kernel's account."""
     if identity is None:
         return []
     known, found = chosen(KINDS, platform.machine()), set()
@@ -77,18 +77,18 @@ def calls_under_way(identity: Identity | None) -> list[str]:
 
 
 class Revival:
-    """Starts what ended for a reason of ours that is over."""
+    """Restarts processes that ended because of a fault that is over."""
 
     def __init__(self, processes: Processes, watches: Watches) -> None:
         self._processes = processes
         self._watches = watches
 
     def revive(self, name: str, open_entries: Sequence[Entry]) -> str | None:
-        """What was done, if anything. The caller holds the journal's lock."""
+        """Restart the process if it is due. Returns what was done. The caller holds the journal's lock."""
         remains = self._watches.remains(name)
         if not remains or not self._processes.wanted(name) or self._processes.alive(name):
             return None
-        if not self._processes.definition(name).disk_calls:  # what remains is of an earlier definition
+        if not self._processes.definition(name).disk_calls:  # left by a watch of an earlier definition
             return None
         against = KILLS if remains != STRUCK else (*KILLS, ERROR, DISK_FULL, KILL_AT_CALL)
         if any(entry.verb in against and entry.arguments["name"] == name for entry in open_entries):
@@ -100,7 +100,7 @@ class Revival:
         return f"started {name} again as pid {identity.pid}: {why}"
 
     def revive_all(self, journal: Journal) -> list[str]:
-        """For the keeper: what was done."""
+        """For the keeper: restart all processes that are due. Returns what was done."""
         if not any(self._watches.remains(name) for name in self._watches.names()):
             return []
         with journal.locked():
@@ -108,14 +108,14 @@ class Revival:
         return [one for one in done if one]
 
     def see_it_end(self, name: str) -> None:
-        """A process that has just gone leaves its watch a moment to say why."""
+        """Give the watch of a process that has just ended a moment to record why."""
         deadline = time.monotonic() + LAST_WORDS_WITHIN
         while self._watches.lives(name) and self._processes.alive(name) is None and time.monotonic() < deadline:
             time.sleep(STEP)
 
 
 class DisturbDisk:
-    """What both verbs have in common."""
+    """The common part of the verbs that write disk rules."""
 
     def __init__(self, processes: Processes, files: DiskState, revival: Revival) -> None:
         self._processes = processes
@@ -144,7 +144,7 @@ class DisturbDisk:
         self._write(entry.arguments["name"], remaining)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """The rules of every process that has some; and what ended because of them starts again."""
+        """Rewrite the rules of every process that has some, and restart those that ended because of them."""
         for name in self._processes.names():
             if self._files.rules_file(name).exists():
                 self._write(name, remaining)
@@ -184,7 +184,7 @@ class SlowDisk(DisturbDisk):
 
 
 def rule_in(entry: Entry) -> Rule:
-    """What the watch is to do about an open fault."""
+    """The watch's rule for an open fault."""
     told = entry.arguments
     how = {key: told[key] for key in ("error", "probability", "delay", "kill", "nth", "path", "lie") if key in told}
     return Rule(entry.id, tuple(told["calls"]), entry.deadline, **how)

@@ -1,13 +1,12 @@
-"""A full disk: `disk.fill`, and `probe.fill`, which looks at it from outside.
+"""A full disk: `disk.fill`, and `probe.fill`, which measures it from outside.
 
-Where the log directory lies on a file system of its own, that is filled: a file of zeroes beside (or in) the directory
-takes all that is free but for `leave` bytes, in one `fallocate`. Everywhere else the watch over the process's disk
-calls answers its writes, and whatever makes names, with ENOSPC, because the machine's own disk is everybody's and must
-never be filled.
+If the log directory has its own file system, that is filled: a file of zeroes beside (or in) the directory takes all
+free space but `leave` bytes, in one `fallocate`. Otherwise the watch over the process's disk calls answers its writes,
+and all calls that create names, with ENOSPC, because the machine's disk is shared and must never be filled.
 
-*A file system of its own* is one that is mounted as a whole, on which nothing lies that the host needs: neither its
-root, nor its /home, /usr, /var and /tmp, nor our own state, the journal above all. In memory (tmpfs) it must not be
-larger than a quarter of what is free there.
+*Its own file system* is one that is mounted as a whole and holds nothing that the host needs: not its root, not its
+/home, /usr, /var and /tmp, and not the agent's state, above all the journal. In memory (tmpfs) it must not be larger
+than a quarter of the free memory.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True)
 class FileSystem:
-    """What a directory lies on."""
+    """The file system of a directory."""
 
     device: int
     whole: bool
-    """Mounted as a whole, not a part of one that others see too."""
+    """Mounted as a whole; not a part of a file system that is also mounted elsewhere."""
     kind: str
 
 
 def file_system_of(directory: Path) -> FileSystem | None:
-    """By the kernel's table of mounts; None if it is not in there."""
+    """Look up the kernel's mount table; None if the file system is not in it."""
     device = directory.stat().st_dev
     named = f"{os.major(device)}:{os.minor(device)}"
     for line in MOUNTS.read_text().splitlines():
@@ -79,7 +78,7 @@ def _free_memory() -> int:
 
 
 def free_bytes(directory: Path) -> int:
-    """For whoever is root too."""
+    """Free bytes, including those reserved for root."""
     found = os.statvfs(directory)
     return found.f_bfree * found.f_frsize
 
@@ -139,7 +138,7 @@ def filler_for(data: Path, id: str) -> Path:
 
 
 def fill(file: Path, leave: int) -> None:
-    """All that is free but for `leave` bytes. What a file system keeps for its own accounts is found out by trying."""
+    """Allocate all free space but `leave` bytes. What the file system reserves for itself is found by trying."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         step = max(0, free_bytes(file.parent) - leave)
@@ -160,8 +159,8 @@ def fill(file: Path, leave: int) -> None:
 
 
 def probe_fill(journal: Journal, processes: Processes, disk: DiskState, arguments: dict[str, Any]) -> dict[str, Any]:
-    """`probe.fill`: how much is free, how many calls were refused, and how a write of 64 KiB beside the log directory
-    goes: the name of its error, or null.
+    """`probe.fill`: how much is free, how many calls were refused, and the result of writing 64 KiB beside the log
+    directory: the name of the error, or null.
     """
     id, data = text(arguments, "id"), log_directory(processes, text(arguments, "name"))
     entry = journal.find(id)
@@ -176,7 +175,7 @@ def probe_fill(journal: Journal, processes: Processes, disk: DiskState, argument
 
 
 def try_to_write(directory: Path) -> str | None:
-    """The name of the error that a write there ends in; None if it goes well. Nothing is left behind."""
+    """Write a temporary file. Returns the name of the error, or None; leaves nothing behind."""
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(tempfile.TemporaryFile(dir=directory, buffering=0))

@@ -1,6 +1,6 @@
-"""Starting a process beneath its watch (`disk_watch.py`), and knowing what became of both.
+"""Starts a process under its watch (`disk_watch.py`), and reads what became of both.
 
-Only processes whose definition names disk calls have a watch; all others are started as ever, and pay nothing.
+Only processes whose definition names disk calls have a watch; all others start without one, at no extra cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ START_TIMEOUT = 20.0
 def start_watched(
     state: Path, name: str, log: IO[bytes], environment: Mapping[str, str], keep: Callable[[int], None]
 ) -> None:
-    """Starts the watch of a process, and with it the process, once `keep` has kept its pid. Raises Trouble."""
+    """Start the watch of a process; the process begins once `keep` has recorded its pid. Raises Trouble."""
     answer, tell = os.pipe()
     hear, go = os.pipe()
     try:
@@ -45,7 +45,7 @@ def start_watched(
         for one in (tell, hear):
             os.close(one)
         tell = hear = -1
-        # Started by us, it is ours to bury; when we end first, the host's init inherits it.
+        # This process is the parent and must reap it; if this process ends first, the host's init inherits it.
         threading.Thread(target=watch.wait, daemon=True).start()
         said = os.read(answer, 1000).decode() if select.select([answer], [], [], START_TIMEOUT)[0] else "nothing"
         if not said.isdigit():
@@ -74,13 +74,13 @@ class Watches:
         return self._look(name) is None
 
     def remains(self, name: str) -> str:
-        """What the last watch left behind: its pid if it was killed, `struck` (see `disk_watch.py`) or nothing; nothing
-        also while one lives.
+        """What the last watch left: its pid if it was killed, `struck` (see `disk_watch.py`), or nothing. Also nothing
+        while a watch lives.
         """
         return self._look(name) or ""
 
     def _look(self, name: str) -> str | None:
-        """What stands in the watch file; None if it is locked."""
+        """The content of the watch file; None if it is locked."""
         try:
             with open(self._files.watch_file(name)) as file:
                 try:

@@ -1,9 +1,9 @@
-"""A disk that lies: `disk.lie`, by which fsyncs answer that all went well while nothing is done.
+"""A lying disk: `disk.lie`, under which fsyncs return success without doing anything.
 
-The process believes it and writes down in its ledger (`power.py`) what is not true. So we keep, beside the ledger, from
-which byte to which byte it was written under a lie; what stands there about fsyncs is not believed when a power loss is
-played, and `probe.disk` counts those bytes as not fsynced. Once the disk is honest again, the next fsync of a file
-makes all of it durable. Without a power loss nothing is ever missing: the page cache has it all.
+The process records in its ledger (`power.py`) fsyncs that did not happen. So the agent keeps, beside the ledger, which
+byte range of it was written under a lie. Its lines about fsyncs in that range do not count when a power loss is
+simulated, and `probe.disk` counts those bytes as not fsynced. After the lie has ended, the next fsync of a file makes
+all of it durable. Without a power loss no data is ever missing: the page cache has it all.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LINES_OF = {"fsync": "s", "fsync-directory": "y"}
 
 @dataclass(frozen=True)
 class Lie:
-    """A stretch of a ledger; `end` is None while it goes on."""
+    """A byte range of a ledger; `end` is None while the lie goes on."""
 
     id: str
     kinds: tuple[str, ...]
-    """Of lines that are not to be believed."""
+    """The kinds of lines that do not count."""
     pattern: str
     start: int
     end: int | None = None
@@ -67,7 +67,7 @@ def _keep(ledger: Path, lies: Iterable[Lie]) -> None:
 
 
 def go_on_lying(ledger: Path) -> None:
-    """The ledger was begun anew: lies that are over are forgotten, and others begin behind what it has."""
+    """Adjust the lies to a restarted ledger: finished ones are dropped, open ones begin at its present end."""
     lies = lies_about(ledger)
     if lies:
         size = ledger.stat().st_size
@@ -91,7 +91,7 @@ class LieDisk(DisturbDisk):
         return {"lie": True}
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
-        """The stretch begins first: what was done truly in between counts as a lie, which is the disk's right."""
+        """Start the byte range before the rule: a true fsync in between then counts as a lie, as a real disk may do."""
         ledger, told = Path(entry.arguments["ledger"]), entry.arguments
         lies = lies_about(ledger)
         if not any(lie.id == entry.id for lie in lies):

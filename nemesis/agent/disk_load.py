@@ -1,7 +1,8 @@
-"""A busy disk: `disk.load`, a helper for each fault (`disk_writer.py`), and `probe.load`, which looks at what it does.
+"""`disk.load`: keeps a disk busy by a helper (`disk_writer.py`). `probe.load` measures the effect.
 
-It writes beside the log directory, on the same file system, a file of a fixed size without a name. The probe tells how
-much it has written by the kernel's account of that process, and how long an fsync of 4 KiB takes there for others.
+Each fault has its own helper, which writes beside the log directory, on the same file system, to a file of a fixed size
+without a name. The probe reports how much the helper has written, by the kernel's count for that process, and how long
+an fsync of 4 KiB takes there for other processes.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ LEAST_BYTES = 4096
 MOST_BYTES = 1 << 30
 MOST_WRITERS = 16
 SPARE_BYTES = 1 << 30
-"""So much stays free: the disk is to be busy, not full."""
+"""So many bytes stay free: the disk must become busy, not full."""
 PROBES = 7
 LONGEST_LOOK = 5.0
 
 
 def log_directory(processes: Processes, name: str) -> Path:
-    """Of a process. Raises Trouble if it was defined without one."""
+    """The log directory of a process. Raises Trouble if it was defined without one."""
     definition = processes.definition(name)
     if not definition.data:
         raise Trouble("unsupported", f"{name} was defined without `data`: where it writes is not known")
@@ -40,7 +41,7 @@ def log_directory(processes: Processes, name: str) -> Path:
 
 
 def beside(data: Path) -> Path:
-    """A directory on the log directory's file system, and that one itself only where it is mounted there."""
+    """The parent of the log directory, or the log directory itself if it is a mount point."""
     return data.parent if data.parent.stat().st_dev == data.stat().st_dev else data
 
 
@@ -79,7 +80,7 @@ class LoadDisk:
         return self._helpers.alive(helper_of(entry.id)) is None
 
     def note_broken(self, entry: Entry) -> None:
-        """`probe.load` says that the fault is not open any more."""
+        """Does nothing: `probe.load` reports that the fault is not open any more."""
 
 
 def helper_of(id: str) -> str:
@@ -111,7 +112,7 @@ class LoadProbe:
 
 
 def bytes_written(pid: int) -> int:
-    """What a process has given to disks so far, by the kernel's account; 0 if it has gone."""
+    """How many bytes a process has written to disks so far, by the kernel's count; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -120,7 +121,7 @@ def bytes_written(pid: int) -> int:
 
 
 def fsync_seconds(directory: Path) -> float:
-    """How long it takes to make 4 KiB durable there: the median of a few."""
+    """How long it takes to make 4 KiB durable there: the median of `PROBES` tries."""
     took = []
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         for _ in range(PROBES):

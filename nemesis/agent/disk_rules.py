@@ -1,12 +1,12 @@
-"""What is wrong with the disk of a process: written by the agent, read by the process's watch; and how often it struck.
+"""The rules for a process's disk, from the agent to the process's watch; and how often each struck.
 
     STATE/disk/NAME.rules    the open faults of the process, whole, in a file that is replaced when they change
     STATE/disk/ID.met        how many calls the fault ID has struck, written by the watch, kept after the fault
 
-Files, because both sides must survive each other's death: a fault goes on under the next watch, with its count; and a
-rule ends by its deadline though agent and keeper are dead. A call that begins after the file was replaced is under the
-new rules, since the watch looks at the file's identity at every call, which costs about a microsecond. It keeps the
-file it read open, so that no new one can have the same.
+They are files because each side must survive the other's death: a fault continues under the next watch, with its count;
+and a rule ends at its deadline even if agent and keeper are dead. A call that begins after the file was replaced meets
+the new rules: the watch checks the file's identity at every call, which costs about a microsecond. It keeps the file it
+read open, so that no new file can have the same identity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from names import file_name
 DIGITS = 20
 
 STRUCK = "struck"
-"""What a watch leaves of a process that ended by itself soon after a call was made to fail."""
+"""What a watch leaves if its process ended soon after a call was made to fail, or was killed at a call."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Rule:
     id: str
     calls: tuple[str, ...]
     deadline: float
-    """On the monotonic clock of the host."""
+    """On the host's monotonic clock."""
     error: int = 0
     probability: float = 1.0
     delay: float = 0.0
     kill: str = ""
-    """`before` or `after`: the process is killed there, at the `nth` such call on a file of this name."""
+    """`before` or `after`: kill the process there, at the `nth` such call on a file of this name."""
     nth: int = 1
     path: str = "*"
     lie: bool = False
-    """Such calls answer that all went well, and nothing is done."""
+    """Such calls return success, and nothing is done."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Rule:
@@ -52,7 +52,7 @@ class Rule:
 
 
 class DiskState:
-    """The files by which agent and watch know of each other."""
+    """The files that agent and watch share."""
 
     def __init__(self, state: Path) -> None:
         self._directory = state / "disk"
@@ -65,11 +65,13 @@ class DiskState:
         return self._directory / f"{file_name(id)}.met"
 
     def watch_file(self, name: str) -> Path:
-        """Locked while a watch over this process lives; what it left there is in `disk_watch.py`."""
+        """The file that a watch over this process locks while it lives; `disk_watch.py` says what the watch leaves in
+        it.
+        """
         return self._directory / f"{name}.watch"
 
     def watched(self) -> list[str]:
-        """The names of processes that had a watch at any time."""
+        """The names of processes that have ever had a watch."""
         return sorted(path.name.removesuffix(".watch") for path in self._directory.glob("*.watch"))
 
     def write_rules(self, name: str, rules: Iterable[Rule]) -> None:
@@ -87,7 +89,7 @@ class DiskState:
 
 
 class RuleReader:
-    """The rules of one process as they are now."""
+    """Reads the current rules of one process."""
 
     def __init__(self, state: DiskState, name: str) -> None:
         self._path = state.rules_file(name)
@@ -96,7 +98,7 @@ class RuleReader:
         self._identity = (-1, -1)
 
     def current(self, now: float) -> Sequence[Rule]:
-        """Those that are not over at this time."""
+        """The rules that are not over at this time."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -122,14 +124,14 @@ class RuleReader:
 
 
 class Counts:
-    """How often each fault has struck; continued where an earlier watch left off."""
+    """How often each fault has struck; continues the count of an earlier watch."""
 
     def __init__(self, state: DiskState) -> None:
         self._state = state
         self._open: dict[str, tuple[int, int]] = {}
 
     def add(self, id: str) -> int:
-        """Once more; how often now."""
+        """Count one more call. Returns the new count."""
         descriptor, met = self._open.get(id) or self._begin(id)
         os.pwrite(descriptor, str(met + 1).zfill(DIGITS).encode(), 0)
         self._open[id] = (descriptor, met + 1)

@@ -1,4 +1,4 @@
-"""The verbs about disks beyond errors, delays and power losses, put together for the agent."""
+"""Collects for the agent the disk verbs other than errors, delays and power losses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from processes import Processes
 
 
 class DiskVerbs:
-    """Faults, and the looks that prove them."""
+    """The disk faults, and the probes that verify them."""
 
     def __init__(
         self,

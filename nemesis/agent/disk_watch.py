@@ -1,21 +1,20 @@
-"""The watch: the parent of a node, which is asked before each of the node's disk calls and lets faults have their way.
+"""The watch: a node's parent process, which decides each of its disk calls by the open faults.
 
     python3 -u disk_watch.py --state DIR --name NAME --tell DESCRIPTOR --go DESCRIPTOR
 
-It starts the process NAME by its definition, as the leader of a session of its own, under a filter that stops the calls
-which the definition names (`seccomp.py`); writes `PID` or `error: REASON` to the descriptor; and answers until the
-process has ended. Without an open fault it lets every call go on at once. One thread does all: a call that is to take
-longer waits in a queue for its time, and no other call waits behind it. It goes on early when its fault ends.
+It starts the process NAME by its definition, as the leader of its own session, under a filter that stops the calls
+which the definition names (`seccomp.py`); writes `PID` or `error: REASON` to the descriptor; and answers calls until
+the process has ended. Without an open fault it lets every call proceed at once. One thread does all: a call that must
+take longer waits in a queue, and no other call waits behind it. It proceeds early when its fault ends.
 
-**Its death.** Without a watch the filtered calls would fail with ENOSYS for ever. So the node dies with its watch, by
-the kernel's doing (PR_SET_PDEATHSIG), in the same moment, however the watch ended; the keeper finds both gone and
-starts them again (`Watches.abandoned`). The rules and counts are in files (`disk_rules.py`), so a fault that is
-open goes on.
+**If the watch dies.** Without a watch the filtered calls would fail with ENOSYS for ever. So the kernel kills the node
+together with its watch (PR_SET_PDEATHSIG), however the watch ended; the keeper finds both dead and restarts them
+(`Revival.revive_all`). The rules and counts are in files (`disk_rules.py`), so an open fault continues.
 
-**What it leaves.** The watch file is locked while it lives, and holds its pid. Afterwards it is empty if the node's end
-was nobody's business here; it says `struck` if the node ended by itself within seconds after a call was made to fail,
-as a node does whose disk fails, or was killed at a call (`failpoint_strike.py`): then whoever ends the last such fault,
-or the keeper soon after, starts it again. If the pid still stands in it, the watch was killed.
+**What the watch leaves.** The watch file is locked while the watch lives, and holds its pid. Afterwards the file is
+empty if the node's end has nothing to do with a disk fault. It says `struck` if the node exited within seconds after a
+call was made to fail, as a node does whose disk fails, or was killed at a call (`failpoint_strike.py`): then reverting
+the last such fault, or the keeper soon after, restarts the node. If the pid is still in it, the watch was killed.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from processes import Definition, Processes
 from seccomp import Notice, Trap, Unsupported
 
 GLANCE = 0.02
-"""How soon a call that is being delayed goes on after its fault has ended."""
+"""Seconds until a delayed call proceeds after its fault has ended."""
 ENDS_BY_ITSELF_WITHIN = 10.0
 START_TIMEOUT = 10.0
 KILL_WHEN_PARENT_DIES = 1
@@ -90,7 +89,7 @@ class Watch:
         """When a call was last made to fail."""
 
     def serve(self, process: int) -> None:
-        """Until the process has ended, whose descriptor (`pidfd_open`) this is."""
+        """Answer calls until the process of this descriptor (`pidfd_open`) has ended."""
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         poll.register(process, select.POLLIN)
@@ -100,13 +99,13 @@ class Watch:
                     return
                 if event & select.POLLIN:
                     self._meet(seccomp.receive(self._listener))
-                else:  # nobody is left under the filter, and the other descriptor is about to say so
+                else:  # no process is left under the filter: the other descriptor is about to report it
                     poll.unregister(self._listener)
             if self._waiting:
                 self._let_go()
 
     def _patience(self) -> int | None:
-        """Milliseconds until there may be something to do."""
+        """Milliseconds until the next check of delayed calls; None if there are none."""
         if not self._waiting:
             return None
         left = min(self._waiting[0].due - self._monotonic(), GLANCE)
@@ -129,16 +128,16 @@ class Watch:
         self._suffer(notice.id, [rule for rule in struck if not rule.kill], now)
 
     def _is_about(self, rule: Rule, notice: Notice) -> bool:
-        """Whether the call's file is among those that the rule names; who kills at a call looks for himself."""
+        """Whether the rule concerns the call's file. The `Executioner` checks this itself for rules that kill."""
         if rule.kill or rule.path == "*":
             return True
         try:
             return any(fnmatch.fnmatch(path, rule.path) for path in places(self._watched.calls[notice.number], notice))
-        except OSError:  # the thread has gone
+        except OSError:  # the thread has ended
             return False
 
     def _suffer(self, id: int, rules: Sequence[Rule], now: float) -> None:
-        """Delays add up; then the first error that strikes is the call's result, or else a lie."""
+        """Apply the rules: delays add up; then the first error that strikes is the call's result, or else a lie."""
         due, error, lie, causes = now, 0, False, set()
         for rule in rules:
             if rule.delay:
@@ -166,7 +165,7 @@ class Watch:
             seccomp.proceed(self._listener, id)
 
     def _let_go(self) -> None:
-        """Those whose time has come, and those whose delay is over with its fault."""
+        """Answer the calls whose time has come or whose fault has ended."""
         now = self._monotonic()
         open_faults = {rule.id for rule in self._rules.current(now)}
         over = [one for one in self._waiting if one.due <= now or not one.causes <= open_faults]
@@ -177,11 +176,11 @@ class Watch:
             self._answer(one.id, one.error, one.lie)
 
 
-# --- The process beneath -----------------------------------------------------------------------------------------
+# --- The watched process ------------------------------------------------------------------------------------------
 
 
 def launch(definition: Definition, stops: Sequence[Trap]) -> tuple[int, int]:
-    """The process, started and stopped at its first such call, and the listener. Raises OSError, Unsupported."""
+    """Start the process. Returns its pid and the listener of the calls to watch. Raises OSError, Unsupported."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     parent, pid = os.getpid(), os.fork()
     if pid == 0:
@@ -192,7 +191,7 @@ def launch(definition: Definition, stops: Sequence[Trap]) -> tuple[int, int]:
         said, descriptors, _, _ = socket.recv_fds(ours, 1000, 1)
         if descriptors:
             ours.sendall(b"+")
-            said = ours.recv(1000)  # nothing: the channel closed when the program began
+            said = ours.recv(1000)  # empty: the channel closed when the program began
         if said or not descriptors:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -201,8 +200,8 @@ def launch(definition: Definition, stops: Sequence[Trap]) -> tuple[int, int]:
 
 
 def _become(definition: Definition, stops: Sequence[Trap], channel: socket.socket, parent: int) -> None:
-    """In the child; does not return. Whatever is called after the filter is there must be answered by the parent,
-    which is not ready yet: sending, receiving and executing are not disk calls.
+    """In the child; does not return. Calls after the filter is installed must be answered by the parent, which is not
+    ready yet: sending, receiving and executing are not disk calls.
     """
     try:
         os.setsid()
@@ -222,7 +221,7 @@ def _become(definition: Definition, stops: Sequence[Trap], channel: socket.socke
 
 
 def die_with_parent(parent: int) -> None:
-    """From now on this process is killed when its parent ends, however it ends. Raises OSError."""
+    """Have the kernel kill this process however its parent ends. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(KILL_WHEN_PARENT_DIES, int(signal.SIGKILL), 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
@@ -231,7 +230,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def run(state: Path, name: str, tell: Callable[[str], None], is_known: Callable[[], bool]) -> None:
-    """The watch's life. If nobody has kept the pid of the process, because who asked for it has died, it ends again."""
+    """Run the watch. It ends again if the pid of its process was not recorded because the starter died."""
     files, definition = DiskState(state), Processes(state).definition(name)
     with open(files.watch_file(name), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -262,13 +261,13 @@ def run(state: Path, name: str, tell: Callable[[str], None], is_known: Callable[
 
 
 def farewell(status: int, failed_last: float | None, now: float) -> str:
-    """What the end of the process means."""
+    """What the watch file says after the process's end."""
     hit = failed_last is not None and now - failed_last <= ENDS_BY_ITSELF_WITHIN
     return STRUCK if hit and os.WIFEXITED(status) else ""
 
 
 def leave(descriptor: int, text: str) -> None:
-    """This, and nothing else, in the watch file."""
+    """Replace the content of the watch file."""
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, text.encode(), 0)
 
@@ -284,7 +283,7 @@ def main(argv: list[str]) -> int:
         os.set_inheritable(one, False)
 
     def tell(text: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # who asked has died, which `is_known` finds out
+        with contextlib.suppress(BrokenPipeError):  # the starter has died, which `is_known` detects
             os.write(options.tell, text.encode())
         os.close(options.tell)
 

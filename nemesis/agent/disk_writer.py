@@ -1,10 +1,10 @@
-"""A program that keeps a disk busy: it writes and fsyncs as fast as the disk lets it, for as long as its fault is open.
+"""Keeps a disk busy: writes and fsyncs as fast as possible for as long as its fault is open.
 
     python3 -u disk_writer.py --state DIR --helper NAME --ready DESCRIPTOR
                               --id FAULT --directory DIR --bytes N --writers N
 
-The file has no name, so nothing is left behind however the program ends; its writers go over it again and again, each
-over a part of its own.
+The file has no name, so nothing is left behind however the program ends. Each writer overwrites its own part of the
+file again and again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCK = 1 << 18
 
 
 def write_for_ever(descriptor: int, start: int, length: int) -> None:
-    """In a thread of its own. A disk that fails or is full is tried again: that is what others do to it."""
+    """Write in a thread; does not return. Retries when the disk fails or is full, which other faults may cause."""
     block, at = os.urandom(min(BLOCK, length)), 0
     while True:
         try:

@@ -1,9 +1,9 @@
-"""Small files that are there whole or as they were, after a crash at any point, and also when the disk is full.
+"""Writes small files atomically: a crash leaves the old or the new content. Works on a full disk.
 
-Healing must not need room on a disk that has none. So the agent's state keeps a *reserve*: a few files of zeroes that
-were written while there was room. When a write fails for want of room, one of them takes the content and the name of
-the file (its blocks are there already); if none is left, the file is written over in place, which is not atomic after a
-power failure and takes no new block either. The keeper fills the reserve up again when there is room.
+Healing must not need room on a full disk. So the agent's state keeps a *reserve*: a few files of zeroes, written while
+there was room. When a write fails for lack of room, one of them takes the content and the name of the file (its blocks
+are already allocated). If none is left, the file is overwritten in place, which also allocates no block but is not
+atomic after a power failure. The keeper refills the reserve when there is room.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PIECE_BYTES = 8192
 
 
 def write_durably(path: Path, text: str) -> None:
-    """The file with this content, or as it was: also after a crash at any point. Raises OSError."""
+    """Replace the file's content; after a crash at any point it has the new or the old content. Raises OSError."""
     content = text.encode()
     draft = path.with_name(f".{path.name}.draft")
     try:
@@ -47,7 +47,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def fill_reserve(state: Path) -> bool:
-    """Write the pieces that are missing; whether all are there now."""
+    """Write the missing pieces. Returns whether all exist now."""
     directory = state / RESERVE
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -56,7 +56,7 @@ def fill_reserve(state: Path) -> bool:
             if not piece.exists():
                 draft = directory / f".{number}.{os.getpid()}"
                 try:
-                    draft.write_bytes(bytes(PIECE_BYTES))  # from here on its blocks are taken
+                    draft.write_bytes(bytes(PIECE_BYTES))  # its blocks are allocated from here on
                     draft.rename(piece)
                 finally:
                     draft.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def fill_reserve(state: Path) -> bool:
 
 
 def write_in_place(descriptor: int, text: str, length: int) -> None:
-    """A line of that length at a file's beginning. Where it was written once before, it takes no room."""
+    """Write a line of that length at a file's beginning. Where it was written before, it allocates nothing."""
     os.pwrite(descriptor, text.ljust(length - 1)[: length - 1].encode() + b"\n", 0)
 
 
@@ -83,12 +83,12 @@ def _write_without_room(path: Path, content: bytes, trouble: OSError) -> None:
 
 
 def _take_piece(path: Path, content: bytes) -> bool:
-    """Whether a piece of the reserve has become the file."""
+    """Turn a piece of the reserve into the file. Returns whether there was one."""
     for state in (path.parent, *path.parent.parents[:2]):
         for number in range(PIECES):
             mine = state / RESERVE / f".{number}.{os.getpid()}"
             with contextlib.suppress(OSError):
-                (state / RESERVE / str(number)).rename(mine)  # nobody else takes it now
+                (state / RESERVE / str(number)).rename(mine)  # no other process takes it now
                 with open(mine, "r+b") as file:
                     os.pwrite(file.fileno(), content, 0)
                     os.ftruncate(file.fileno(), len(content))

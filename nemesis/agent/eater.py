@@ -1,9 +1,9 @@
-"""A program that eats what others need: processors and memory, for as long as its fault is open.
+"""Burns CPU and holds memory while its fault is open.
 
     python3 -u eater.py --state DIR --helper NAME --ready DESCRIPTOR --id FAULT --processes N --memory BYTES
 
-One child for each busy process; they die with it, by the kernel's doing, however it ends. Memory is written to, page by
-page, so that it is there. Should the machine run out of memory, the kernel is to take this program first.
+It forks one child for each busy process; the kernel kills them however this program ends. Memory is written page by
+page, so that it is really allocated. If the machine runs out of memory, the kernel kills this program first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def keep_a_processor_busy(parent: int) -> None:
-    """In a child; does not return."""
+    """Burn CPU in a child process; does not return."""
     die_with_parent(parent)
     while True:
         sum(range(10_000))

@@ -1,8 +1,8 @@
-"""Taking away the empty tables that iptables leaves behind where it is made of nftables.
+"""Deletes the empty tables that iptables leaves behind where it is implemented by nftables.
 
-`iptables-nft` makes a table and its base chains when it is first asked for them, be it only to list them, and never
-removes them. Base chains without a rule go by `-X CHAIN`; the table then by a message to the kernel, which is told not
-to touch a table in which there is still anything (NLM_F_NONREC). Legacy iptables has nothing that could go.
+`iptables-nft` creates a table and its base chains when it first needs them, even only to list them, and never removes
+them. Base chains without a rule are deleted by `-X CHAIN`; the table then by a message to the kernel that refuses to
+delete a table with content (NLM_F_NONREC). Legacy iptables leaves nothing to delete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ BASE_CHAINS = {"raw": ("PREROUTING", "OUTPUT"), "mangle": ("PREROUTING", "INPUT"
 
 
 def remove_empty_table(program: str, name: str, table: str) -> None:
-    """Of iptables (`name` is iptables or ip6tables, `program` its path), if nobody has a rule or chain in it."""
+    """Delete a table of iptables if it has no rule and no chain. `name` is iptables or ip6tables, `program` its
+    path.
+    """
     if "nf_tables" not in _run([program, "-V"]).stdout:
         return
     said = _run([program, "-w", "-t", table, "-S"])
@@ -33,7 +35,7 @@ def remove_empty_table(program: str, name: str, table: str) -> None:
         return
     for chain in BASE_CHAINS[table]:
         _run([program, "-w", "-t", table, "-X", chain])
-    with contextlib.suppress(OSError):  # somebody has put something into it meanwhile: it stays
+    with contextlib.suppress(OSError):  # something was added meanwhile: the table stays
         delete_if_empty(NFPROTO[name], table)
 
 
@@ -46,7 +48,7 @@ def _is_idle(line: str) -> bool:
 
 
 def delete_if_empty(family: int, table: str) -> None:
-    """Raises OSError, EBUSY for a table in which there is something."""
+    """Delete the table. Raises OSError, EBUSY for a table with content."""
     name = table.encode() + b"\0"
     attribute = struct.pack("=HH", 4 + len(name), NFTA_TABLE_NAME) + name + bytes(-len(name) % 4)
     deletion = (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_DELTABLE

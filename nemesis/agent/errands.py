@@ -1,14 +1,14 @@
-"""Errands: what a fault does again and again, or for as long as it is open, in a process of its own.
+"""Runs faults that act repeatedly, or while they are open, each in a separate process ("errand").
 
     python3 -u PROGRAM --state DIR --id FAULT --ready DESCRIPTOR
 
-Neither agent nor keeper may be kept busy by a fault, and none may end with the SSH channel; so whoever injects such a
-fault starts a detached process that carries it out (`Errands`, `CarriedOutByErrand`). The process knows its fault from
-the journal and ends by itself when that is no longer open or has outlived its time, whoever else has died (`Errand`).
-If it dies before that, the fault is over before its time, and is known to be (`cut_short`).
+A fault must not keep agent or keeper busy, and must not end with the SSH channel. So injecting such a fault starts a
+detached process that carries it out (`Errands`, `CarriedOutByErrand`). The process reads its fault from the journal and
+ends when the fault is no longer open or has outlived its time, whichever other processes have died (`Errand`). If the
+process dies before that, the fault ends early and is reported so (`cut_short`).
 
-Errands are known by what they wrote down themselves, with their start time, so that nobody else is ended in their
-place. What they have done is written down too, one small file each, and outlives them.
+Each errand records its own pid and start time, so that no other process is killed instead of it. What it has done is
+recorded too, in one small file each, which outlives it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def _file(state: Path, id: str, kind: str) -> Path:
 
 
 class Errands:
-    """Starts and ends errands of this host, and tells what they did."""
+    """Starts and ends errands of this host, and reads what they did."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
         (state / "errands").mkdir(parents=True, exist_ok=True)
 
     def start(self, program: Path, id: str) -> None:
-        """Unless it lives. Returns when it is at work; raises Trouble if it does not come to that."""
+        """Start the errand unless it lives. Returns when it is at work; raises Trouble if it does not get there."""
         if self.lives(id):
             return
         _file(self._state, id, "effect").unlink(missing_ok=True)
@@ -63,7 +63,7 @@ class Errands:
         return identity is not None and state_of(identity) != "absent"
 
     def end(self, id: str) -> None:
-        """Ask it to end, and insist."""
+        """End the errand: SIGTERM first, SIGKILL if it does not end."""
         identity = self._identity(id)
         if identity is None:
             return
@@ -76,7 +76,7 @@ class Errands:
         _file(self._state, id, "running").unlink(missing_ok=True)
 
     def effect(self, id: str) -> dict[str, Any]:
-        """What it has done so far, in its own words."""
+        """What the errand has done so far, as it recorded."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             effect: dict[str, Any] = json.loads(_file(self._state, id, "effect").read_text())
             return effect
@@ -93,7 +93,7 @@ class Errands:
 
 
 class CarriedOutByErrand:
-    """What fault verbs have in common that an errand carries out. They add `prepare`."""
+    """The common part of fault verbs that an errand carries out. Subclasses add `prepare`."""
 
     program: Path
 
@@ -135,7 +135,7 @@ class ErrandProbe:
 
 
 class Errand:
-    """The side of the process that carries a fault out."""
+    """The errand's side, in the process that carries a fault out."""
 
     def __init__(self, state: Path, id: str) -> None:
         self._state = state
@@ -149,21 +149,21 @@ class Errand:
         self.verb, self.arguments = entry.verb, entry.arguments
 
     def note(self, **effect: Any) -> None:
-        """What has been done so far."""
+        """Record what has been done so far."""
         path = _file(self._state, self._id, "effect")
         draft = path.with_name(f".{path.name}")
         draft.write_text(json.dumps(effect))
         draft.replace(path)
 
     def wait(self, seconds: float) -> bool:
-        """Until so much time has passed, or the fault is over; whether it goes on."""
+        """Wait until `seconds` have passed or the fault is over. Returns whether the fault is still open."""
         deadline = time.monotonic() + seconds
         while not self._ended and (left := deadline - time.monotonic()) > 0:
             self._ended = bool(select.select([self._wake], [], [], min(left, GLANCE))[0]) or not self._is_open()
         return not self._ended and self._is_open()
 
     def others_open(self, meant: Callable[[Entry], bool]) -> bool:
-        """Whether another fault of the same verb is open and within its time, of those that are meant."""
+        """Whether another fault of the same verb that fulfils `meant` is open and within its time."""
         now, boot = self._journal.monotonic(), boot_id()
         return any(
             other.id != self._id and other.verb == self.verb and not other.expired(now, boot) and meant(other)
@@ -188,7 +188,7 @@ def _woken_by_signal() -> socket.socket:
 
 
 def run_errand(argv: list[str], carry_out: Callable[[Errand], None]) -> int:
-    """The life of an errand: written down, told to be at work, carried out."""
+    """Run an errand: record its identity, report that it is ready, carry out the fault."""
     parser = argparse.ArgumentParser(description="an errand of squall's host agent, started by it")
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--id", required=True, help="the fault")

@@ -1,8 +1,8 @@
-"""Rules of nftables that the kernel itself ends: they match only while an element of a set has not timed out.
+"""nftables rules that the kernel ends: they match only while an element of a set has not timed out.
 
-A set of address families holds both, each with a timeout; a rule that looks for the packet's family in it matches until
-then. So a rule of any shape ends in time though every process of ours be dead or stopped. An empty rule that is left
-does nothing, and goes when somebody heals. Rules of iptables have no such thing.
+A set of address families holds both families, each with a timeout. A rule that looks up the packet's family in it
+matches until then. So any rule ends in time even if every process of the agent is dead or stopped. A rule that is left
+behind does nothing, and healing removes it. iptables has no such rules.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ LEAST_SECONDS = 0.001
 
 
 class Ending(Protocol):
-    """Of an entry of the journal, what is needed here."""
+    """The part of a journal entry that is needed here."""
 
     @property
     def deadline(self) -> float: ...
 
 
 def seconds_left(entry: Ending) -> float:
-    """Until the end of its time to live; never less than a moment, as no timeout would mean for ever."""
+    """Seconds until the end of the time to live; at least `LEAST_SECONDS`, because a zero timeout would mean
+    for ever.
+    """
     return max(LEAST_SECONDS, entry.deadline - time.monotonic())
 
 

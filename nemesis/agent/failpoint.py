@@ -1,9 +1,9 @@
-"""`proc.kill_at_call`: a process killed before or after the n-th disk call of one kind on a file of some name.
+"""`proc.kill_at_call`: kill a process before or after the n-th disk call of a kind on a matching file.
 
-The process runs beneath a watch over its disk calls, as for `disk.error`; the watch does it (`failpoint_strike.py`).
-Until it has, the fault lies in wait; afterwards the process stays down until the fault is undone, as after a kill.
-It happens once: a process that was started again meanwhile is left alone. `probe.failpoint` tells what was done, and
-what the files are like now that the call was about.
+The process runs under a watch over its disk calls, as for `disk.error`; the watch kills it (`failpoint_strike.py`).
+Until then the fault waits; afterwards the process stays down until the fault is reverted, as after a kill. It happens
+once: a process that was restarted meanwhile is not killed again. `probe.failpoint` reports what was done, and the
+present state of the files that the call was about.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The end of a process at one of its own disk calls, exactly before it or exactly after it: the watch's part.
+"""Kills a process at one of its own disk calls, exactly before it or exactly after it: the watch's part.
 
-Before: the call waits for the watch's answer, and the process is killed instead of being answered. After: the watch
-carries the call out in the process's place, on the process's own descriptor (`pidfd_getfd`, so offsets and flags are
-shared), and then kills it, unanswered. So the disk has the call's effect and the process never learnt of it; no other
-call, no message on the network and no line of code comes in between. What was done is left in a file that the agent
-reads (`failpoint.py`), with the sizes that the files had before.
+Before: the call waits for the watch's answer, and the process is killed instead of answered. After: the watch carries
+out the call in the process's place, on the process's own descriptor (`pidfd_getfd`, so offsets and flags are shared),
+and then kills the process, unanswered. So the disk has the call's effect, but the call never returned to the process;
+no other call, no network message and no line of code comes in between. What was done is recorded in a file that the
+agent reads (`failpoint.py`), with the sizes that the files had before.
 
-A call that is restarted by the kernel is the same call; reads have no effect, so after a read is as before it.
+A call that the kernel restarts is the same call. Reads have no effect, so after a read is the same as before it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Deed:
     call: str
     when: str
     count: int
-    """The how manieth such call it was."""
+    """Its number among such calls, from 1."""
     sizes: dict[str, int | None]
-    """Of the files the call is about, before it; None: not there."""
+    """Sizes of the call's files before it; None: did not exist."""
     error: str = ""
-    """Why the call failed that the watch carried out, if it did."""
+    """Why the call that the watch carried out failed, if it did."""
 
 
 def size_of(path: str) -> int | None:
@@ -91,14 +91,14 @@ class Executioner:
         self._calls = calls
         self._deeds = deeds
         self.struck: float | None = None
-        """When it did, on the monotonic clock."""
+        """When it killed, on the monotonic clock."""
 
     def strikes(self, rule: Rule, kind: str, notice: Notice, counts: Counts) -> bool:
-        """Whether this call was the one: then the process is dead, and its call needs no answer."""
+        """Whether the rule strikes at this call: then the process is dead, and its call needs no answer."""
         call = self._calls[notice.number]
         try:
             paths = places(call, notice)
-        except OSError:  # the thread has gone
+        except OSError:  # the thread has ended
             return False
         if not any(fnmatch.fnmatch(path, rule.path) for path in paths) or self._deeds.of(rule.id):
             return False
@@ -111,7 +111,9 @@ class Executioner:
         return True
 
     def _strike(self, rule: Rule, deed: Deed, call: Call, notice: Notice) -> None:
-        """The note first: should we die in between, the process dies with us, and whoever asks knows of which call."""
+        """Record the deed, then strike. If the watch dies in between, the process dies with it, and the call is on
+        record.
+        """
         self._deeds.keep(rule.id, deed)
         try:
             if rule.kill == AFTER:
@@ -123,7 +125,7 @@ class Executioner:
             os.killpg(self._pid, signal.SIGKILL)
 
 
-# --- Calls carried out in another's place ------------------------------------------------------------------------
+# --- Calls carried out in another process's place ----------------------------------------------------------------
 
 
 def places(call: Call, notice: Notice) -> list[str]:
@@ -149,7 +151,7 @@ def carry_out(call: Call, notice: Notice, process: int) -> None:
 
 
 def descriptor_of(process: int, number: int) -> int:
-    """Another process's open file as our own. Raises OSError."""
+    """Duplicate another process's open file into this process. Raises OSError."""
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     found = library.syscall(
@@ -161,7 +163,7 @@ def descriptor_of(process: int, number: int) -> int:
 
 
 def memory_of(notice: Notice, address: int, length: int) -> bytes:
-    """What stands in the caller's memory. Raises OSError."""
+    """Read the caller's memory. Raises OSError."""
     with open(f"/proc/{notice.thread}/mem", "rb", buffering=0) as memory:
         memory.seek(address)
         found = bytearray()
@@ -262,4 +264,4 @@ _BY_DESCRIPTOR: dict[int, Callable[[int, Notice], None]] = {
     74: lambda descriptor, notice: os.fsync(descriptor),
     75: lambda descriptor, notice: os.fdatasync(descriptor),
 }
-"""By the call's number on x86-64, whatever processor this is."""
+"""By the call's number on x86-64, whichever processor this is."""

@@ -1,26 +1,28 @@
-"""The fault verbs: journal first, then inject; undo, then forget.
+"""The fault verbs: write a journal entry, then inject; revert, then remove the entry.
 
-What the host should suffer is a function of the open journal entries. Injecting adds an entry and undoing one
-recomputes the rest, so overlapping faults heal one by one in any order, and healing twice does no harm:
+The state of the host is a function of the open journal entries. Injecting adds an entry; reverting removes one and
+recomputes the state from the rest. So overlapping faults heal one by one in any order, and healing twice is harmless:
 
-* `net.drop`: the filter is written anew from the open entries;
-* `net.shape`, `net.spoil` (`link_shaping.py`): so are the rules that queue packets, for an emulator that knows all
-  open entries;
-* `proc.kill`: the process is started again once no kill of it is open, unless it was stopped on purpose since;
-* `proc.pause`: the very process that was paused goes on once no pause of it is open;
+* `net.drop`: the filter is rewritten from the open entries;
+* `net.shape`, `net.spoil` (`link_shaping.py`): the rules that queue packets are rewritten from the open entries, for an
+  emulator that knows all of them;
+* `proc.kill`: the process is restarted once no kill of it is open, unless it was stopped on purpose since;
+* `proc.pause`: the same process that was paused continues once no pause of it is open;
 * `proc.power_loss`, `disk.wipe` (`power.py`), `disk.rewind` (`disk_copy.py`): as a kill, and the files of the process
   are damaged once;
-* `disk.damage` (`file_damage.py`): what was there is kept, and put back if that was asked for;
+* `disk.damage` (`file_damage.py`): the old content is kept, and restored if the fault asks for that;
 * `disk.error`, `disk.slow`, `disk.lie`, `disk.fill` (`disk_faults.py`, `disk_lies.py`, `disk_fill.py`): the rules of
-  the process's disk are written anew from the open entries;
-* `proc.kill_at_call` (`failpoint.py`): so are they; once it has struck, the process is down until it is undone;
-* `rpc.hold`, `rpc.cut`, `rpc.stream` (`rpc.py`): one proxy carries out the open ones; should it die, they end before
-  their time;
-* `clock.set`, `clock.monotonic` (`clock_faults.py`): the latest open fault of the process rules, or true time.
+  the process's disk are rewritten from the open entries;
+* `proc.kill_at_call` (`failpoint.py`): a rule of the same disk; after it has struck, the process is down until the
+  fault is reverted;
+* `rpc.hold`, `rpc.cut`, `rpc.stream` (`rpc.py`): one proxy carries out the open ones; if the proxy dies, they end
+  before their time;
+* `clock.set`, `clock.monotonic` (`clock_faults.py`): the latest open fault of the process decides; without one, the
+  process sees the true time.
 
-The time to live is enforced by the keeper, a process of its own that reads the same journal; no fault is injected
-before it and its sentries are known to work, and before there is room on the disk to heal it with. Repeating a fault
-verb with the same id renews its time to live. An entry that cannot be read is healed at once, as anything it could be.
+The keeper enforces the time to live. It is a separate process that reads the same journal. No fault is injected before
+the keeper and its sentries are known to work and the disk has room to heal the fault. Repeating a fault verb with the
+same id renews its time to live. An unreadable entry is healed at once, as every fault it could be.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from trouble import Trouble
 
 TERM = "proc.term"
 KILLS = ("proc.kill", TERM, "proc.power_loss", "disk.wipe", "disk.rewind")
-"""Verbs after which the process is down until the last of them is undone."""
+"""Verbs after which the process is down until the last of them is reverted."""
 
 MESSAGE_FAULTS = ("rpc.hold", "rpc.cut", "rpc.stream")
 """Verbs that one proxy carries out together."""
@@ -51,16 +53,16 @@ ERROR = "disk.error"
 KILL_AT_CALL = "proc.kill_at_call"
 DISK_FULL = "disk.fill"
 DISK_FAULTS = (ERROR, "disk.slow", DISK_FULL, "disk.lie", KILL_AT_CALL)
-"""Verbs that together make the rules of a disk."""
+"""Verbs whose rules one disk combines."""
 
 
 PAUSE = "proc.pause"
 WITH_OTHERS = {"disk.damage": KILLS, "disk.copy": (PAUSE,)}
-"""Verbs whose undoing depends on what others are open."""
+"""Verbs whose reverting depends on the open entries of other verbs."""
 
 
 def required(arguments: dict[str, Any], name: str, kind: type | tuple[type, ...], what: str) -> Any:
-    """An argument of that type. Raises Trouble naming it."""
+    """Return the argument if it has that type. Raises Trouble with its name."""
     value = arguments.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
         raise Trouble("bad_argument", f"{name}: {value!r} must be {what}")
@@ -85,28 +87,28 @@ class FaultVerb(Protocol):
     """One kind of fault on this host."""
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments checked, with all that injecting and undoing need. Changes nothing."""
+        """Check the arguments and return them with all that injecting and reverting need. Changes nothing."""
         ...
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
-        """Makes it so; `open_entries` are all of this verb, with this one."""
+        """Inject the fault. `open_entries` are all entries of this verb's family, this one included."""
         ...
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        """Makes it unso, as far as `remaining` allow. May run again for the same entry."""
+        """Revert the fault unless an entry in `remaining` requires it. Idempotent."""
         ...
 
 
 @runtime_checkable
 class CarriedOut(Protocol):
-    """A kind of fault that lasts only as long as a process of ours lives."""
+    """A kind of fault that lasts only as long as a process of the agent lives."""
 
     def broken(self, entry: Entry) -> bool:
         """Whether that process has died."""
         ...
 
     def note_broken(self, entry: Entry) -> None:
-        """Keeps for whoever looks that the fault ended before its time."""
+        """Record as evidence that the fault ended before its time."""
         ...
 
 
@@ -115,8 +117,8 @@ class HealsUnknown(Protocol):
     """A kind of fault that can be reverted without its entry."""
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """Revert whatever a fault of this id may have done, of which nothing else is known. Harmless if it is none of
-        this kind. `remaining` are the open ones of this kind.
+        """Revert everything that a fault with this id may have done when only the id is known. Harmless if the fault
+        was of another kind. `remaining` are the open entries of this kind.
         """
         ...
 
@@ -147,7 +149,7 @@ def identity_in(entry: Entry) -> Identity:
 
 
 class Hit:
-    """What kill and pause have in common: they hit a process that runs, and remember which."""
+    """Common part of kill and pause: they affect a running process and record its identity."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -178,7 +180,7 @@ class Kill(Hit):
             self._processes.start(name)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """Whatever is wanted and not there may have been killed by it."""
+        """Start every wanted process that is down: this fault may have killed it."""
         down = {other.arguments["name"] for other in remaining}
         for name in self._processes.names():
             if name not in down and self._processes.wanted(name):
@@ -186,7 +188,7 @@ class Kill(Hit):
 
 
 class Terminate(Kill):
-    """`proc.term`: asked to stop as an operator would ask. Whoever injects it waits, without the journal's lock."""
+    """`proc.term`: send the stop signal that an operator would send. The caller waits, without the journal's lock."""
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
         identity = identity_in(entry)
@@ -195,7 +197,7 @@ class Terminate(Kill):
         return {"pid": identity.pid}
 
     def undo(self, entry: Entry, remaining: Sequence[Entry]) -> None:
-        """One that still stops when its time is over is stopping for too long."""
+        """A process that is still stopping when the time to live is over has taken too long: kill it."""
         self._processes.see_it_stopped(identity_in(entry), timeout=0)
         super().undo(entry, remaining)
 
@@ -217,7 +219,7 @@ class Pause(Hit):
             wait_for_state(identity, ("running", "absent"), timeout=5)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """Whatever is stopped may have been paused by it."""
+        """Continue every stopped process: this fault may have paused it."""
         paused = {identity_in(other) for other in remaining}
         for identity in filter(None, map(self._processes.alive, self._processes.names())):
             if identity not in paused:
@@ -225,7 +227,7 @@ class Pause(Hit):
 
 
 class FaultDesk:
-    """Injects and heals under the journal's lock."""
+    """Injects and heals faults under the journal's lock."""
 
     def __init__(
         self,
@@ -240,7 +242,7 @@ class FaultDesk:
         self._longest_ttl = longest_ttl
 
     def inject(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Journals and injects; a fault that cannot be injected leaves no entry."""
+        """Write the entry and inject. A fault that cannot be injected leaves no entry."""
         id, ttl = checked_id(arguments), number(arguments, "ttl")
         if not 0 < ttl <= self._longest_ttl:
             raise Trouble("bad_argument", f"ttl: {ttl} must be more than 0 and at most {self._longest_ttl:g} s")
@@ -258,33 +260,35 @@ class FaultDesk:
             try:
                 return fault.inject(entry, self._open(verb))
             except Exception:
-                with contextlib.suppress(Exception):  # what will not be undone stays open, for the keeper
+                with contextlib.suppress(Exception):  # if this fails, the entry stays open for the keeper
                     self._undo(entry)
                 raise
 
     def heal(self, id: str | None = None) -> list[str]:
-        """Heals one fault, or all; says which were open. Raises Trouble if one would not heal, after the rest."""
+        """Heal one fault, or all. Returns the ids that were open. Raises Trouble after the rest if one does not
+        heal.
+        """
         with self._journal.locked():
             return self._heal([entry for entry in self._journal.entries() if id in (None, entry.id)])
 
     def heal_expired(self) -> list[str]:
-        """Heals what has outlived its time."""
+        """Heal the faults whose time to live is over."""
         with self._journal.locked():
             return self._heal(self._journal.expired())
 
     def broken(self) -> list[Entry]:
-        """What has not outlived its time, but the process that carries it out."""
+        """The faults within their time to live whose process has died."""
         expired = {entry.id for entry in self._journal.expired()}
         return [entry for entry in self._journal.entries() if entry.id not in expired and self._is_broken(entry)]
 
     def heal_broken(self) -> list[str]:
-        """Ends such faults, and keeps that they were cut short."""
+        """Heal such faults, and record that they ended early."""
         with self._journal.locked():
             broken = self.broken()
             for entry in broken:
                 verb = self._verbs[entry.verb]
                 assert isinstance(verb, CarriedOut)
-                with contextlib.suppress(OSError):  # as on a full disk; that it is healed matters more
+                with contextlib.suppress(OSError):  # as on a full disk; healing matters more
                     verb.note_broken(entry)
             return self._heal(broken)
 
@@ -293,7 +297,7 @@ class FaultDesk:
         return isinstance(verb, CarriedOut) and verb.broken(entry)
 
     def forget(self, name: str) -> None:
-        """Heals the kills and pauses of a process that is stopped or started on purpose. Lock held by caller."""
+        """Heal the kills and pauses of a process that is stopped or started on purpose. The caller holds the lock."""
         for entry in self._journal.entries():
             if entry.verb in (*KILLS, "proc.pause") and entry.arguments.get("name") == name:
                 self._undo(entry)
@@ -312,7 +316,7 @@ class FaultDesk:
         return healed
 
     def _undo(self, entry: Entry) -> None:
-        """Undone first, forgotten after: a crash between the two undoes once more, which is harmless."""
+        """Revert first, then remove the entry: a crash in between reverts twice, which is harmless."""
         if entry.verb in self._verbs:
             self._verbs[entry.verb].undo(entry, self._open(entry.verb, but=entry.id))
         else:
@@ -320,9 +324,9 @@ class FaultDesk:
         self._journal.close(entry.id)
 
     def _undo_unknown(self, id: str) -> None:
-        """Of a damaged entry only the id is known: all that it could stand for is reverted, kind by kind.
+        """Revert, kind by kind, every fault that a damaged entry could be: only its id is known.
 
-        Kills come last, after what has to be put right before a process is started again. Raises Trouble, after the
+        Kills come last, after everything that must be reverted before a process restarts. Raises Trouble, after the
         rest, if a kind fails.
         """
         failures = []
@@ -340,7 +344,7 @@ class FaultDesk:
 
 
 def alike(verb: str) -> tuple[str, ...]:
-    """The verbs whose open entries decide together what happens."""
+    """The verbs whose open entries together decide the host's state."""
     if verb in DISK_FAULTS:
         return (*DISK_FAULTS, *KILLS)
     if verb in WITH_OTHERS:

@@ -1,13 +1,12 @@
-"""Damage to a node's files: `disk.damage`, and `probe.file`, which looks at a file from another process.
+"""Damages a node's files: `disk.damage`, and `probe.file`, which reads a file from another process.
 
 How: `flip` one bit of each byte of a stretch, fill it with `zeros` or `noise`, `copy` another stretch over it,
-`truncate` the file at its beginning, `delete` the file or `rename` it. The node may run meanwhile or not; that is the
-caller's to arrange. It goes on with what it has open: a deleted file is gone from its directory only.
+`truncate` the file at its beginning, `delete` the file or `rename` it. Whether the node runs meanwhile is the caller's
+decision. The node keeps using its open files: a deleted file only leaves its directory.
 
-What was there is kept durably before anything is touched. When the fault ends it comes back if `restore` says so: bytes
-only where they are still the ones that the damage left, as the node may have written over them or cut them off; a name
-only if nobody has taken it. A node that has ended by itself over the damage is started again, unless something else
-keeps it down.
+The original content is saved durably before the damage. When the fault ends it is restored if `restore` says so: bytes
+only where the damage is still unchanged, since the node may have overwritten them or cut them off; a name only if it is
+still free. A node that ended because of the damage is restarted, unless another fault keeps it down.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Place:
 
 
 def choose(directory: Path, pattern: str, how: str, where: str, length: int, seed: str) -> Place:
-    """The largest file of such a name, and the place in it. Raises Trouble if none is large enough."""
+    """Choose the largest file that matches the pattern, and the place in it. Raises Trouble if none is large enough."""
     rng = random.Random(seed)
     least = 0 if how in NAMES else 2 * length if how == "copy" else length
     found = [
@@ -89,7 +88,7 @@ def choose(directory: Path, pattern: str, how: str, where: str, length: int, see
 
 
 def damaged(how: str, original: bytes, copied: bytes, seed: str) -> bytes:
-    """What becomes of these bytes."""
+    """The bytes after the damage."""
     rng = random.Random(seed)
     if how == "flip":
         return bytes(byte ^ 1 << rng.randrange(8) for byte in original)
@@ -97,7 +96,7 @@ def damaged(how: str, original: bytes, copied: bytes, seed: str) -> bytes:
 
 
 class Kept:
-    """What was there before, by fault."""
+    """The original content, by fault."""
 
     def __init__(self, state: Path) -> None:
         self._directory = state / "damage"
@@ -111,7 +110,7 @@ class Kept:
         write_durably(self._file(entry.id), json.dumps(told))
 
     def arguments_of(self, id: str) -> dict[str, Any] | None:
-        """Of the fault, should its entry be lost."""
+        """The arguments of a fault whose entry is lost."""
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
             arguments: dict[str, Any] = json.loads(self._file(id).read_text())["arguments"]
             return arguments
@@ -162,7 +161,7 @@ class DamageFile:
         }
 
     def inject(self, entry: Entry, open_entries: Sequence[Entry]) -> dict[str, Any]:
-        """Once: bits flipped twice would be as before."""
+        """Damage once: bits flipped twice would be as before."""
         if self._kept.of(entry.id) is None:
             told, path = entry.arguments, Path(entry.arguments["path"])
             if told["how"] in NAMES:
@@ -207,7 +206,7 @@ class DamageFile:
 
 
 def put_back(path: Path, offset: int, original: bytes, left: bytes) -> None:
-    """Only where nobody has written since. What was cut off may have become a hole, if the node wrote behind it."""
+    """Restore bytes that are unchanged since the damage. A truncated end may be a hole, if the node wrote behind it."""
     there = read_at(path, offset, len(original))
     untouched = there == left if left else not any(there) and path.stat().st_size >= offset
     if untouched:
@@ -242,7 +241,7 @@ def checked_how(arguments: dict[str, Any]) -> str:
 
 
 def place_in(arguments: dict[str, Any]) -> Place:
-    """As `probe.file` has answered it. Raises Trouble."""
+    """The place that an earlier `probe.file` returned. Raises Trouble."""
     found = [round(number({"source": 0, **arguments}, name)) for name in ("offset", "length", "source")]
     if min(found) < 0 or found[1] > MOST_BYTES:
         raise Trouble("bad_argument", f"offset, length and source: {found} must be from 0 to {MOST_BYTES}")
@@ -251,7 +250,7 @@ def place_in(arguments: dict[str, Any]) -> Place:
 
 def probe_file(journal: Journal, processes: Processes, arguments: dict[str, Any]) -> dict[str, Any]:
     """`probe.file`: a stretch of a file as another process reads it: the file's size and the stretch's digest, null if
-    there is no such file. Without `offset` a place is chosen first, by `file`, `how`, `where`, `length` and `id`.
+    the file does not exist. Without `offset` a place is chosen first, by `file`, `how`, `where`, `length` and `id`.
     """
     id, data = text(arguments, "id"), log_directory(processes, text(arguments, "name"))
     if "offset" in arguments:
@@ -272,7 +271,7 @@ def probe_file(journal: Journal, processes: Processes, arguments: dict[str, Any]
 
 
 def digest_of(directory: Path) -> str:
-    """Of all files below, by name and content."""
+    """Digest of all files below, by name and content."""
     digest = hashlib.sha256()
     for path in sorted(path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"):
         digest.update(path.relative_to(directory).as_posix().encode())

@@ -1,7 +1,8 @@
-"""The keeper's heartbeat: a line in a file that changes five times a second for as long as the keeper gets on.
+"""The keeper's heartbeat: a line in a file that changes while the keeper makes progress.
 
-A thread writes it, so that a heal that takes its time is not taken for death; but only while the keeper's loop has
-turned within the last `LONGEST_TURN` seconds, so that one that hangs is. It is written in place and takes no room.
+A thread writes it five times a second, so that a slow heal does not look like a dead keeper. The thread writes only if
+the keeper's loop has turned within the last `LONGEST_TURN` seconds, so that a keeper that hangs is detected. The line
+is written in place and needs no disk space.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from durable import write_in_place
 
 BEAT = 0.2
 LONGEST_TURN = 90.0
-"""More than any one heal may take: a command of the user's own has up to 60 s."""
+"""More seconds than any heal may take: a user's command may take up to 60 s."""
 STALE_AFTER = 4.0
 LINE = 32
 
 
 class Heartbeat:
-    """Of the one keeper of a host."""
+    """The heartbeat of the one keeper of a host."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / "keeper.beat"
         self._turned = time.monotonic()
 
     def reserve(self) -> None:
-        """Make the file while there is room. Raises OSError."""
+        """Create the file while there is room. Raises OSError."""
         if not self._path.exists():
             self._write("0")
 
     def turn(self) -> None:
-        """The keeper's loop has got round."""
+        """Record that the keeper's loop has completed a turn."""
         self._turned = time.monotonic()
 
     def start(self) -> None:
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
 
     def age(self) -> float:
-        """Seconds since the last beat; 0 if that cannot be known, for then nobody is to be killed for it."""
+        """Seconds since the last beat; 0 if that is unknown, so that no keeper is killed without evidence."""
         try:
             return max(0.0, time.monotonic() - float(self._path.read_text()))
         except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Helper processes that carry a fault out for as long as it is open, such as one that keeps the processors busy.
+"""Starts and ends helper processes that carry out a fault while it is open, such as a busy process.
 
-Each is known by what it wrote down itself (`STATE/helpers/NAME.json`), with its start time, so that nobody else is
-ended in its place. It reads the journal and ends with its fault, though agent and keeper be dead.
+Each helper records its own pid and start time (`STATE/helpers/NAME.json`), so that no other process is killed instead
+of it. It reads the journal and ends with its fault, even if agent and keeper are dead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Helpers:
         self._log = state / f"{Path(program).stem}.log"
 
     def start(self, name: str, *options: str) -> Identity:
-        """Unless it lives. Raises Trouble."""
+        """Start the helper unless it lives. Raises Trouble."""
         alive = self.alive(name)
         if alive:
             return alive
@@ -52,7 +52,7 @@ class Helpers:
         return identity if state_of(identity) != "absent" else None
 
     def end(self, name: str) -> None:
-        """Harmless if it has ended."""
+        """End the helper. Harmless if it has ended."""
         identity = self.alive(name)
         if identity is not None:
             os.kill(identity.pid, signal.SIGKILL)
@@ -66,7 +66,7 @@ def record_file(state: Path, name: str) -> Path:
 
 
 def announce(state: Path, name: str, ready: int) -> None:
-    """In the helper, once it is at work: who it is, durably, and then that it is ready."""
+    """In the helper, once it works: record its identity durably, then report that it is ready."""
     path = record_file(state, name)
     path.parent.mkdir(exist_ok=True)
     identity = identity_of(os.getpid())

@@ -1,13 +1,13 @@
-"""The lock of this host: one owner at a time changes what runs here; everybody else learns who that is.
+"""The lock of this host: only its owner may change what runs here; others can see the owner.
 
 A lock is a record in a file, `lock` in a directory of the host. It is taken for a *lease*, which its owner renews. A
-lease that nobody renewed has ended, and so has every lease of an earlier boot: an owner that was killed, or that lost
-its network for good, does not keep the host. Every change is made under an exclusive `flock`, so that of two who want
-the lock at the same moment exactly one gets it.
+lease that is not renewed ends, and so does every lease of an earlier boot: an owner that was killed, or that lost its
+network permanently, does not keep the host. Every change is made under an exclusive `flock`, so that of two processes
+that want the lock at the same moment exactly one gets it.
 
-A *token*, drawn by the owner, tells leases apart. An owner whose lease ended may not know it yet: agents that were
-started with a token refuse to change anything unless the lock still has it (`HostLock.is_held_by`), so that what such
-an owner still orders does nothing.
+A *token*, drawn by the owner, identifies the lease. An owner whose lease ended may not know it yet. So agents that were
+started with a token refuse to change anything unless the lock still has it (`HostLock.is_held_by`), and later commands
+of such an owner have no effect.
 
     python3 -u -c SOURCE [--reduced]          # over SSH, a line of JSON in, a line out
     → {"op": 1, "do": "take", "record": {…}, "lease": 60, "instead_of": null}
@@ -15,8 +15,8 @@ an owner still orders does nothing.
     → {"op": 2, "do": "renew", "record": {…}, "lease": 60, "boot": "…"}
     ← {"op": 2, "held": true, "boot": "…"}
 
-The program ends with its input and leaves the lock as it is: a connection that was lost may come back. It leans on the
-standard library alone, and imports nothing of its neighbours, because its source travels as an argument.
+The program ends with its input and leaves the lock as it is: a lost connection may come back. It uses the standard
+library only and imports no neighbouring module, because its source is sent as an argument.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ from pathlib import Path
 from typing import Any
 
 HOST_WIDE = Path("/run/squall-host")
-"""Of root, and gone after a reboot. Whoever logs in as whom, with sudo there is one lock for a host."""
+"""Owned by root and empty after a reboot. With sudo, a host has one lock for all users."""
 OF_A_USER = Path(".squall/host-lock")
 """Below the home directory, for users without root and for hosts of a reduced lab, which share /run."""
 
 Record = dict[str, Any]
-"""Of the owner: token, owner, pid, control, started, run, command, since. Of the host: taken, renewed, lease, boot."""
+"""Fields of the owner: token, owner, pid, control, started, run, command, since. Of the host: taken, renewed, lease,
+boot.
+"""
 
 
 def lock_directory(*, reduced: bool) -> Path:
-    """Where the lock of this host is kept."""
+    """The directory of this host's lock."""
     if os.geteuid() == 0 and not reduced:
         return HOST_WIDE
     return Path.home() / OF_A_USER
 
 
 def read_boot() -> str:
-    """Differs after every reboot; empty where the system does not say."""
+    """An id that differs after every reboot; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -71,12 +73,12 @@ class HostLock:
         self._monotonic = monotonic
         self._boot = boot
         self._above = above
-        """The directory of a lock that excludes this one, too, and that only others take."""
+        """The directory of a second lock that also excludes this one; only other owners take it."""
 
     def take(self, record: Record, lease: float, instead_of: str | None = None) -> Record:
-        """Become the owner if there is none, or none but the one with the token `instead_of`.
+        """Become the owner if there is none, or if the only owner has the token `instead_of`.
 
-        Answers `taken`, and either the `holder` that is in the way or the one that was replaced, `instead_of`.
+        Returns `taken`, and either the `holder` that prevents it or the replaced one, `instead_of`.
         """
         with self._alone():
             holder = self.look()
@@ -87,10 +89,10 @@ class HostLock:
         return {"taken": True, "instead_of": replaced, "boot": self._boot()}
 
     def renew(self, record: Record, lease: float, boot: str) -> Record:
-        """Have another lease from now on. `boot` is that of the host when the lock was taken.
+        """Renew the lease from now on. `boot` is the host's boot id when the lock was taken.
 
-        The answer is `held` and, if it is not, the `holder` if there is one. A lease that ended is renewed as long as
-        nobody else has had the lock. After a reboot the lock is taken anew if it is free.
+        Returns `held` and, if that is false, the `holder` if there is one. An ended lease can be renewed until another
+        owner takes the lock. After a reboot the lock is taken again if it is free.
         """
         with self._alone():
             holder = self.look()
@@ -103,7 +105,7 @@ class HostLock:
         return {"held": True, "boot": self._boot()}
 
     def release(self, token: str) -> Record:
-        """Give the lock back, if this is still its token."""
+        """Release the lock if it still has this token."""
         with self._alone():
             released = self.is_held_by(token)
             if released:
@@ -111,7 +113,7 @@ class HostLock:
         return {"released": released}
 
     def look(self) -> Record | None:
-        """Who has the lock, with its `age` and what is `left` of its lease, which is 0 or less if that has ended."""
+        """The lock's holder, with its `age` and what is `left` of its lease: 0 or less if the lease has ended."""
         found = self._read(self._file)
         if found is None and self._above is not None:
             found = self._read(self._above / "lock")
@@ -122,12 +124,12 @@ class HostLock:
         return {**found, "age": now - found["taken"], "left": left}
 
     def is_held_by(self, token: str) -> bool:
-        """Whether the lock has this token. A lease that ended counts until somebody else takes the lock."""
+        """Whether the lock has this token. An ended lease counts until another owner takes the lock."""
         found = self._read(self._file)
         return found is not None and found["token"] == token and found["boot"] == self._boot()
 
     def _read(self, path: Path) -> Record | None:
-        """What was written there; None for a file that no owner wrote, which is no lock."""
+        """Read a record; None if no owner wrote the file, which then is no lock."""
         try:
             found = json.loads(path.read_text())
         except (OSError, ValueError):
@@ -146,7 +148,7 @@ class HostLock:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Nobody else changes the lock meanwhile."""
+        """Exclude every other change of the lock."""
         self._directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor = os.open(self._directory / "mutex", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
@@ -157,7 +159,7 @@ class HostLock:
 
 
 def lock_here(*, reduced: bool) -> HostLock:
-    """The lock of this host. A user without root respects root's."""
+    """The lock of this host. A user without root respects root's lock."""
     directory = lock_directory(reduced=reduced)
     return HostLock(directory, above=None if reduced or directory == HOST_WIDE else HOST_WIDE)
 
@@ -174,7 +176,7 @@ def answer(lock: HostLock, request: Record) -> Record:
 
 
 def serve(lock: HostLock) -> None:
-    """Answer lines until there are no more."""
+    """Answer requests until input ends."""
     for line in sys.stdin:
         request = json.loads(line)
         try:

@@ -1,12 +1,12 @@
-"""`net.interface_down`: a network interface of this host is down, and with it, as a rule, the way to who asked.
+"""`net.interface_down`: takes a network interface of this host down.
 
-Nobody can heal that from outside, so the host does it by itself: the errand that takes the interface down brings it up
-again when the fault is over or has outlived its time, and so does the keeper. The errand begins a moment late, so that
-the answer to the verb still gets out.
+The way to the caller is usually cut with it. Then it cannot be healed from outside, so the host heals it: the errand
+that takes the interface down brings it up again when the fault is over or has outlived its time, and the keeper does
+too. The errand begins a moment late, so that the verb's response still gets out.
 
-What goes with an interface that goes down comes back with it: routes over it, which the kernel forgets, and IPv6
-addresses that were set by hand. Both are in the journal before anything is done. What the host saw of it meanwhile, the
-interface's flags and the bytes that went over it, is kept by the errand for whoever can ask afterwards.
+What disappears with an interface is restored with it: routes over it, which the kernel deletes, and IPv6 addresses that
+were set manually. Both are in the journal before anything is changed. The errand records what the host observed
+meanwhile, the interface's flags and the bytes that crossed it, as evidence for later.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class InterfaceDown(CarriedOutByErrand):
             bring_up(entry.arguments)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """The errand brings the interface up when it ends; if it has died, every one that is down is brought up."""
+        """The errand brings the interface up when it ends; if it has died, bring up every interface that is down."""
         had_errand = self._errands.lives(id)
         super().undo_unknown(id, remaining)
         wanted_down = {other.arguments["interface"] for other in remaining}
@@ -72,7 +72,7 @@ def interfaces() -> list[str]:
 
 
 def interface_of(address: str) -> str:
-    """The interface that bears an address of this host."""
+    """The interface that has this address of the host."""
     for link in _asked("-json", "address", "show"):
         if any(one.get("local") == address for one in link.get("addr_info", [])):
             return str(link["ifname"])
@@ -80,19 +80,19 @@ def interface_of(address: str) -> str:
 
 
 def routes_over(interface: str) -> dict[str, list[str]]:
-    """Routes that somebody has set, by family, as `ip route` writes and reads them."""
+    """Routes that were set explicitly, by family, as `ip route` prints and accepts them."""
     return {family: list(_kept(_said(family, "route", "show", "dev", interface))) for family in ("-4", "-6")}
 
 
 def _kept(lines: Iterable[str]) -> Iterable[str]:
-    """Without those that come of addresses, and without what is no more than their state."""
+    """Drop routes that come from addresses, and words that only describe their state."""
     for line in lines:
         if "proto kernel" not in line and line.strip():
             yield " ".join(word for word in line.split() if word not in STATES)
 
 
 def addresses_of(interface: str) -> list[str]:
-    """IPv6 addresses that were set by hand."""
+    """IPv6 addresses that were set manually."""
     links = _asked("-6", "-json", "address", "show", "dev", interface, "scope", "global")
     return [
         f"{one['local']}/{one['prefixlen']}"
@@ -103,7 +103,7 @@ def addresses_of(interface: str) -> list[str]:
 
 
 def bring_up(arguments: dict[str, Any]) -> None:
-    """The interface as it was; harmless if it is."""
+    """Restore the interface as it was; harmless if it is up."""
     interface = arguments["interface"]
     insist([_ip(), "link", "set", interface, "up"])
     for address in arguments["addresses"]:
@@ -118,14 +118,14 @@ def is_there(interface: str) -> bool:
 
 
 def is_up(interface: str) -> bool:
-    """By its flags, as the kernel tells them to a program."""
+    """Whether the interface is up, by the flags from the kernel."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         answer = fcntl.ioctl(one, SIOCGIFFLAGS, struct.pack("16sH14x", interface.encode()[:15], 0))
     return bool(struct.unpack_from("16xH", answer)[0] & IFF_UP)
 
 
 def counters(interface: str) -> int | None:
-    """The bytes that have gone over it, both ways; None if there is no such interface."""
+    """The bytes that have crossed the interface, both ways; None if it does not exist."""
     for line in DEVICES.read_text().splitlines()[2:]:
         name, _, fields = line.partition(":")
         if name.strip() == interface:
@@ -154,7 +154,7 @@ def _ip() -> str:
 
 
 def take_down(errand: Errand) -> None:
-    """Down, and looked at as long as it is to be so; then up again, unless another fault wants it down."""
+    """Take the interface down and sample it during the fault; then bring it up, unless another fault wants it down."""
     arguments, interface = errand.arguments, errand.arguments["interface"]
     goes_on = errand.wait(GRACE_SECONDS)
     samples = down = 0

@@ -1,15 +1,15 @@
-"""What is broken on this host, and until when: one file per open fault, durable before the fault is injected.
+"""The journal of this host's open faults: one file per fault, durable before the fault is injected.
 
-Whoever heals (the agent on request, the keeper on expiry) reads it; what the host should look like is always
-computed from the entries that are open, so overlapping faults heal in any order. An entry is removed only after
-its undoing, so a crash in between undoes twice, which is harmless, and never not at all.
+The agent (on request) and the keeper (on expiry) heal from it. The state of the host is always computed from the open
+entries, so overlapping faults heal in any order. An entry is removed only after its fault is reverted, so a crash in
+between reverts twice, which is harmless; it never skips reverting.
 
-Each entry is written twice, in `journal` and in `journal.copy`. If one of the two is empty, torn or gone, the other
-counts. If both are damaged, the entry is known by its file's name only: its verb is `damaged`, it counts as expired,
-and healing it means healing all that it could stand for (`faults.py`).
+Each entry is written twice, in `journal` and in `journal.copy`. If one of the two is empty, torn or missing, the other
+counts. If both are damaged, only the entry's file name is known: its verb is `damaged`, it counts as expired, and
+healing it reverts every fault that it could be (`faults.py`).
 
-Deadlines are monotonic: a skewed wall clock neither shortens nor lengthens a fault. They are worth nothing after
-a reboot, so each entry carries the boot id; an entry of an earlier boot counts as expired.
+Deadlines are monotonic: a skewed wall clock neither shortens nor lengthens a fault. A reboot makes them meaningless, so
+each entry carries the boot id; an entry of an earlier boot counts as expired.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DAMAGED = "damaged"
 """The verb of an entry that cannot be read."""
 LOCK_STEP = 0.005
 LOCK_PATIENCE = 1.0
-"""Seconds after which whoever waits for the lock looks whether its holder is stopped."""
+"""Seconds after which a waiting process checks whether the lock's holder is stopped."""
 
 
 def boot_id() -> str:
-    """Differs after every reboot; empty where the system does not say."""
+    """An id that differs after every reboot; empty where the system has none."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -47,7 +47,9 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """One open fault. `arguments` hold all that undoing needs, such as the pid and start time that were hit."""
+    """One open fault. `arguments` hold all that reverting needs, such as the pid and start time of the affected
+    process.
+    """
 
     id: str
     verb: str
@@ -73,9 +75,9 @@ class Journal:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Excludes every other thread and process that changes faults or starts processes on this host.
+        """Exclude every other thread and process that changes faults or starts processes on this host.
 
-        A program of ours that was stopped (SIGSTOP) while it held the lock is killed: it would hold up healing.
+        A process of the agent's that was stopped (SIGSTOP) while it held the lock is killed: it would delay healing.
         """
         with open(self._lock_file, "a") as file:
             look_at = time.monotonic() + LOCK_PATIENCE
@@ -87,29 +89,29 @@ class Journal:
             yield
 
     def open_entry(self, id: str, verb: str, ttl: float, arguments: dict[str, Any]) -> Entry:
-        """Writes the entry; when this returns, it is durable."""
+        """Write the entry; it is durable on return."""
         now = self.monotonic()
         entry = Entry(id, verb, arguments, now + ttl, now, self._boot)
         try:
             self._write(entry)
         except OSError:
             with contextlib.suppress(OSError):
-                self.close(id)  # half of an entry would be healed for nothing
+                self.close(id)  # half an entry would be healed needlessly
             raise
         return entry
 
     def renew(self, entry: Entry, ttl: float) -> Entry:
-        """The same fault with a new time to live, counted from now."""
+        """Give the fault a new time to live, counted from now."""
         renewed = replace(entry, deadline=self.monotonic() + ttl, boot=self._boot)
         self._write(renewed)
         return renewed
 
     def close(self, id: str) -> None:
-        """Removes the entry, if it is there."""
+        """Remove the entry if it exists."""
         for path in reversed(self._paths(id)):
             path.unlink(missing_ok=True)
         for directory in self._directories:
-            with contextlib.suppress(OSError):  # a name that comes back after a crash is undone once more
+            with contextlib.suppress(OSError):  # an entry that reappears after a crash is reverted again
                 sync_directory(directory)
 
     def find(self, id: str) -> Entry | None:
@@ -135,7 +137,7 @@ class Journal:
             write_durably(path, text)
 
     def _read(self, name: str) -> Entry | None:
-        """By the first copy that is whole; None if there is none at all."""
+        """Read the first intact copy; None if there is no copy."""
         there = False
         for directory in self._directories:
             try:
@@ -154,7 +156,7 @@ class Journal:
 
 
 def _entry_in(content: bytes, name: str) -> Entry | None:
-    """None for what is no whole entry of that name."""
+    """Parse an entry; None unless it is complete and has that name."""
     try:
         told = json.loads(content)
         entry = Entry(**told)

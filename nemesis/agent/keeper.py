@@ -1,17 +1,18 @@
-"""The keeper: one detached process per host that ends faults when their time is up, and listens for probes.
+"""The keeper: one detached process per host that ends expired faults and answers probes.
 
-It has a session of its own, so it survives the agent and the SSH connection; it needs nobody to tell it anything:
-it reads the journal. One runs per host (an exclusive lock says so) for as long as an agent lives or a fault is
-open; then it goes. What will not heal is tried again each second and noted in `keeper.log`. No datagram, no entry of
-the journal, no full disk and no error in one fault's healing ends it: each turn of its loop stands by itself.
+It runs in its own session, so it survives the agent and the SSH connection. It needs no commands: it reads the journal.
+One keeper runs per host (an exclusive lock ensures it) as long as an agent lives or a fault is open; then it exits. A
+fault that does not heal is retried each second and noted in `keeper.log`. No datagram, journal entry, full disk or
+error while healing one fault ends the keeper: the steps of each turn of its loop fail independently.
 
-It does not stand alone. Sentries (`sentries.py`) start it again when it is killed, stopped or hangs, and it starts them
-again. A live agent looks after both, and one agent stays for that until no fault is open although its control process
-has gone. Where systemd runs, a timer does the same (`systemd_timer.py`); and what the kernel can end by itself ends
-without any of them (`network.py`).
+Other processes watch it. Sentries (`sentries.py`) restart it when it is killed, stopped or hangs, and it restarts them.
+A live agent watches both, and one agent stays to do so until no fault is open, even after its control process has
+ended. Where systemd runs, a timer does the same (`systemd_timer.py`). Faults that the kernel can end without a process
+end that way (`network.py`).
 
-The hand-over without a gap: an agent makes sure under the journal's lock that a keeper holds its lock *before* it
-writes an entry, and the keeper lets go only under the same lock, when the journal is empty and no agent is left.
+Hand-over without a gap: under the journal's lock, an agent ensures that a keeper holds the keeper's lock *before* it
+writes an entry. The keeper releases its lock only under the journal's lock, when the journal is empty and no agent is
+left.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ def try_lock(file: IO[str], mode: int) -> bool:
 
 
 class KeeperLocks:
-    """`keeper.lock` is held by the keeper, `agents.lock` is shared by all live agents, `staying.lock` is held by the
-    one that stays without a control process.
+    """The keeper holds `keeper.lock`, all live agents share `agents.lock`, and the agent that stays without a control
+    process holds `staying.lock`.
     """
 
     def __init__(self, state: Path) -> None:
@@ -72,16 +73,18 @@ class KeeperLocks:
         self._heartbeat = Heartbeat(state)
 
     def keeper_lives(self) -> bool:
-        """Whether there is one, in whatever condition."""
+        """Whether a keeper exists, even if it is stopped or hangs."""
         with open(self._keeper_file, "a") as file:
             return not try_lock(file, fcntl.LOCK_SH)
 
     def keeper_works(self) -> bool:
-        """Whether there is one, not stopped, whose heart beats."""
+        """Whether a keeper exists, is not stopped, and its heartbeat is fresh."""
         return self.keeper_lives() and self._heartbeat.age() < STALE_AFTER and not any(map(is_stopped, self._keepers()))
 
     def end_keeper_that_does_not_work(self) -> None:
-        """Kill the one that holds the lock, and wait until it has let go. Raises Trouble if it does not."""
+        """Kill the process that holds the lock and wait until the lock is free. Raises Trouble if it does not become
+        free.
+        """
         deadline = time.monotonic() + START_TIMEOUT
         while self.keeper_lives() and not self.keeper_works():
             for pid in self._keepers():
@@ -99,15 +102,15 @@ class KeeperLocks:
             return not try_lock(file, fcntl.LOCK_EX)
 
     def join_agents(self) -> IO[str]:
-        """The returned file, while open, counts as one live agent."""
+        """Register as a live agent for as long as the returned file is open."""
         file = open(self._agents_file, "a")  # noqa: SIM115 (the caller closes it)
         fcntl.flock(file, fcntl.LOCK_SH)
         return file
 
     @contextlib.contextmanager
     def as_agent_that_stays(self) -> Iterator[bool]:
-        """Whether we are the one agent that stays after its control process has gone. Where no lock file can be made
-        (a full disk), each is.
+        """Whether this is the one agent that stays after its control process has ended. Where no lock file can be made
+        (a full disk), every agent stays.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -119,9 +122,10 @@ class KeeperLocks:
 
     @contextlib.contextmanager
     def as_keeper(self) -> Iterator[IO[str] | None]:
-        """The locked file if we are the keeper now; None if there is one. It says who the keeper is.
+        """Yield the locked file if this process is now the keeper, None if another one is. The file holds the keeper's
+        pid and start time.
 
-        Whoever only looks whether a keeper lives holds the lock for a moment, so it is tried for a while.
+        A process that only checks for a keeper holds the lock for a moment, so locking is retried for a while.
         """
         with open(self._keeper_file, "a") as file:
             deadline = time.monotonic() + LOCK_SECONDS
@@ -138,7 +142,7 @@ class KeeperLocks:
 
 @dataclass(frozen=True)
 class Guard:
-    """All that sees to it that faults of this host end, as agent and keeper both handle it."""
+    """Everything that ensures that the faults of this host end, as agent and keeper both use it."""
 
     state: Path
     command: Sequence[str]
@@ -154,7 +158,7 @@ class Guard:
         return cls(state, command, locks, Sentries(state, command), Heartbeat(state), timer)
 
     def ensure_keeper(self) -> None:
-        """Start a keeper unless one works; returns when it is on duty. The caller holds the journal's lock."""
+        """Start a keeper unless one works. Returns when it is on duty. The caller holds the journal's lock."""
         if self.locks.keeper_works():
             return
         self.locks.end_keeper_that_does_not_work()
@@ -165,9 +169,9 @@ class Guard:
             raise Trouble("failed", f"the keeper did not start, so no fault is injected: {_last_words(log_path)}")
 
     def ensure_all(self) -> None:
-        """Before a fault is injected: room to heal it, a keeper, its sentries, and the timer. Lock held by caller.
+        """Before an injection, ensure room to heal, a keeper, its sentries and the timer. The caller holds the lock.
 
-        Raises Trouble: without them no fault is injected.
+        Raises Trouble: without room, keeper and sentries no fault is injected.
         """
         try:
             self.heartbeat.reserve()
@@ -180,18 +184,18 @@ class Guard:
         self.timer.start()
 
     def watch(self, journal: Journal) -> None:
-        """For a live agent, in a thread: while a fault is open, whoever has died is replaced."""
+        """In a thread of a live agent: replace a dead keeper or sentry while a fault is open."""
         while True:
             time.sleep(LOOK_AFTER_KEEPER)
-            with contextlib.suppress(Exception):  # it is tried again in a second
+            with contextlib.suppress(Exception):  # retried in a second
                 if journal.entries():
                     self._replace_what_does_not_work(journal)
 
     def leave(self, journal: Journal) -> None:
-        """For an agent whose control process has gone: go on watching until no fault is open, then return.
+        """For an agent whose control process has ended: keep watching until no fault is open, then return.
 
-        One agent per host watches on; those whose control processes went later do not wait for it. A keeper or sentry
-        that was stopped would stay for ever, so it is replaced by one that works, and that goes when we have gone.
+        One agent per host does this; agents whose control processes end later do not wait for it. A stopped keeper or
+        sentry would stay for ever, so it is replaced by a working one, which exits after this agent.
         """
         with self.locks.as_agent_that_stays() as staying:
             while staying and journal.entries():
@@ -216,14 +220,14 @@ def _last_words(log_path: Path) -> str:
 
 
 def say(text: str) -> None:
-    """Into `keeper.log`, if there is room."""
+    """Write to `keeper.log` if there is room."""
     with contextlib.suppress(OSError, ValueError):
         if os.fstat(sys.stdout.fileno()).st_size < LONGEST_LOG:
             print(text, flush=True)
 
 
 class Listener:
-    """The ear, in a thread of its own: healing makes nobody deaf, and a flood of datagrams holds up no healing."""
+    """Answers probes in its own thread: neither healing nor a flood of datagrams delays the other."""
 
     def __init__(self, ear: Callable[[], Ear]) -> None:
         self._open = ear
@@ -235,12 +239,12 @@ class Listener:
         self._thread = threading.Thread(target=self._listen, name="ear", daemon=True)
 
     def start(self) -> None:
-        """When this returns, the port is open, if it can be."""
+        """Open the port if possible, then start the thread."""
         self._try_to_open()
         self._thread.start()
 
     def close(self) -> None:
-        """When this returns, the port is free."""
+        """Stop the thread and free the port before returning."""
         self._ending = True
         self._thread.join()
         if self._ear is not None:
@@ -256,19 +260,19 @@ class Listener:
                 else:
                     self._ear.listen(GLANCE)
                     self._tell_ignored(self._ear)
-            except Exception as trouble:  # whatever it was, it is nothing to go deaf of
+            except Exception as trouble:  # no error may end the listening
                 self._tell(f"listening for probes: {type(trouble).__name__}: {trouble}")
                 time.sleep(GLANCE)
 
     def _try_to_open(self) -> None:
-        """Without its port the keeper still keeps; probes then say that nobody listens."""
+        """Try to open the port. Without it the keeper still heals; probes then find no listener."""
         try:
             self._ear = self._open()
         except Exception as trouble:
             self._tell(f"cannot listen for probes: {trouble}")
 
     def _tell_ignored(self, ear: Ear) -> None:
-        """Once a minute, if there were more."""
+        """Log the counts once a minute, if they have grown."""
         if ear.ignored != self._ignored and time.monotonic() >= self._tell_ignored_at:
             self._ignored = ear.ignored.copy()
             self._tell_ignored_at = time.monotonic() + TELL_IGNORED_EVERY
@@ -282,7 +286,7 @@ class Listener:
 
 
 class Keeper:
-    """The keeper's life."""
+    """The keeper's main loop."""
 
     def __init__(
         self,
@@ -301,20 +305,20 @@ class Keeper:
         self._reserve_due = 0.0
 
     def keep(self, tell_ready: int) -> None:
-        """Until there is nothing to keep, or another keeper is there."""
+        """Run until there is nothing to keep. Returns at once if another keeper runs."""
         with self._guard.locks.as_keeper() as duty:
             if duty is None:
                 return
             self._guard.heartbeat.start()
             self._listener.start()
-            with contextlib.suppress(OSError):  # whoever waited may have died
+            with contextlib.suppress(OSError):  # the waiting process may have died
                 os.write(tell_ready, b"+")
                 os.close(tell_ready)
             while not self._turn(duty):
                 time.sleep(GLANCE)
 
     def _turn(self, duty: IO[str]) -> bool:
-        """Whether it is off duty now."""
+        """Run one turn. Returns whether the keeper is now off duty."""
         self._guard.heartbeat.turn()
         self._try(self._heal_what_is_due)
         self._try(self._start_what_fell_with_its_watch)
@@ -322,7 +326,7 @@ class Keeper:
         return bool(self._try(lambda: self._go_off_duty(duty)))
 
     def _try(self, do: Callable[[], object]) -> object:
-        """Whatever goes wrong is told once, and tried again."""
+        """Run one step. An error is logged once, and the step is retried in the next turn."""
         try:
             return do()
         except Exception as trouble:
@@ -340,12 +344,12 @@ class Keeper:
             say(f"ended before their time, their process having died: {', '.join(self._desk.heal_broken())}")
 
     def _start_what_fell_with_its_watch(self) -> None:
-        """Processes that ended because of the watch over their disk calls (`disk_faults.py`) are started again."""
+        """Restart processes that ended because of the watch over their disk calls (`disk_faults.py`)."""
         for done in self._revive():
             say(done)
 
     def _see_to_sentries(self) -> None:
-        """And the reserve is filled up while there is room."""
+        """Restart sentries that do not work, and refill the reserve while there is room."""
         if not self._guard.sentries.all_well():
             with self._journal.locked():
                 self._guard.sentries.ensure()
@@ -361,6 +365,6 @@ class Keeper:
                 return False
             end_stopped_keepers(self._guard.state)
             self._guard.timer.stop()
-            self._listener.close()  # or the next keeper, on duty the moment we are not, finds the port taken
-            fcntl.flock(duty, fcntl.LOCK_UN)  # before the journal's lock goes: no agent may count on us
+            self._listener.close()  # else the next keeper, which is on duty at once, finds the port taken
+            fcntl.flock(duty, fcntl.LOCK_UN)  # while the journal's lock is held: no agent may rely on this keeper
             return True

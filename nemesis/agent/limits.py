@@ -1,8 +1,8 @@
-"""`proc.limit`: less memory or fewer descriptors for a process that runs (`prlimit`), restored to what it was.
+"""`proc.limit`: less memory or fewer descriptors for a running process (`prlimit`), restored afterwards.
 
-A limit is given as *headroom* above what the process has now: so many bytes of address space, so many descriptors. Only
-the soft limit changes, so that restoring it takes no privilege. With several open, the smallest rules. A process that
-ended under its limit is started again when the last such fault of it ends, unless something else keeps it down.
+A limit is given as *headroom* above what the process uses now: bytes of address space, number of descriptors. Only the
+soft limit changes, so that restoring it needs no privilege. With several open faults the smallest limit applies. A
+process that ended under its limit is restarted when the last such fault of it ends, unless another fault keeps it down.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def used(pid: int, what: str) -> int:
 
 
 def smaller(one: int, other: int) -> int:
-    """Of two limits, of which -1 is none."""
+    """The smaller of two limits; -1 means unlimited."""
     if UNLIMITED in (one, other):
         return max(one, other) if one == other else (other if one == UNLIMITED else one)
     return min(one, other)
@@ -78,7 +78,7 @@ class Limit(Hit):
             self._processes.start(name)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """What the limits were is lost with the entry: as much as the process may have."""
+        """The original limits are lost with the entry: raise them to the hard limits."""
         limited = {identity_in(one) for one in remaining}
         for identity in filter(None, map(self._processes.alive, self._processes.names())):
             for what in RESOURCES.values() if identity not in limited else ():

@@ -1,10 +1,9 @@
-"""One bit of a packet changed on its way, its checksum left as it was.
+"""Changes one bit of a packet in transit and keeps its checksum.
 
-The bit is one of what the packet carries: of a datagram's or a segment's data, never of the addresses or ports, which
-would make it somebody else's. A packet without data has a bit of its checksum changed. So the receiver's kernel finds a
-checksum that does not fit and throws the packet away, as it would on a bad wire: TCP sends it again, a datagram is
-lost. Who sends datagrams without a checksum gets them as they are, damaged; by that damage is measured
-(`link_trains.py`).
+The bit belongs to the payload of a datagram or segment, never to addresses or ports, which would make it a packet of
+another connection. A packet without payload has a bit of its checksum changed. So the receiver's kernel finds a wrong
+checksum and drops the packet, as with a bad wire: TCP retransmits, a datagram is lost. Datagrams that are sent without
+a checksum arrive damaged; the damage is measured with them (`link_trains.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def damaged(packet: bytes, rng: Random) -> bytes:
 
 
 def _part_to_damage(packet: bytes) -> tuple[int, int]:
-    """The bytes of which one may change: the first, and the one after the last."""
+    """The range of bytes that may change: the first, and the one after the last."""
     four = packet[0] >> 4 == 4
     transport = (packet[0] & 15) * 4 if four else IPV6_HEADER
     protocol = packet[9] if four else packet[6]

@@ -1,23 +1,24 @@
-"""The link emulator: a process that holds, loses, meters and spoils the packets that the firewall queues for it.
+"""The link emulator: a process that delays, loses, limits and damages the packets queued for it.
 
     python3 -u link_emulator.py --state DIR --shapes JSON --ready DESCRIPTOR
 
-Its shapes are fixed; when others are wanted, another emulator takes its place (`link_shaping.py`). It is a process of
-its own because neither agent nor keeper may be kept waiting by packets, nor packets by them.
+The firewall queues the packets (`link_rules.py`). The emulator's shapes are fixed; for other shapes another emulator
+replaces it (`link_shaping.py`). It is a separate process so that packets delay neither agent nor keeper, nor these the
+packets.
 
 *Inward* packets wait in the kernel for their verdict; only their headers are copied. *Outward* TCP segments are copied
-whole, dropped from the kernel's queue and sent on when their time comes: as long as the kernel holds a segment that was
-never sent, it counts against the socket, and a sender with a few of them stops (TCP small queues), which would make a
-slow link a narrow one. What else goes outward waits as inward packets do. Segments that the network card would split
-are split before, so that losing one loses no more than on a wire; only where inward packets are just late they stay
-whole, which is ten times faster. Where packets are to come twice or damaged, inward ones are copied whole too.
+whole, dropped from the kernel's queue and sent later: as long as the kernel holds a segment that was not sent, it
+counts against the socket, and a sender with a few of them stops (TCP small queues), which would turn a slow link into a
+narrow one. Other outward packets wait like inward ones. Segments that the network card would split are split before, so
+that losing one loses no more than on a wire. Only where inward packets are just delayed they stay whole, which is ten
+times faster. Where packets must be duplicated or damaged, inward ones are copied whole too.
 
-A packet that comes twice is sent on once more by ourselves, right behind the first. A damaged one has one bit changed
-and keeps its checksum (`link_damage.py`), so that the receiver's kernel throws it away.
+The emulator sends the copy of a duplicated packet right behind the original. A damaged one has one bit changed and
+keeps its checksum (`link_damage.py`), so that the receiver's kernel drops it.
 
-It ends by itself when none of its faults is open and within its time to live any more, whoever else has died: it reads
-the journal. Each fault stops to count when it is over. Asked to end (SIGTERM), it lets go at once of all that it holds.
-Killed, the kernel drops what it held, and the rules let everything else pass.
+The emulator ends when none of its faults is open and within its time to live, whichever other processes have died: it
+reads the journal. Each fault stops to count when it is over. On SIGTERM it releases at once all that it holds. If it is
+killed, the kernel drops what it held, and the rules let everything else pass.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Release = Callable[[], None]
 
 
 class Resender:
-    """Sends whole IP packets on, past our own rules."""
+    """Sends whole IP packets, exempt from the agent's rules."""
 
     def __init__(self) -> None:
         self._four = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -69,12 +70,12 @@ class Resender:
                 one.setsockopt(socket.SOL_SOCKET, SO_MARK, MARK)
 
     def _raw_six(self) -> socket.socket | None:
-        with contextlib.suppress(OSError):  # a host without IPv6 has no such packets either
+        with contextlib.suppress(OSError):  # a host without IPv6 has no such packets
             return socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_RAW)
         return None
 
     def send(self, payload: bytes) -> None:
-        """What the network refuses now is lost, as it would be on a wire."""
+        """Send a packet. If the network refuses it, it is lost, as on a wire."""
         with contextlib.suppress(OSError):
             if payload[0] >> 4 == 4:
                 self._four.sendto(payload, (socket.inet_ntoa(payload[16:20]), 0))
@@ -94,7 +95,7 @@ def peer_in(payload: bytes, outward: bool) -> bytes:
 
 
 class Links:
-    """All links, made when the first packet comes."""
+    """All links, created when the first packet arrives."""
 
     def __init__(self, shapes: list[Shape], rng: random.Random) -> None:
         self._shapes = shapes
@@ -102,7 +103,7 @@ class Links:
         self._links: dict[tuple[bool, bytes], Link | None] = {}
 
     def keep_only(self, open: set[str]) -> bool:
-        """Forget the shapes of faults that are over; whether any is left."""
+        """Drop the shapes of faults that are over. Returns whether any is left."""
         kept = [shape for shape in self._shapes if shape.id in open]
         if kept != self._shapes:
             self._shapes, self._links = kept, {}
@@ -119,7 +120,7 @@ class Links:
 
 
 class Emulator:
-    """Packets in, packets out, later."""
+    """Receives packets and passes them on later."""
 
     def __init__(self, shapes: list[Shape]) -> None:
         only_late = all(shape.only_delays for shape in shapes)
@@ -133,7 +134,7 @@ class Emulator:
         self._count = itertools.count()
 
     def work(self, until: float, wake: socket.socket) -> bool:
-        """Handle packets until then; whether it was asked to end."""
+        """Handle packets until that time. Returns whether SIGTERM arrived."""
         while (now := time.monotonic()) < until:
             self._release(now)
             next_due = self._held[0][0] if self._held else until
@@ -146,7 +147,7 @@ class Emulator:
         return False
 
     def let_go(self) -> None:
-        """Everything that is held or waits goes on at once, in order."""
+        """Release everything that is held or queued at once, in order."""
         self._release(float("inf"))
         for queue in (self.inward, self.outward):
             while waiting := queue.receive(AT_ONCE):
@@ -176,7 +177,7 @@ class Emulator:
         heapq.heappush(self._held, (due, next(self._count), release))
 
     def _sent_on(self, queue: Queue, packet: Packet, outward: bool, passage: Passage) -> Release:
-        """How the packet goes on when its time has come."""
+        """How to pass on the packet when its time has come."""
         payload = damaged(packet.payload, self._rng) if passage.damaged else packet.payload
         if outward and is_tcp(payload):
             queue.give(packet, DROP)
@@ -188,7 +189,7 @@ class Emulator:
 
 @contextlib.contextmanager
 def record_of(directory: Path, emulator: Emulator, shapes: list[Shape]) -> Iterator[None]:
-    """A file that says who emulates what, for as long as it does; durable before anybody is told that it is ready."""
+    """Keep a record of this emulator while it runs; durable before the emulator reports that it is ready."""
     pid = os.getpid()
     found = read_stat(pid)
     path = directory / f"{pid}.json"
@@ -222,7 +223,7 @@ def woken_by_signal() -> socket.socket:
 
 
 def emulate(state: Path, shapes: list[Shape], ready: int) -> None:
-    """The emulator's life."""
+    """Run the emulator until none of its faults is open."""
     journal, wake = Journal(state), woken_by_signal()
     emulator = Emulator(shapes)
     with record_of(state / "emulators", emulator, shapes):
@@ -241,7 +242,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ready", type=int, required=True, help="descriptor to write + to when it is at work")
     options = parser.parse_args(argv)
     os.setsid()
-    with contextlib.suppress(OSError):  # without the right to it, it is only a little less punctual
+    with contextlib.suppress(OSError):  # without the right to it, it is only slightly less punctual
         os.setpriority(os.PRIO_PROCESS, 0, URGENCY)
     emulate(options.state, [shape_from(told) for told in json.loads(options.shapes)], options.ready)
     return 0

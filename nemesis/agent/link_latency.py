@@ -1,13 +1,13 @@
-"""`probe.latency`: how long datagrams take to other hosts' keepers and back, with a given number of bytes each way.
+"""`probe.latency`: round trips of datagrams to other hosts' keepers, with a given number of bytes.
 
-The keepers echo what they get, so nothing but the network and two processes that are awake takes part. A round trip of
-many bytes is as many datagrams as it takes; it lasts from the first that is sent to the last that is back. What does
-not come back is sent again after a time that doubles, as TCP would, and the waiting counts: loss shows as time.
+The keepers echo what they receive, so only the network and two running processes take part. A round trip carries the
+bytes each way, in as many datagrams as needed; it lasts from the first one sent to the last one received back. A
+datagram that does not return is sent again after a timeout that doubles, as in TCP, and the waiting counts: loss shows
+as time.
 
-Of several round trips the *median* is told, so that a process that happened to be busy shows no latency that is not
-there; or the *worst*, where the question is whether anything gets lost. One that is not over when the time is up counts
-with the time it has taken so far; a target from which nothing at all came back has no round trip. All targets are asked
-at the same time.
+Of several round trips it reports the *median*, so that a process that was briefly busy does not look like latency; or
+the *worst*, to see whether anything gets lost. A round trip that is not over when the time is up counts with its time
+so far; a target from which no datagram came back has no round trip. All targets are measured at the same time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from trouble import Trouble
 
 DATAGRAM = 1200
 OVERHEAD = HEADER + 12
-"""Of a datagram, beside its padding."""
+"""Bytes of a datagram besides its padding."""
 AT_ONCE = 32
 BETWEEN_ROUNDS = 0.005
 FIRST_TIMEOUT = 0.2
 TIMEOUT_OF_MANY = 1.0
-"""For a round trip of several datagrams: on a narrow link they queue up behind each other, and nothing is lost yet."""
+"""For a round trip of several datagrams: on a narrow link they queue up, and nothing is lost yet."""
 
 LONGEST_TIMEOUT = 3.2
 MOST_BYTES = 64 << 20
@@ -44,7 +44,7 @@ MOST_ROUNDS = 1000
 STATISTICS = ("median", "worst")
 
 Name = tuple[int, int]
-"""Of a datagram: which round trip, which part of it."""
+"""Identifies a datagram: which round trip, which part of it."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class _Trips:
         return not self.unsent and not self.missing
 
     def next_event(self) -> float:
-        """When something is to be sent."""
+        """When the next datagram must be sent."""
         due = [self.timeouts[0][0]] if self.timeouts else []
         if self.unsent and self.waiting < AT_ONCE:
             due.append(self.unsent[0][0])
@@ -91,14 +91,14 @@ class _Trips:
         heapq.heappush(self.timeouts, (now + timeout, timeout, name))
 
     def told(self, now: float, statistic: str) -> float | None:
-        """The statistic over those that are over and those that are not."""
+        """The statistic over finished and unfinished round trips."""
         if not self.answered:
             return None
         seconds = [*self.ended.values(), *(now - self.begun[trip] for trip in self.missing)]
         return max(seconds) if statistic == "worst" else statistics.median(seconds)
 
     def take(self) -> None:
-        """All echoes that are there."""
+        """Receive all echoes that have arrived."""
         with contextlib.suppress(OSError):
             while True:
                 body = reply_in(self.key, self.socket.recv(LARGEST))
@@ -145,7 +145,7 @@ class LatencyProbe:
 def round_trips(
     targets: Mapping[str, str], port: int, key: Key, *, size: int, rounds: int, statistic: str, timeout: float
 ) -> dict[str, float | None]:
-    """Seconds by name. Of many bytes, `rounds` or not, there is only one round trip: several would share the way."""
+    """Seconds by name. Many bytes make only one round trip, for any `rounds`: several would share the link."""
     rounds = rounds if size <= DATAGRAM else 1
     with contextlib.ExitStack() as stack:
         trips = {name: _begin(stack, address, port, key, size, rounds) for name, address in targets.items()}
@@ -156,7 +156,7 @@ def round_trips(
 def _begin(stack: contextlib.ExitStack, address: str, port: int, key: Key, size: int, rounds: int) -> _Trips:
     one = stack.enter_context(socket.socket(family_of(address), socket.SOCK_DGRAM))
     one.setblocking(False)
-    with contextlib.suppress(OSError):  # no route: nothing will come back, which is what we shall tell
+    with contextlib.suppress(OSError):  # no route: no echo will return, which is the result
         one.connect((address, port))
     parts = -(-size // DATAGRAM)
     now = time.monotonic()

@@ -1,9 +1,9 @@
-"""Which packets are queued for the link emulator: rules at mangle's place, written anew from the shapes that are open.
+"""Firewall rules that queue packets for the link emulator, rewritten from the open shapes.
 
-Inward packets are queued as they arrive (prerouting), outward ones as they are sent (output). Exempt are loopback, the
-control connection (SSH), neighbour discovery, and what bears the emulator's mark: packets that it sends on. Every rule
-says `bypass`, so that the network is open when the emulator is dead. The firewall is nft or, where the kernel has no
-queue for nft, iptables; `nfqueue.find_driver` has tried.
+The rules have the priority of the mangle table. Inward packets are queued as they arrive (prerouting), outward ones as
+they are sent (output). Exempt are loopback, the control connection (SSH), neighbour discovery, and packets with the
+emulator's mark, which it sends. Every rule says `bypass`, so that the network is open when the emulator is dead. The
+firewall is nft or, where the kernel has no queue for nft, iptables; `nfqueue.find_driver` tries both.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def peers_towards(shapes: Sequence[Shape], direction: str, family: str) -> list[
 
 
 def nft_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int, seconds: float) -> str:
-    """The transaction that makes the table say exactly this, for so many seconds by the kernel's own clock."""
+    """The transaction that replaces the table by exactly these rules, which match for `seconds` by the kernel's
+    clock.
+    """
     neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert, nd-router-solicit } accept"
     return "\n".join(
         [
@@ -71,7 +73,7 @@ def nft_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int, sec
 
 
 def nft_without() -> str:
-    """The transaction that leaves no table."""
+    """The transaction that deletes the table."""
     return f"table {NFT_TABLE}\ndelete table {NFT_TABLE}\n"
 
 
@@ -86,7 +88,7 @@ def _nft_queueing(shapes: Sequence[Shape], direction: str, field: str, number: i
 
 
 def iptables_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int, family: str) -> str:
-    """Input of `iptables-restore --noflush`: both our chains of the mangle table, written anew."""
+    """Input of `iptables-restore --noflush`: both chains of the mangle table, rewritten."""
     inward, outward = CHAINS.values()
     lines = ["*mangle", f":{inward} - [0:0]", f":{outward} - [0:0]"]
     for chain, interface, port in ((inward, "-i", "--dport"), (outward, "-o", "--sport")):
@@ -108,13 +110,13 @@ def iptables_script(shapes: Sequence[Shape], numbers: Numbers, control_port: int
 
 
 def iptables_script_without() -> str:
-    """The transaction that takes away jumps and chains; it fails where one of them is missing."""
+    """The transaction that removes jumps and chains; it fails where one of them is missing."""
     lines = [f"-D {hook} -j {chain}\n-F {chain}\n-X {chain}" for hook, chain in CHAINS.items()]
     return "\n".join(["*mangle", *lines, "COMMIT", ""])
 
 
 class NftRules:
-    """Our nft table."""
+    """The agent's nft table."""
 
     def write(self, shapes: Sequence[Shape], numbers: Numbers, control_port: int, seconds: float) -> None:
         insist([_found("nft"), "-f", "-"], nft_script(shapes, numbers, control_port, seconds))
@@ -127,7 +129,7 @@ class NftRules:
 
 
 class IptablesRules:
-    """Our chains of the mangle table of one family, and the jumps into them."""
+    """The agent's chains of the mangle table of one family, and the jumps into them."""
 
     def __init__(self, name: str, family: str) -> None:
         self._name = name
@@ -137,7 +139,7 @@ class IptablesRules:
         return any(self._does("-S", chain) for chain in CHAINS.values())
 
     def write(self, shapes: Sequence[Shape], numbers: Numbers, control_port: int, seconds: float) -> None:
-        """These rules know no time; keeper and emulator end them."""
+        """Write the rules. They do not expire; keeper and emulator end them."""
         script = iptables_script(shapes, numbers, control_port, self._family)
         insist([_found(f"{self._name}-restore"), "-w", "--noflush"], script)
         for hook, chain in CHAINS.items():
@@ -145,7 +147,7 @@ class IptablesRules:
                 insist([*self._mangle(), "-I", hook, "-j", chain])
 
     def clear(self) -> None:
-        """At one stroke, as a rule; piece by piece where some of it is missing already."""
+        """Remove the rules in one transaction, or piece by piece where some are already missing."""
         if run([_found(f"{self._name}-restore"), "-w", "--noflush"], iptables_script_without()).returncode != 0:
             for hook, chain in CHAINS.items():
                 if self._does("-S", chain):
@@ -179,20 +181,22 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 
 class QueueRules:
-    """The rules of this host, whatever its firewall. Whoever writes some remembers the tables, to clear them again."""
+    """The rules of this host, with either firewall. The caller that writes rules records the tables, to clear them
+    later.
+    """
 
     def __init__(self, control_port: int) -> None:
         self._control_port = control_port
         self._driver: tuple[str | None, str] | None = None
 
     def driver(self) -> tuple[str | None, str]:
-        """`nft`, `iptables` or None, and why none. It is tried out once."""
+        """`nft`, `iptables` or None, and the reason for None. Tried once."""
         if self._driver is None:
             self._driver = find_driver()
         return self._driver
 
     def tables_for(self, shape: Shape) -> list[str]:
-        """Where rules for it are to be written. Raises Trouble for what cannot be shaped here."""
+        """The tables that need rules for this shape. Raises Trouble for a shape that is not possible here."""
         driver, cannot = self.driver()
         if driver is None:
             raise Trouble("unsupported", f"links cannot be shaped on this host: {cannot}")
@@ -205,7 +209,7 @@ class QueueRules:
         return ["iptables"] if without_six else ["iptables", "ip6tables"]
 
     def names(self) -> list[str]:
-        """Where rules of ours could be on this host."""
+        """The tables in which the agent's rules may exist on this host."""
         driver = self.driver()[0]
         return ["nft"] if driver == "nft" else ["iptables"] if driver else []
 

@@ -1,16 +1,17 @@
-"""What a link does to packets: late, lost, narrow, spoilt. Plain data and the sums over it; no network is touched here.
+"""Computes what a link does to packets: delay, loss, rate limit, damage.
 
-A `Shape` is one fault's: which peers, which direction, and what happens. A `Link` is one direction between this host
-and one peer under all shapes that concern it: delays add up, losses are independent, the narrowest rate rules. The
-numbers mean what they mean to the simulation's links, packet by packet instead of message by message.
+Plain data and calculation; it touches no network. A `Shape` belongs to one fault: which peers, which direction, and
+what happens. A `Link` is one direction between this host and one peer under all shapes that concern it: delays add up,
+losses are independent, the lowest rate applies. The numbers mean the same as for the simulation's links, by packet
+instead of by message.
 
-Nothing overtakes on a link, as on a real one: whoever comes behind a packet that drew much jitter waits for it, so TCP
-sees late packets and not a disorder that it would take for loss. A packet that is to be out of order is held back by
-itself instead, and lets the others pass. A narrow link has a buffer; what does not fit is lost.
+No packet overtakes another on a link, as on a real one: packets behind one with a large jitter wait for it, so TCP sees
+late packets and not a reordering that it would take for loss. A packet that must be out of order is held back alone,
+and the others pass it. A narrow link has a buffer; what does not fit is lost.
 
-Losses in bursts are Gilbert's and Elliott's: a link is good or bad, and a bad one loses every packet. Each packet finds
-it turned bad with the chance `enter`, and a bad one turned good with the chance `leave`; so a burst is 1/`leave`
-packets long, and `enter / (enter + leave)` of all packets are lost.
+Losses in bursts follow Gilbert and Elliott: a link is good or bad, and a bad one loses every packet. At each packet a
+good link turns bad with the probability `enter`, and a bad one turns good with the probability `leave`. So a burst is
+1/`leave` packets long, and `enter / (enter + leave)` of all packets are lost.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from trouble import Trouble
 DIRECTIONS = ("both", "in", "out")
 DISTRIBUTIONS = ("uniform", "normal", "pareto")
 LONGEST_TAIL = 20.0
-"""Of a heavy-tailed jitter, in multiples of what was asked for: one packet must not hold up a link for ever."""
+"""Limit of a heavy-tailed jitter, in multiples of the requested one: one packet must not block a link for ever."""
 LONGEST_DELAY = 600.0
 LEAST_BUFFER = 64 << 10
 BUFFER_SECONDS = 1.0
@@ -37,8 +38,8 @@ BUFFER_SECONDS = 1.0
 @dataclass(frozen=True)
 class Shape:
     """One fault: seconds of delay, jitter of about that much more, the share of packets lost, bytes per second; the
-    chances of a burst of losses to begin and to end; the shares of packets that come twice, damaged, or `late` seconds
-    late, behind those that were sent after them.
+    probabilities that a burst of losses begins and ends; the shares of packets that are duplicated, damaged, or delayed
+    by `late` seconds behind those sent after them.
     """
 
     id: str
@@ -58,12 +59,12 @@ class Shape:
 
     @property
     def only_delays(self) -> bool:
-        """Whether packets are late and nothing else happens to them."""
+        """Whether packets are only delayed."""
         return not (self.loss or self.rate or self.enter or self.duplicate or self.corrupt or self.reorder)
 
     @property
     def needs_content(self) -> bool:
-        """Whether it takes the whole packet: one that is to come twice must be sent again, one be damaged."""
+        """Whether the whole packet is needed: to send it twice or to damage it."""
         return bool(self.duplicate or self.corrupt)
 
     def concerns(self, direction: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -119,7 +120,7 @@ def checked_shape(id: str, arguments: dict[str, Any]) -> Shape:
 
 
 def _refuse_nonsense(shape: Shape) -> None:
-    """Raises Trouble for a shape that does nothing, or has no end."""
+    """Raise Trouble for a shape that has no effect or no end."""
     if shape.only_delays and not (shape.delay or shape.jitter):
         raise Trouble(
             "bad_argument",
@@ -140,10 +141,10 @@ def _checked_peers(peers: object) -> list[str]:
 
 
 def jitter_of(distribution: str, width: float, rng: Random) -> float:
-    """What a packet is late by chance: half of `width` in the mean, whatever the distribution.
+    """The random delay of a packet: half of `width` on average for every distribution.
 
-    *uniform* lies between nothing and `width`; *normal* has a quarter of it as standard deviation; *pareto* is mostly
-    small and rarely very large.
+    *uniform* lies between 0 and `width`; *normal* has a standard deviation of a quarter of it; *pareto* is mostly small
+    and rarely very large.
     """
     if distribution == "normal":
         return max(0.0, rng.gauss(width / 2, width / 4))
@@ -153,7 +154,7 @@ def jitter_of(distribution: str, width: float, rng: Random) -> float:
 
 
 def _either(chances: Sequence[float]) -> float:
-    """The chance that at least one of several happens."""
+    """The probability that at least one of several events happens."""
     return 1.0 - math.prod(1.0 - chance for chance in chances)
 
 
@@ -167,7 +168,7 @@ class Bursts:
         self._bad = False
 
     def strikes(self) -> bool:
-        """Whether the packet that comes now is lost."""
+        """Whether the present packet is lost."""
         turns = self._rng.random() < (self._leave if self._bad else self._enter)
         self._bad ^= turns
         return self._bad
@@ -175,7 +176,7 @@ class Bursts:
 
 @dataclass(frozen=True)
 class Passage:
-    """When a packet goes on, and what befalls it."""
+    """When a packet is passed on, and what happens to it."""
 
     due: float
     twice: bool = False
@@ -200,7 +201,7 @@ class Link:
         self._last = 0.0
 
     def passage(self, now: float, size: int) -> Passage | None:
-        """What becomes of a packet of this size that comes now; None if it is lost."""
+        """What happens to a packet of this size that arrives now; None if it is lost."""
         due = self.passes_at(now, size)
         if due is None:
             return None
@@ -210,8 +211,8 @@ class Link:
         return Passage(due, twice, damaged)
 
     def passes_at(self, now: float, size: int) -> float | None:
-        """When a packet of this size that comes now goes on in its order; None if it is lost."""
-        strikes = [one.strikes() for one in self._bursts]  # each of them sees every packet
+        """When a packet of this size that arrives now is passed on in order; None if it is lost."""
+        strikes = [one.strikes() for one in self._bursts]  # every burst process must see every packet
         if any(strikes) or self._happens(self._loss):
             return None
         through = now if self._rate is None else self._through(now, size, self._rate)
@@ -225,7 +226,7 @@ class Link:
         return chance > 0 and self._rng.random() < chance
 
     def _through(self, now: float, size: int, rate: float) -> float | None:
-        """When the narrow place lets it through; None if its buffer is full."""
+        """When the rate limit lets the packet through; None if its buffer is full."""
         begins = max(now, self._free_at)
         waiting = (begins - now) * rate
         if waiting and waiting + size > max(LEAST_BUFFER, BUFFER_SECONDS * rate):

@@ -1,13 +1,13 @@
-"""`net.shape`: links of this host that are late, lossy or narrow, by an emulator and rules that queue packets for it.
+"""`net.shape`: delayed, lossy or narrow links, by an emulator and rules that queue packets for it.
 
 What is shaped is a function of the open entries, as with every fault. When they change, in this order: an emulator for
-the new shapes is started and has bound its queues; the rules are written anew and lead to it; the one before is asked
-to end, and lets go of what it holds. With no entry open the rules go first, then the emulator. Every step may be
-repeated, and a crash between two leaves at worst an emulator that nobody queues packets for: it ends by itself when its
+the new shapes starts and binds its queues; the rules are rewritten and queue to it; the previous emulator is asked to
+end, and releases what it holds. When no entry is open, the rules are removed first, then the emulator. Every step may
+be repeated. A crash between two steps leaves at worst an emulator to which no rule queues packets: it ends when its
 faults are over, and the next change ends it in any case.
 
-Emulators are known by what they wrote down themselves (`state/emulators/PID.json`), with their start time, so that
-nobody else is ended in their place.
+Each emulator records its own pid and start time (`state/emulators/PID.json`), so that no other process is killed
+instead of it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Emulators:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def running(self) -> list[Running]:
-        """Those that live; what a killed one left behind is tidied away."""
+        """The emulators that live. Deletes the records of killed ones."""
         found = []
         for path in self._directory.glob("*.json"):
             with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
@@ -66,7 +66,7 @@ class Emulators:
         return found
 
     def emulating(self, shapes: Sequence[Shape]) -> Running:
-        """One for exactly these shapes, started unless it lives. Raises Trouble."""
+        """An emulator for exactly these shapes, started unless one lives. Raises Trouble."""
         for one in self._fitting(shapes):
             return one
         self._start(shapes)
@@ -75,7 +75,7 @@ class Emulators:
         raise Trouble("failed", "the link emulator ended as soon as it had started")
 
     def end_all(self, but: Running | None = None) -> None:
-        """Ask the others to end, and insist."""
+        """End all emulators except `but`: SIGTERM first, then SIGKILL."""
         unwanted = [one.identity for one in self.running() if but is None or one.identity != but.identity]
         for identity in unwanted:
             send_signal(identity, signal.SIGTERM)

@@ -1,18 +1,18 @@
-"""The links between racks of a local lab: a process that holds, loses and meters what is routed from one to another.
+"""The links between racks of a local lab: delays, loses and limits the packets routed over them.
 
     python3 -u link_switch.py --links JSON --ready DESCRIPTOR
 
-`--links` is a list of `{"from": network, "to": network, "shape": …}`, each one direction; the shapes are those of link
-faults (`link_shapes.py`), and so are the sums over them. But this is no fault: it is part of the lab, runs in the
-namespace of its router and not on a host, has no time to live and no journal, and ends with the lab. All hosts of two
-racks share one link in each direction, as they would share the cable: its bandwidth, and the order of its packets.
+`--links` is a list of `{"from": network, "to": network, "shape": …}`, each one direction; shapes and calculation are
+those of link faults (`link_shapes.py`). But this is no fault: it is part of the lab, runs in the namespace of its
+router and not on a host, has no time to live and no journal, and ends with the lab. All hosts of two racks share one
+link in each direction, as they would share the cable: its bandwidth, and the order of its packets.
 
-Rules queue what is forwarded from the one network to the other, and say no `bypass`: should this process die, nothing
-passes between racks, rather than everything, as if they were one; the lab's init then ends the lab (`supervisor.py`).
-On forwarded packets no sending socket waits any more, so they may wait in the kernel in both directions. Segments that
-a network card would split are split where some are to be lost, so that losing one loses no more than on a wire.
+Rules queue what is forwarded from one network to the other, without `bypass`: if this process dies, no packet passes
+between racks; otherwise all would pass, as if the racks were one. The lab's init then ends the lab (`supervisor.py`).
+No sending socket waits for forwarded packets, so they may wait in the kernel in both directions. Segments that a
+network card would split are split where some must be lost, so that losing one loses no more than on a wire.
 
-It says `+` on the descriptor when it is at work, or why it cannot be.
+It writes `+` to the descriptor when it is at work, or the reason why it cannot be.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Way:
 
 
 def ways_from(told: Sequence[dict[str, Any]]) -> list[Way]:
-    """What `--links` says. Raises Trouble."""
+    """Parse `--links`. Raises Trouble."""
     return [
         Way(
             ipaddress.IPv4Network(one["from"]),
@@ -94,7 +94,7 @@ def lead_here(ways: Sequence[Way], number: int) -> None:
 
 
 class Crossing:
-    """Packets from rack to rack, in and out, later."""
+    """Receives packets from rack to rack and passes them on later."""
 
     def __init__(self, ways: Sequence[Way]) -> None:
         rng = random.Random()
@@ -105,7 +105,7 @@ class Crossing:
         self._count = itertools.count()
 
     def work(self) -> None:
-        """Release what is due and take what waits, or wait for either."""
+        """Release packets that are due and receive queued ones, or wait for either."""
         self._release(time.monotonic())
         timeout = max(0.0, self._held[0][0] - time.monotonic()) if self._held else IDLE_SECONDS
         if select.select([self.queue], [], [], timeout)[0]:
@@ -125,7 +125,7 @@ class Crossing:
             heapq.heappush(self._held, (due, next(self._count), packet))
 
     def _link(self, addresses: bytes) -> Link | None:
-        """The link of a packet, by its source and target; None for one that the rules should not have queued."""
+        """The link of a packet, by its source and target; None for a packet that the rules should not have queued."""
         if addresses not in self._found:
             source, target = ipaddress.IPv4Address(addresses[:4]), ipaddress.IPv4Address(addresses[4:])
             fitting = (link for way, link in self._links if source in way.source and target in way.target)
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--links", required=True, help="JSON")
     parser.add_argument("--ready", type=int, required=True, help="descriptor to write + to when it is at work")
     options = parser.parse_args(argv)
-    with contextlib.suppress(OSError):  # without the right to it, it is only a little less punctual
+    with contextlib.suppress(OSError):  # without the right to it, it is only slightly less punctual
         os.setpriority(os.PRIO_PROCESS, 0, URGENCY)
     try:
         ways = ways_from(json.loads(options.links))

@@ -1,12 +1,12 @@
-"""Trains of numbered datagrams: by what arrives of them, and how, it is measured what a link does to packets.
+"""Trains of numbered datagrams: what arrives of a train, and how, measures what a link does to packets.
 
-One host throws a train at the keepers of others (`train_probe.py`); the keeper there counts what arrived, what came
-twice, damaged, or behind a later one, and how what is missing is spread: in how many runs, and how long the longest is.
-Each direction stands by itself, and nobody answers anything, so nothing is sent again.
+One host sends a train to the keepers of others (`train_probe.py`). The keeper there counts the datagrams that arrived,
+arrived twice, damaged, or behind a later one, and how the missing ones are distributed: in how many runs, and how long
+the longest is. Each direction is measured separately, and nothing is answered or sent again.
 
-The datagrams carry no UDP checksum, where IPv4 lets them, so that a damaged one is not thrown away by the kernel before
-it can be counted; the content is known, so damage shows. What names the datagram is sealed (`probe_auth.py`): one that
-is damaged there is nobody's, and is missing. What is remembered is bounded.
+The datagrams carry no UDP checksum, where IPv4 allows it, so that the kernel does not drop a damaged one before it is
+counted. The content is known, so damage shows. The datagram's name is sealed (`probe_auth.py`): one that is damaged
+there belongs to no train and counts as missing. Memory is bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def car(key: Key, nonce: str, source: str, index: int, length: int) -> bytes:
 
 @dataclass
 class Train:
-    """What arrived of one."""
+    """What arrived of one train."""
 
     length: int
     last: int = -1
@@ -64,7 +64,7 @@ class Train:
 
 
 def missing_runs(arrived: set[int], length: int) -> list[int]:
-    """How long each run of numbers is that are missing."""
+    """The lengths of the runs of missing numbers."""
     runs, run = [], 0
     for index in range(length + 1):
         if index < length and index not in arrived:
@@ -76,13 +76,13 @@ def missing_runs(arrived: set[int], length: int) -> list[int]:
 
 
 class Trains:
-    """The trains that came to one host, by nonce and by where they came from; the latest of them."""
+    """The latest trains that arrived at one host, by nonce and source."""
 
     def __init__(self) -> None:
         self._trains: OrderedDict[str, dict[str, Train]] = OrderedDict()
 
     def take(self, name: bytes, content: bytes) -> None:
-        """A car whose name is true. Raises ValueError for what no train can have."""
+        """Count a datagram whose seal is valid. Raises ValueError for a datagram that no train can contain."""
         nonce, source, index, length = json.loads(name)
         texts = all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in (nonce, source))
         numbers = all(isinstance(one, int) for one in (index, length))

@@ -1,8 +1,8 @@
-"""Who holds a lock on a file of ours, by the kernel's own list; and the end of holders that are stopped.
+"""Finds the holders of a lock file in the kernel's lock table, and kills holders that are stopped.
 
-A lock (flock) goes with the process that holds it, however that ends; but a process that is stopped keeps it, and
-whoever heals would wait for it for ever. The list (/proc/locks) names pid and inode; that it is really this file is
-seen by the holder's open descriptors.
+A lock (flock) ends with the process that holds it, however that process ends. But a stopped process keeps the lock, and
+healing would wait for it for ever. The table (/proc/locks) has pid and inode; the holder's open descriptors prove that
+it is this file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ STOPPED = "Tt"
 
 
 def holders(path: Path) -> list[int]:
-    """The pids of processes that hold a lock on a file, ourselves left out."""
+    """The pids of the other processes that hold a lock on a file."""
     found = []
     with contextlib.suppress(OSError):
         inode = path.stat().st_ino
         for line in LOCKS.read_text().splitlines():
             fields = line.split()
             if "->" in fields or len(fields) < 6 or fields[1] != "FLOCK":
-                continue  # `->` is one that waits
+                continue  # `->` marks a waiting process
             pid, place = int(fields[4]), fields[5].rpartition(":")[2]
             if place == str(inode) and pid > 0 and pid != os.getpid() and _has_open(pid, path):
                 found.append(pid)
@@ -38,7 +38,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def end_stopped_holders(path: Path) -> list[int]:
-    """Kill those that are stopped; which."""
+    """Kill the holders that are stopped. Returns their pids."""
     ended = []
     for pid in holders(path):
         if is_stopped(pid):
@@ -49,7 +49,9 @@ def end_stopped_holders(path: Path) -> list[int]:
 
 
 def end_stopped_keepers(state: Path) -> list[int]:
-    """Kill keepers of this state that were stopped before they held their lock, by which they would be known; which."""
+    """Kill keepers of this state that were stopped before they took the lock that identifies them. Returns
+    their pids.
+    """
     ended = []
     for directory in Path("/proc").glob("[0-9]*"):
         pid = int(directory.name)

@@ -1,7 +1,8 @@
-"""Names that become names of files on this host: ids of faults, names of processes.
+"""Checks and encodes names that become file names on this host: fault ids, process names.
 
 Files of a fault or process are written, replaced and removed, often by root. So names are checked where a verb is
-called, and an id, which may hold slashes, is spelt so that no file name of it leaves its directory or is hidden.
+called. An id may contain slashes, so it is encoded in a way that its file name never leaves its directory and is never
+hidden.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PROCESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def checked_id(arguments: dict[str, Any]) -> str:
-    """The id of a fault that is to be injected. Raises Trouble."""
+    """The id of a fault to inject. Raises Trouble."""
     id = arguments.get("id")
     if not isinstance(id, str) or _ID.fullmatch(id) is None:
         raise Trouble(
@@ -38,7 +39,7 @@ def checked_process(name: object) -> str:
 
 
 def file_name(id: str) -> str:
-    """An id as one part of a path: never `.`, `..`, hidden, or with a separator. `id_of` turns it back."""
+    """Encode an id as one path component: never `.`, `..`, hidden, or with a separator. `id_of` decodes it."""
     quoted = urllib.parse.quote(id, safe="")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "%"
 

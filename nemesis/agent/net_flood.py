@@ -1,8 +1,8 @@
-"""`net.flood`: this host throws datagrams at another one that nobody there wants, so many bytes a second.
+"""`net.flood`: this host sends unwanted datagrams to another one, at a given number of bytes a second.
 
-They go to the discard port, where nobody listens, and take the network's and the kernels' time away from what is
-wanted. An errand of its own does it. `probe.traffic` tells what an interface of this host has received and sent so far:
-that the flood arrives is seen there and not where it is made.
+They go to the discard port, where no process listens, and take network and kernel time from wanted traffic. A separate
+errand sends them. `probe.traffic` reports what an interface of this host has received and sent so far: the arrival of
+the flood is measured at its target, not at its source.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Flood(CarriedOutByErrand):
 
 
 def received_and_sent(table: str, interface: str) -> tuple[int, int]:
-    """Bytes, from /proc/net/dev. Raises Trouble if it has no such interface."""
+    """Received and sent bytes, from /proc/net/dev. Raises Trouble if it has no such interface."""
     for line in table.splitlines()[2:]:
         name, _, fields = line.partition(":")
         if name.strip() == interface:
@@ -56,14 +56,14 @@ def received_and_sent(table: str, interface: str) -> tuple[int, int]:
 
 
 def probe_traffic(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The verb: of the interface that bears an address, at what time by this host's monotonic clock."""
+    """The verb: traffic of the interface that has the given address, with the time on this host's monotonic clock."""
     interface = interface_of(text(arguments, "address"))
     received, sent = received_and_sent(DEVICES.read_text(), interface)
     return {"interface": interface, "received": received, "sent": sent, "at_s": time.monotonic()}
 
 
 def flood(errand: Errand) -> None:
-    """So many bytes as are due, again and again; what the network refuses counts as thrown away."""
+    """Send the bytes that are due, repeatedly; bytes that the network refuses count as sent."""
     rate, address = errand.arguments["rate"], errand.arguments["address"]
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as one:
@@ -74,7 +74,7 @@ def flood(errand: Errand) -> None:
             due = rate * (time.monotonic() - began)
             until = time.monotonic() + ROUND_SECONDS
             while thrown < due and time.monotonic() < until:
-                with contextlib.suppress(OSError):  # its buffers are full, or the peer says that nobody listens
+                with contextlib.suppress(OSError):  # its buffers are full, or the peer reports that no process listens
                     one.send(DATAGRAM)
                 thrown += len(DATAGRAM)
             errand.note(thrown=thrown)

@@ -1,8 +1,7 @@
-"""`net.reset`: connections of this host at some ports are reset, again and again while the fault is open.
+"""`net.reset`: resets connections of this host at some ports, repeatedly while the fault is open.
 
-Each end gets what a reset is to it: the process here an error, the peer a packet that says so. It is done as `ss -K`
-does it (`rpc_sockets.py`), by an errand of its own. The control connection is none of the ports; connections within the
-host and those of the proxy stay.
+Both ends see a reset: the process here an error, the peer a packet. It works as `ss -K` does (`rpc_sockets.py`), in a
+separate errand. The control connection's port is not allowed; connections within the host and those of the proxy stay.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class ResetConnections(CarriedOutByErrand):
         self._able: str | None = "not tried"
 
     def trouble_with_host(self) -> str | None:
-        """Why this host cannot reset connections; None if it can. It is tried until it works."""
+        """Why this host cannot reset connections; None if it can. Tried until it works."""
         if self._able is not None:
             self._able = self._tried()
         return self._able
@@ -66,7 +65,7 @@ class ResetConnections(CarriedOutByErrand):
 
 
 def meant(found: Connection, ports: set[int], peers: list[str]) -> bool:
-    """Whether the fault is about this connection."""
+    """Whether the fault concerns this connection."""
     if found.mark == MARK or found.peer.is_loopback or found.peer == found.local:
         return False
     if not ports & {found.local_port, found.peer_port}:

@@ -1,7 +1,7 @@
-"""`net.storm`: this host opens many connections to a port of another one, and holds them while the fault is open.
+"""`net.storm`: this host opens and holds many connections to a port of another host.
 
-They send nothing. What the other end closes, or refuses, is tried again. An errand of its own does it; when that ends,
-by whatever death, the kernel closes all of them.
+They send nothing. A connection that the other end closes or refuses is retried. A separate errand does this; however it
+ends, the kernel closes all of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Storm(CarriedOutByErrand):
 
 
 class Held:
-    """Connections that are being made, or are there."""
+    """Connections that are being established, or are established."""
 
     def __init__(self, address: str, port: int, count: int) -> None:
         self._family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -67,7 +67,7 @@ class Held:
         return len(self._made)
 
     def go_on(self) -> None:
-        """Begin some that are missing, and look what became of the others."""
+        """Begin some of the missing connections, and check the others."""
         missing = self._count - len(self._waiting) - len(self._made)
         for _ in range(min(missing, AT_ONCE)):
             self._begin()
@@ -84,7 +84,7 @@ class Held:
         self._poll.register(one, select.POLLOUT)
 
     def _look(self, descriptor: int, event: int) -> None:
-        """It is made, or will not be, or the other end has closed it."""
+        """The connection is established, has failed, or was closed by the other end."""
         if descriptor in self._waiting and not event & (select.POLLERR | select.POLLHUP):
             self._made[descriptor] = self._waiting.pop(descriptor)
             self._poll.modify(descriptor, select.POLLRDHUP)

@@ -1,14 +1,14 @@
-"""Deafness: this host drops what comes from some addresses. Network partitions are made of nothing else.
+"""`net.drop`: this host drops packets from given addresses. Network partitions consist of such drops.
 
-The receiver drops, so one-way partitions need nothing special, and at **raw prerouting**, before connection
-tracking, so established connections are cut like new ones. The control connection (SSH) is exempt by a rule that
-stands before all others. The whole table is written anew, in one transaction, from the faults that are open;
-with none open there is no table. Healing is therefore idempotent and order-independent by construction.
+A host that drops is called *deaf*. The receiver drops, so one-way partitions need nothing special. It drops at **raw
+prerouting**, before connection tracking, so established connections are cut like new ones. The control connection (SSH)
+is exempt by a rule before all others. The whole table is rewritten, in one transaction, from the open faults; without
+open faults there is no table. Healing is therefore idempotent and independent of order by construction.
 
-`*` as a source means everyone, in both directions: clients have no agent that could drop on their side.
+`*` as a source means all hosts, in both directions: clients have no agent that could drop on their side.
 
-nft where it works, iptables (legacy or nft-backed) where not. With nft each rule holds only as long as its fault's time
-to live, by the kernel's own clock (`expiring_rules.py`), though every process of ours be dead.
+Uses nft where it works, otherwise iptables (legacy or nft-backed). With nft each rule matches only for its fault's time
+to live, by the kernel's clock (`expiring_rules.py`), even if every process of the agent is dead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def checked_sources(sources: object) -> list[str]:
         except ValueError:
             raise Trouble("bad_argument", f"sources: {source!r} is not an IP address") from None
     checked = [EVERYONE] if EVERYONE in sources else []
-    # Overlapping networks in one set are an error to nft.
+    # nft rejects overlapping networks in one set.
     four = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv4Network))
     six = ipaddress.collapse_addresses(one for one in networks if isinstance(one, ipaddress.IPv6Network))
     return [*checked, *map(str, four), *map(str, six)]
@@ -56,7 +56,7 @@ def checked_sources(sources: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Deafness:
-    """One open `net.drop`: to whom, and for how much longer."""
+    """One open `net.drop`: its sources, and the seconds it has left."""
 
     sources: list[str]
     seconds: float
@@ -71,7 +71,7 @@ def family_of(source: str) -> str:
 
 
 def nft_script(faults: Sequence[Deafness], control_port: int) -> str:
-    """The transaction that makes the table say exactly this. Each fault's rules end by the kernel's own clock."""
+    """The transaction that replaces the table by exactly these rules. Each fault's rules end by the kernel's clock."""
     lines = [f"table {NFT_TABLE}", f"delete table {NFT_TABLE}"]
     if not faults:
         return "\n".join(lines) + "\n"
@@ -110,7 +110,7 @@ def nft_script(faults: Sequence[Deafness], control_port: int) -> str:
 
 
 def iptables_script(faults: Sequence[Deafness], control_port: int, family: str) -> str:
-    """Input of `iptables-restore --noflush`: both our chains of the raw table, written anew."""
+    """Input of `iptables-restore --noflush`: both chains of the raw table, rewritten."""
     lines = ["*raw", *(f":{chain} - [0:0]" for chain in IPTABLES_CHAINS.values())]
     lines += [
         "-A SQUALL_IN -i lo -j RETURN",
@@ -138,7 +138,7 @@ def insist(argv: Sequence[str], script: str | None = None) -> None:
 
 
 class NftFilter:
-    """Writes our nft table."""
+    """Writes the agent's nft table."""
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -151,7 +151,7 @@ class NftFilter:
 
 
 class IptablesFilter:
-    """Writes our chains of the raw table, and the jumps into them."""
+    """Writes the agent's chains of the raw table, and the jumps into them."""
 
     def __init__(self, program: str, family: str) -> None:
         self._program = program
@@ -188,7 +188,7 @@ class IptablesFilter:
 
 
 class Network:
-    """Makes the host deaf to what the open `net.drop` faults say, and to nothing else."""
+    """Makes the host drop exactly what the open `net.drop` faults say."""
 
     def __init__(self, control_port: int) -> None:
         self.control_port = control_port

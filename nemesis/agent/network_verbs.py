@@ -1,6 +1,6 @@
-"""The verbs of networks that go beyond cutting and slowing: what they are called, who carries them out, what looks.
+"""Collects for the agent the network verbs other than cutting and slowing: fault verbs and probes.
 
-`agent.py` takes the lot, `faults` to be injected and healed, `probes` to be asked.
+`agent.py` offers both: `faults` to inject and heal, `probes` to call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Arguments = dict[str, Any]
 
 
 class NetworkVerbs:
-    """One host's."""
+    """The network verbs of one host."""
 
     def __init__(
         self, state: Path, journal: Journal, network: Network, processes: Processes, trains: TrainProbe
@@ -67,7 +67,7 @@ class NetworkVerbs:
         }
 
     def probe_rpc(self, arguments: Arguments) -> Arguments:
-        """What such a fault has done to messages or streams."""
+        """Report what such a fault has done to messages or streams."""
         id = text(arguments, "id")
         return probe(self._messages, id, self._journal.find(id))
 

@@ -1,14 +1,15 @@
-"""Packets handed to a program by the kernel (NFQUEUE), over a plain netlink socket: there is nothing to install.
+"""Receives packets from the kernel's queue (NFQUEUE) over plain netlink, and gives verdicts.
 
-A firewall rule queues packets to a number; whoever has bound that number gets them one by one and gives a verdict on
-each. Rules say `bypass`: where nobody has bound the number, packets pass as if the rule were not there, so a program
-that dies does not cut the host off. Packets that were waiting for its verdict are dropped by the kernel, once.
+It needs no installed library. A firewall rule queues packets to a number; the program that has bound that number
+receives them one by one and gives a verdict on each. Rules say `bypass`: while no program has bound the number, packets
+pass as if the rule did not exist, so a program that dies does not cut the host off. Packets that were waiting for its
+verdict are dropped by the kernel, once.
 
-`find_driver` says by which firewall this host can queue, found out by trying: a chain that nothing leads to gets such a
-rule for a moment, and a number is bound. Whether the kernel has the queue's module is nobody's guess that way.
+`find_driver` returns the firewall by which this host can queue, found by trying: a chain to which nothing jumps gets
+such a rule for a moment, and a number is bound. That also shows whether the kernel has the queue's module.
 
-This file imports no other of the agent's but `empty_tables`: the control side runs the two on a host that has no agent
-yet (`harness/hosts/preflight.py`), and it then prints what `find_driver` says as JSON. Numbers are those of
+This file imports no other module of the agent except `empty_tables`: the control side runs the two on a host that has
+no agent yet (`harness/hosts/preflight.py`); it then prints the result of `find_driver` as JSON. Numbers are those of
 linux/netfilter/nfnetlink_queue.h.
 """
 
@@ -75,7 +76,9 @@ _VERDICT = struct.Struct("=IHHIIBBHHHII")
 
 
 def ask_for_room(one: socket.socket) -> None:
-    """For what waits to be read. Who is root only in a user namespace gets no more than the machine allows all."""
+    """Enlarge the receive buffer. A process that is root only in a user namespace gets at most the machine's usual
+    limit.
+    """
     try:
         one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
     except PermissionError:
@@ -83,7 +86,9 @@ def ask_for_room(one: socket.socket) -> None:
 
 
 class Packet(NamedTuple):
-    """One packet that waits for a verdict. `payload` begins with its IP header and may be cut; `length` is whole."""
+    """A packet that waits for a verdict. `payload` begins with its IP header and may be cut; `length` is the full
+    length.
+    """
 
     id: int
     hook: int
@@ -105,8 +110,9 @@ def _attributes(message: bytes, position: int, end: int) -> Iterator[tuple[int, 
 
 
 class Queue:
-    """The packets of one number, the first that is free. With `whole_segments` the kernel hands over what the network
-    card will split, or has joined, as one: far fewer and larger packets. Raises OSError where the kernel cannot."""
+    """The packets of one queue number, the first free one. With `whole_segments` the kernel hands over as one what the
+    network card will split or has joined: far fewer and larger packets. Raises OSError where the kernel cannot.
+    """
 
     def __init__(self, copied: int, *, whole_segments: bool = False) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
@@ -132,7 +138,7 @@ class Queue:
         self._socket.close()
 
     def receive(self, most: int) -> list[Packet]:
-        """What waits now, up to so many."""
+        """The packets that wait now, at most `most`."""
         packets: list[Packet] = []
         while len(packets) < most:
             try:
@@ -140,12 +146,12 @@ class Queue:
             except BlockingIOError:
                 break
             except OSError as trouble:
-                if trouble.errno != errno.ENOBUFS:  # the kernel had to drop some: a queue that overflows does so
+                if trouble.errno != errno.ENOBUFS:  # the kernel had to drop some: the queue overflowed
                     raise
         return packets
 
     def give(self, packet: Packet, verdict: int) -> None:
-        """Accept or drop it. One that is gone meanwhile does no harm."""
+        """Accept or drop a packet. Harmless if the packet no longer waits."""
         message = _VERDICT.pack(
             _VERDICT.size,
             VERDICT,
@@ -163,13 +169,13 @@ class Queue:
         self._socket.send(message)
 
     def give_changed(self, packet: Packet, payload: bytes) -> None:
-        """Accept it with another content of the same length; its checksums stay as they are and are looked at."""
+        """Accept a packet with other content of the same length. Its checksums stay unchanged and are verified."""
         verdict = _attribute(VERDICT_HEADER, struct.pack(">II", ACCEPT, packet.id)) + _attribute(PAYLOAD, payload)
         body = _NETFILTER.pack(socket.AF_UNSPEC, 0, self.number) + verdict
         self._socket.send(_MESSAGE.pack(16 + len(body), VERDICT, NLM_F_REQUEST, 0, 0) + body)
 
     def _bind_a_number(self) -> int:
-        """The kernel says EPERM both for a number that another program has and where nobody may bind any."""
+        """Bind a free number. The kernel returns EPERM both for another program's number and without the privilege."""
         for number in range(FIRST_NUMBER, FIRST_NUMBER + NUMBERS_TRIED):
             self.number = number
             try:
@@ -182,7 +188,7 @@ class Queue:
         raise refusal
 
     def _configure(self, attributes: bytes) -> None:
-        """Raises OSError with the kernel's answer."""
+        """Send a configuration. Raises OSError with the kernel's answer."""
         body = _NETFILTER.pack(socket.AF_UNSPEC, 0, self.number) + attributes
         self._socket.send(_MESSAGE.pack(16 + len(body), CONFIG, NLM_F_REQUEST | NLM_F_ACK, 0, 0) + body)
         while True:
@@ -218,12 +224,12 @@ class Queue:
 
 
 def program(name: str) -> str | None:
-    """Where that program is, also where an ordinary user's path does not lead."""
+    """The path of a program, also outside an ordinary user's PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
 
 
 def _tried(argv: Sequence[str], script: str) -> str | None:
-    """None if it went well, or what it said."""
+    """Run a command. Returns None if it succeeded, else its output."""
     try:
         done = subprocess.run(argv, input=script, text=True, capture_output=True, timeout=TRY_SECONDS)
     except (OSError, subprocess.SubprocessError) as trouble:
@@ -233,7 +239,7 @@ def _tried(argv: Sequence[str], script: str) -> str | None:
 
 
 def why_nft_cannot() -> str | None:
-    """None if nft can queue here."""
+    """Why nft cannot queue here; None if it can."""
     nft = program("nft")
     if nft is None:
         return "nft is not installed"
@@ -243,7 +249,7 @@ def why_nft_cannot() -> str | None:
 
 
 def why_iptables_cannot(name: str) -> str | None:
-    """None if this one (`iptables`, `ip6tables`) can queue here."""
+    """Why this one (`iptables`, `ip6tables`) cannot queue here; None if it can."""
     iptables, restore = program(name), program(f"{name}-restore")
     if iptables is None or restore is None:
         return f"{name} is not installed"
@@ -256,7 +262,7 @@ def why_iptables_cannot(name: str) -> str | None:
 
 
 def why_not_bound() -> str | None:
-    """None if this process may bind a queue."""
+    """Why this process may not bind a queue; None if it may."""
     try:
         Queue(HEADERS_ONLY).close()
     except OSError as trouble:
@@ -265,7 +271,7 @@ def why_not_bound() -> str | None:
 
 
 def find_driver() -> tuple[str | None, str]:
-    """`nft`, `iptables` or None, and why none."""
+    """`nft`, `iptables` or None, and the reason for None."""
     unbound = why_not_bound()
     if unbound:
         return None, f"{unbound}; it needs root and the kernel's nfnetlink_queue"

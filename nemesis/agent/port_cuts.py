@@ -1,11 +1,11 @@
-"""`net.drop_port`: this host drops what belongs to connections of one TCP port with some peers, and nothing else.
+"""`net.drop_port`: this host drops only packets of connections of one TCP port with some peers.
 
-A packet belongs to such a connection if the port is at either end of it: who is cut off from a peer's port neither
+A packet belongs to such a connection if the port is at either end: a host that is cut off from a peer's port neither
 reaches it nor is reached at its own. Inward packets are dropped at raw prerouting, outward ones at raw output, before
-connection tracking, so that established connections are cut like new ones. Peers are addresses, or everybody `but`
-some: clients have no addresses that anybody knew beforehand, nodes have.
+connection tracking, so that established connections are cut like new ones. Peers are addresses, or all `but` some: the
+addresses of clients are not known beforehand, those of nodes are.
 
-As with `net.drop` the table is written anew, in one transaction, from the faults that are open; with none there is no
+As with `net.drop`, the table is rewritten, in one transaction, from the open faults; without open faults there is no
 table. The control connection (SSH) is exempt, and its port cannot be cut. nftables only: these rules need its sets.
 """
 
@@ -26,7 +26,7 @@ HIGHEST_PORT = 65_535
 
 
 def nft_script(entries: Sequence[Entry], control_port: int) -> str:
-    """The transaction that makes the table say exactly this. Each fault's rules end by the kernel's own clock."""
+    """The transaction that replaces the table by exactly these rules. Each fault's rules end by the kernel's clock."""
     cuts = [(while_in(f"open{number}"), entry.arguments) for number, entry in enumerate(entries)]
     lines = [f"table {NFT_TABLE}", f"delete table {NFT_TABLE}"]
     if not cuts:

@@ -1,16 +1,16 @@
 """Power loss and wiped disks: a killed node's files are cut to what it had fsynced, or removed.
 
-The node keeps a ledger of what is durable, lines beside its log directory: `u` there at a start, `s` synced, `c`
+The node keeps a ledger of what is durable, as lines beside its log directory: `u` existed at a start, `s` synced, `c`
 created, `t` truncated, `m` moved, `d` removed, `y` directory synced. After the kill each file is cut to its size at its
-last fsync (`all`), or to a random length between that and what was written (`torn`, where the last sector may be
-zeroes, as on a disk that was writing), or left alone (`none`). A file whose name was never made durable is gone. The
-ledger stays as the dead node wrote it, so that `probe.disk` can hold the files against it; when the fault ends it is
-begun anew, before the start: what is there then is durable. What it says of fsyncs while the disk lied (`disk_lies.py`)
-is not believed.
+last fsync (`all`), or to a random length between that and its written size (`torn`, where the last sector may be
+zeroes, as on a disk that was writing), or left unchanged (`none`). A file whose name was never made durable is removed.
+The ledger stays as the dead node wrote it, so that `probe.disk` can compare the files with it. When the fault ends, the
+ledger is restarted before the node starts: everything that exists then is durable. Its lines about fsyncs while the
+disk lied (`disk_lies.py`) do not count.
 
-The draw is seeded by the fault's id, so a repeated run tears alike where the files are alike. What was lost, file by
-file and in offsets of logs, is kept in the agent's state by fault id: `probe.disk` tells it, and it makes the verb safe
-to repeat.
+The random draw is seeded by the fault's id, so a repeated run tears equal files equally. The losses, by file and by
+offsets of logs, are kept in the agent's state by fault id: `probe.disk` reports them, and they make the verb
+idempotent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MODES = ("all", "torn", "none")
 
 
 def replay(lines: Sequence[str]) -> dict[str, int]:
-    """The durable size of each file, NOT_DURABLE for one without a durable name. A cut-off line says nothing."""
+    """The durable size of each file; NOT_DURABLE for a file without a durable name. Ignores a cut-off line."""
     sizes: dict[str, int] = {}
     for line in lines:
         kind, _, rest = line.partition(" ")
@@ -72,8 +72,8 @@ def _at_or_below(sizes: dict[str, int], path: str) -> list[str]:
 
 @dataclass
 class Loss:
-    """What a fault took: for each file its size now (-1: gone) and before; for each log the first offset that is gone
-    and the one after the last.
+    """What a fault took: for each file its size now (-1: removed) and before; for each log the first missing offset and
+    the one after the last.
     """
 
     files: dict[str, list[int]] = field(default_factory=dict)
@@ -84,7 +84,9 @@ class Loss:
         return sum(before - max(after, 0) for after, before in self.files.values())
 
     def note(self, name: str, path: Path, kept: int, good: int) -> None:
-        """A file is about to be cut to `kept` bytes (-1: removed), of which the first `good` stay as written."""
+        """Record that a file is about to be cut to `kept` bytes (-1: removed), of which the first `good` stay as
+        written.
+        """
         self.files[name] = [kept, path.stat().st_size]
         log = log_of(name)
         gone = offsets_beyond(path, good) if log else None
@@ -107,7 +109,7 @@ class NodeFiles:
         return replay(believable(self.ledger))
 
     def lose(self, mode: str, seed: str) -> Loss:
-        """Take away what was not durable."""
+        """Remove what was not durable."""
         durable, rng = self.durable(), random.Random(seed)
         loss = Loss()
         for name in self.files():
@@ -122,11 +124,11 @@ class NodeFiles:
                 path.unlink()
             else:
                 os.truncate(path, good)
-                os.truncate(path, kept)  # what was never written reads as zeroes
+                os.truncate(path, kept)  # bytes that were never written read as zeroes
         return loss
 
     def _good_until(self, safe: int, kept: int, rng: random.Random) -> int:
-        """In one of three cases the last sector that is left was never written."""
+        """In one of three cases the last remaining sector was never written."""
         start = max(safe, 0, (kept - 1) // SECTOR * SECTOR)
         return start if kept > start and rng.random() < 1 / 3 else max(kept, 0)
 
@@ -146,20 +148,20 @@ class NodeFiles:
                 path.unlink()
 
     def begin_ledger_anew(self) -> None:
-        """What is there now is durable."""
+        """Restart the ledger: everything that exists now is durable."""
         sizes = {name: (self.directory / name).stat().st_size for name in self.files()}
         write_durably(self.ledger, "".join(f"s {size} {name}\n" for name, size in sizes.items()))
         go_on_lying(self.ledger)
 
     def unsynced_bytes(self) -> int:
-        """What a power failure would take now."""
+        """How many bytes a power failure would take now."""
         durable = self.durable()
         sizes = {name: (self.directory / name).stat().st_size for name in self.files()}
         return sum(max(0, size - max(durable.get(name, NOT_DURABLE), 0)) for name, size in sizes.items())
 
 
 class Losses:
-    """What each fault took, by its id; it outlives the fault, for whoever looks afterwards."""
+    """What each fault took, by its id; kept after the fault as evidence."""
 
     def __init__(self, state: Path) -> None:
         self._directory = state / "losses"
@@ -180,7 +182,7 @@ class Losses:
 
 
 class Damage(Kill, ABC):
-    """A kill that does something to the disk before anybody can start the process again."""
+    """A kill that changes the disk before the process can restart."""
 
     def __init__(self, processes: Processes, losses: Losses) -> None:
         super().__init__(processes)
@@ -188,10 +190,12 @@ class Damage(Kill, ABC):
 
     @abstractmethod
     def damage(self, entry: Entry, files: NodeFiles) -> Loss:
-        """Do it, and say what it took."""
+        """Damage the disk. Returns what was lost."""
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """A node that is down already has a disk all the same: then there is no process to kill, and `pid` is null."""
+        """Check the arguments. A node that is down can lose its disk too: then there is no process to kill, and `pid`
+        is null.
+        """
         name = text(arguments, "name")
         definition = self._processes.definition(name)
         if not definition.data or not definition.ledger:

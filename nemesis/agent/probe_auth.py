@@ -1,16 +1,16 @@
-"""Datagrams between keepers bear a seal: who has no key of this deployment is neither believed nor answered.
+"""Seals and checks the datagrams between keepers, by keys of the deployment.
 
     magic (3) · key id (8) · seal (16) · kind (1) · length of the body (2) · body · what is not sealed
 
-The seal is an HMAC-SHA256 over kind and body, cut to 16 bytes. Two sorts of keys:
+The seal is an HMAC-SHA256 over kind and body, cut to 16 bytes. There are two kinds of keys:
 
-* a *session key*, which the control process draws for itself and hands to every agent over SSH (`probe.key`); with it
-  hosts speak to each other. The latest `KEPT` are kept on each host, for keepers to check by;
-* the *own key* of this host, in a file of its user's alone, by which agents ask the keeper beside them.
+* a *session key*, which the control process draws and hands to every agent over SSH (`probe.key`); hosts use it between
+  each other. Each host keeps the latest `KEPT`, for keepers to check by;
+* the *own key* of this host, in a file readable by its user alone, with which agents query the keeper of the same host.
 
-A datagram of the wrong shape, with an unknown key or a wrong seal is dropped at the cost of one hash. A copy of a true
-one counts nothing twice, since what is heard is known by nonce, sender and number; and no answer is larger than what it
-answers, but to the host's own key.
+A datagram of the wrong shape, with an unknown key or a wrong seal is neither accepted nor answered; it costs one hash.
+A copied datagram does not count twice, since received ones are identified by nonce, sender and number. No response is
+larger than its request, except to the host's own key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEARD, ECHO, REPLY, TRAIN, QUESTION, ANSWER = (b"h", b"e", b"r", b"t", b"q", b"a
 
 @dataclass(frozen=True)
 class Key:
-    """A key and the name it is known by."""
+    """A key, and the id derived from it."""
 
     secret: bytes
 
@@ -52,7 +52,7 @@ class Key:
         return hashlib.sha256(b"id" + self.secret).digest()[:ID_BYTES]
 
     def seal(self, kind: bytes, body: bytes, unsealed: bytes = b"") -> bytes:
-        """A datagram."""
+        """Build a sealed datagram."""
         length = len(body).to_bytes(2, "big")
         return b"".join((MAGIC, self.id, self._mac(kind, body), kind, length, body, unsealed))
 
@@ -65,7 +65,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Sealed:
-    """A datagram that is not opened yet."""
+    """A datagram whose seal is not checked yet."""
 
     key_id: bytes
     seal: bytes
@@ -75,7 +75,7 @@ class Sealed:
 
 
 def parsed(data: bytes) -> Sealed | None:
-    """None for what has not the shape of one."""
+    """Parse a datagram; None if it has the wrong shape."""
     if len(data) < HEADER or not data.startswith(MAGIC):
         return None
     at = len(MAGIC)
@@ -86,7 +86,7 @@ def parsed(data: bytes) -> Sealed | None:
 
 
 class ProbeKeys:
-    """The keys that this host knows, in files that agents and keeper share."""
+    """The keys known to this host, in files that agents and keeper share."""
 
     def __init__(self, state: Path) -> None:
         self._directory = state / "keys"
@@ -95,7 +95,7 @@ class ProbeKeys:
         self._looked = float("-inf")
 
     def own(self) -> Key:
-        """That of this host, made if need be. Raises Trouble if that cannot be."""
+        """The key of this host, created if missing. Raises Trouble if it cannot be created."""
         path = self._directory / OWN
         for _ in range(2):
             with contextlib.suppress(FileNotFoundError, ValueError):
@@ -104,7 +104,7 @@ class ProbeKeys:
         raise Trouble("failed", f"{path} holds no key")
 
     def add(self, secret: object) -> Key:
-        """Know a session key. Raises Trouble."""
+        """Store a session key. Raises Trouble."""
         if not isinstance(secret, str) or re.fullmatch(r"[0-9a-f]{64}", secret) is None:
             raise Trouble("bad_argument", "key: must be 64 hexadecimal digits")
         key = _key_in(secret)
@@ -115,7 +115,7 @@ class ProbeKeys:
         return key
 
     def find(self, key_id: bytes) -> Key | None:
-        """By its id; files are looked at again for one that is not known, but not for each datagram of a flood."""
+        """Find a key by its id. For an unknown id the files are read again, but not for each datagram of a flood."""
         if key_id not in self._known and time.monotonic() - self._looked > LOOK_AGAIN:
             self._looked = time.monotonic()
             found = {}
@@ -127,7 +127,7 @@ class ProbeKeys:
         return self._known.get(key_id)
 
     def open(self, data: bytes, why_not: Counter[str]) -> tuple[Sealed, Key] | None:
-        """A datagram that somebody with a key of ours has sealed; otherwise None, and why is counted."""
+        """Check a datagram against the known keys. Returns None and counts the reason if it is not valid."""
         datagram = parsed(data)
         if datagram is None:
             why_not["no datagram of ours"] += 1

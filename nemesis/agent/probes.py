@@ -1,13 +1,13 @@
-"""Who hears whom: datagrams between hosts, as evidence that owes nothing to the verbs that made the fault.
+"""Measures by datagrams which hosts reach which, independently of the verbs that inject faults.
 
-The keeper of every host listens on a UDP port. `send` throws a few datagrams with a nonce at each target and
-`heard` asks the own keeper which senders' datagrams with that nonce arrived: together they measure **each
-direction by itself**, which an echo cannot. `reach` is the echo: both directions at once.
+The keeper of every host listens on a UDP port. `send` sends a few datagrams with a nonce to each target, and `heard`
+asks the host's own keeper which senders' datagrams with that nonce arrived: together they measure **each direction
+separately**, which an echo cannot. `reach` is the echo: both directions at once.
 
-Every datagram is sealed (`probe_auth.py`); one that is not, or whose content is not what it should be, is counted and
-ignored. Kinds: `HEARD` with [nonce, sender, number]; `ECHO`, answered by `REPLY` with the same body; `QUESTION`, what
-was heard or caught by a nonce, answered to the host's own key only. Trains of datagrams (`link_trains.py`) are counted
-here too. What is remembered is bounded: so many nonces, so many senders of each.
+Every datagram is sealed (`probe_auth.py`); an unsealed one, or one with wrong content, is counted and ignored. Kinds:
+`HEARD` with [nonce, sender, number]; `ECHO`, answered by `REPLY` with the same body; `QUESTION`, which asks what
+arrived for a nonce and is answered to the host's own key only. Trains of datagrams (`link_trains.py`) are counted here
+too. Memory is bounded: a maximum number of nonces, and of senders for each.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ def family_of(address: str) -> socket.AddressFamily:
 
 
 def is_local(address: str) -> bool:
-    """Whether it is one that only this host can send to."""
+    """Whether only this host can send to this address."""
     return address.startswith("127.") or address == "::1"
 
 
 class Ear:
-    """The keeper's sockets: remembers who was heard, answers echoes and questions.
+    """The keeper's sockets: records received datagrams, answers echoes and requests.
 
-    One at the host's own address, where that is known and the host has it (behind a translating router it has not),
-    else at all; and one at loopback for questions, which must be answered also while the interface is down.
+    One socket is bound to the host's own address, where that is known and the host has it (behind a NAT router it has
+    not), else to all addresses. One is bound to loopback for requests, which must be answered even while the interface
+    is down.
     """
 
     def __init__(self, address: str, port: int, keys: ProbeKeys) -> None:
@@ -65,11 +66,11 @@ class Ear:
         name = self.sockets[0].getsockname()[0]
         family = family_of(address)
         if name != ANYWHERE[family] and not is_local(name):
-            with contextlib.suppress(OSError):  # another agent's keeper has it: then we are asked at our address
+            with contextlib.suppress(OSError):  # another keeper has the port: requests come to the host's address
                 self.sockets.append(bound(LOOPBACK[family], port))
 
     def address(self) -> tuple[str, int]:
-        """Where other hosts are heard."""
+        """The address at which other hosts' datagrams arrive."""
         name = self.sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
@@ -78,7 +79,7 @@ class Ear:
             one.close()
 
     def listen(self, timeout: float) -> None:
-        """Serves what comes within `timeout`."""
+        """Serve the datagrams that arrive within `timeout`."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             ready = select.select(self.sockets, [], [], left)[0]
@@ -95,11 +96,11 @@ class Ear:
                 one.sendto(answer, sender)
         except OSError:
             self.ignored["not received or not answered"] += 1
-        except Exception:  # whatever it was, it is nothing to die of
+        except Exception:  # no datagram may end the listening
             self.ignored["wrong content"] += 1
 
     def answer(self, data: bytes) -> bytes | None:
-        """What a datagram is answered with; None for one that only wants to be heard, and for a false one."""
+        """The response to a datagram; None for a datagram that is only recorded, and for an invalid one."""
         opened = self._keys.open(data, self.ignored)
         if opened is None:
             return None
@@ -119,7 +120,7 @@ class Ear:
         return None
 
     def heard(self, nonce: str) -> dict[str, int]:
-        """How many datagrams of each sender came with this nonce; a copy counts once."""
+        """How many datagrams with this nonce came from each sender; a copy counts once."""
         return {sender: len(numbers) for sender, numbers in self._heard.get(nonce, {}).items()}
 
     def _hear(self, body: bytes) -> None:
@@ -138,12 +139,12 @@ def _is_name(value: object) -> bool:
 
 
 def bound(address: str, port: int) -> socket.socket:
-    """A socket that hears what is sent there. Raises OSError."""
+    """A socket that receives what is sent to this address. Raises OSError."""
     one = socket.socket(family_of(address), socket.SOCK_DGRAM)
     try:
         if one.family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        ask_for_room(one)  # trains come faster than a busy host reads: loss here would look like a link
+        ask_for_room(one)  # trains arrive faster than a busy host reads: loss here would look like loss on the link
         one.bind((address, port))
         one.setblocking(False)
     except BaseException:
@@ -153,7 +154,7 @@ def bound(address: str, port: int) -> socket.socket:
 
 
 def bound_or_anywhere(address: str, port: int) -> socket.socket:
-    """At all addresses if the host does not have this one. Raises OSError."""
+    """A socket bound to all addresses if the host does not have this one. Raises OSError."""
     try:
         return bound(address, port)
     except OSError as trouble:
@@ -163,7 +164,7 @@ def bound_or_anywhere(address: str, port: int) -> socket.socket:
 
 
 class Prober:
-    """The agent's side. `key` is that of the session, once the control process has told it; else the host's own."""
+    """The agent's side. The key is the session's, once the control process has sent it; until then the host's own."""
 
     def __init__(self, address: str, port: int, keys: ProbeKeys) -> None:
         self._address = address
@@ -172,16 +173,16 @@ class Prober:
         self._session: Key | None = None
 
     def use(self, secret: object) -> dict[str, Any]:
-        """`probe.key`: what datagrams to and from other hosts are sealed with from now on. Raises Trouble."""
+        """`probe.key`: seal datagrams to and from other hosts with this key from now on. Raises Trouble."""
         self._session = self._keys.add(secret)
         return {"key": self._session.id.hex()}
 
     def key(self) -> Key:
-        """What datagrams to other hosts are sealed with."""
+        """The key that seals datagrams to other hosts."""
         return self._session or self._keys.own()
 
     def send(self, targets: Mapping[str, str], nonce: str, source: str) -> dict[str, Any]:
-        """Datagrams to every target; an address our own host refuses to send to is told, not raised."""
+        """Send datagrams to every target. An address to which this host refuses to send is returned, not raised."""
         refused: dict[str, str] = {}
         for copy in range(COPIES):
             if copy:
@@ -196,7 +197,7 @@ class Prober:
         return {"sent": COPIES * len(targets), "refused": refused}
 
     def heard(self, nonce: str, timeout: float, expect: list[str]) -> dict[str, int]:
-        """Who was heard; waits until all of `expect` were, but not longer than `timeout`."""
+        """The senders whose datagrams arrived. Waits for all of `expect`, but not longer than `timeout`."""
         deadline = time.monotonic() + timeout
         while True:
             counts: dict[str, int] = self.ask_keeper("heard", nonce, ASK_SECONDS)
@@ -205,7 +206,7 @@ class Prober:
             time.sleep(min(0.02, max(0.0, deadline - time.monotonic())))
 
     def ask_keeper(self, what: str, nonce: str, seconds: float) -> dict[str, Any]:
-        """What the keeper of this host has `heard` or `caught` by a nonce. Raises Trouble."""
+        """Ask the keeper of this host what it has `heard` or `caught` for a nonce. Raises Trouble."""
         own = self._keys.own()
         trouble: object = "no answer"
         for address in self._own_addresses():
@@ -220,14 +221,14 @@ class Prober:
         raise Trouble("failed", f"nobody listens for probes on UDP port {self._port} of this host: {trouble}")
 
     def _own_addresses(self) -> list[str]:
-        """Where our keeper is asked, the first that answers."""
+        """The addresses at which to ask this host's keeper, in order."""
         family = family_of(self._address)
         if self._address == ANYWHERE[family]:
             return [LOOPBACK[family]]
         return [self._address] if is_local(self._address) else [LOOPBACK[family], self._address]
 
     def reach(self, targets: Mapping[str, str], timeout: float) -> dict[str, bool]:
-        """Whose echo comes back within `timeout`; asks again in between, since datagrams get lost."""
+        """Which targets' echoes return within `timeout`. Retries meanwhile, since datagrams get lost."""
         reached = dict.fromkeys(targets, False)
         deadline = time.monotonic() + timeout
         key = self.key()
@@ -250,13 +251,13 @@ class Prober:
 
 
 def reply_in(key: Key, data: bytes) -> bytes | None:
-    """The body of a true reply; None for anything else."""
+    """The body of a valid reply; None for anything else."""
     datagram = parsed(data)
     return datagram.body if datagram and _is(datagram, REPLY, key) else None
 
 
 def _told(key: Key, asker: socket.socket, nonce: str) -> dict[str, Any]:
-    """The answer to the question; false ones, and late ones to others, are passed over. Raises OSError."""
+    """Receive the keeper's response. Skips invalid ones and late responses to other requests. Raises OSError."""
     while True:
         datagram = parsed(asker.recv(LARGEST_ANSWER))
         if datagram and _is(datagram, ANSWER, key):
@@ -270,7 +271,7 @@ def _is(datagram: Sealed, kind: bytes, key: Key) -> bool:
 
 
 def knock(targets: Mapping[str, str], timeout: float) -> dict[str, str]:
-    """For each `address:port`: `open`, `refused`, or `silent` when nothing came back within `timeout`."""
+    """For each `address:port`: `open`, `refused`, or `silent` if no response came within `timeout`."""
     found: dict[str, str] = {}
     waiting: dict[socket.socket, str] = {}
     deadline = time.monotonic() + timeout

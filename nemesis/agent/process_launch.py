@@ -1,8 +1,8 @@
-"""Starting a process that begins only when its pid is kept.
+"""Starts a process that begins only after its pid is recorded.
 
-Between the start of a process and the moment at which its pid is written down, whoever starts it may be killed. So the
-process begins as a shell that waits for a word on a pipe, and then becomes the program: same pid, same start time. If
-the one who started it dies first, the pipe ends, and so does the shell.
+The starter may be killed between starting a process and recording its pid. So the process begins as a shell that waits
+for a line on a pipe and then executes the program: same pid, same start time. If the starter dies first, the pipe
+closes, and the shell exits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import IO, Protocol
 from trouble import Trouble
 
 WAIT_AND_BECOME = 'read -r go || exit 1; exec "$@" </dev/null'
-"""The pipe is standard input, which every shell can read from."""
+"""The pipe is standard input, from which every shell can read."""
 
 
 class Launch(Protocol):
-    """Of a definition, what is needed here."""
+    """The part of a definition that is needed here."""
 
     @property
     def name(self) -> str: ...
@@ -38,7 +38,7 @@ class Launch(Protocol):
 
 
 def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) -> None:
-    """Start it in a session of its own, once `keep` has kept its pid. Raises Trouble."""
+    """Start the process in its own session once `keep` has recorded its pid. Raises Trouble."""
     environment = definition.environment()
     refuse_missing(definition, environment)
     hear, go = os.pipe()
@@ -52,7 +52,7 @@ def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) 
             env=environment,
             start_new_session=True,
         )
-        # Started by us, it is ours to bury; when we end first, the host's init inherits it.
+        # This process is the parent and must reap it; if this process ends first, the host's init inherits it.
         threading.Thread(target=process.wait, daemon=True).start()
         os.close(hear)
         hear = -1
@@ -68,7 +68,7 @@ def start_held(definition: Launch, log: IO[bytes], keep: Callable[[int], None]) 
 
 
 def refuse_missing(definition: Launch, environment: Mapping[str, str]) -> None:
-    """Raise Trouble for a program that is not there, as its start would."""
+    """Raise Trouble for a missing program, as starting it would."""
     program = definition.argv[0] if definition.argv else ""
     path = str(Path(definition.cwd, program)) if "/" in program else program
     if shutil.which(path, path=environment.get("PATH")) is None:

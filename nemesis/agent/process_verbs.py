@@ -1,4 +1,4 @@
-"""The verbs about processes beyond starting, stopping, killing and pausing, put together for the agent."""
+"""Collects for the agent the process verbs other than start, stop, kill and pause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from throttle import Throttle
 
 
 class Adopt:
-    """`proc.adopt`: a process that somebody else has started, known by a name from now on."""
+    """`proc.adopt`: give a name to a process that was started elsewhere."""
 
     def __init__(self, processes: Processes, journal: Journal) -> None:
         self._processes = processes
@@ -37,7 +37,7 @@ class Adopt:
 
 
 class ProcessVerbs:
-    """Faults, the looks that prove them, and what else there is to ask."""
+    """The process faults, the probes that verify them, and the other process verbs."""
 
     def __init__(
         self,

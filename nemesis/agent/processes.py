@@ -1,9 +1,9 @@
-"""Processes on this host: their launch commands are kept here, so that whoever must restart one can.
+"""Launches, identifies and signals the processes of this host.
 
-`define` stores the command; `start` launches it in a session of its own, detached from the SSH channel, with its
-output in a log file. A process is known by **pid and start time** (/proc/PID/stat, field 22): pids are reused,
-and a signal to a reused pid would kill a stranger. Signals go to the whole process group, so that helpers of a
-launch script die with it.
+Launch commands are kept here, so that the agent or the keeper can restart a process. `define` stores the command;
+`start` launches it in its own session, detached from the SSH channel, with its output in a log file. A process is
+identified by **pid and start time** (/proc/PID/stat, field 22): pids are reused, and a signal to a reused pid would
+kill an unrelated process. Signals go to the whole process group, so that helpers of a launch script die with it.
 """
 
 from __future__ import annotations
@@ -38,51 +38,53 @@ class Definition:
     log: str
     stop_signal: str
     data: str = ""
-    """The process's directory of data, and the file in which it writes down what of it is durable; if it does."""
+    """The process's data directory and, in `ledger`, the file in which it records what of its data is durable. Empty if
+    it has none.
+    """
     ledger: str = ""
     ports: list[int] = field(default_factory=list)
-    """Where it accepts connections that carry the Kafka protocol."""
+    """Ports where it accepts connections that carry the Kafka protocol."""
     disk_calls: list[str] = field(default_factory=list)
-    """The disk calls that faults will be about: the process is started beneath a watch that stops these. None if
-    empty.
+    """The kinds of disk call that faults will affect: the process starts under a watch that stops these calls. Empty:
+    no watch.
     """
 
     def environment(self) -> dict[str, str]:
-        """What the process sees: a little of ours, and what was defined."""
+        """The environment of the process: a few variables of the agent's, and the defined ones."""
         return {**kept_environment(), **self.env}
 
 
 def kept_environment() -> dict[str, str]:
-    """What of our own environment others get to see."""
+    """The part of this process's environment that child processes get."""
     return {key: os.environ[key] for key in KEPT_ENVIRONMENT if key in os.environ}
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A process that no other can be mistaken for; `started` is in clock ticks since boot."""
+    """Identifies a process uniquely; `started` is in clock ticks since boot."""
 
     pid: int
     started: int
 
 
 def read_stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start time of a pid; None if there is none."""
+    """State letter and start time of a pid; None if no process has it."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything, even ")"
+    fields = text.rpartition(")")[2].split()  # the name before it may contain any character, even ")"
     return fields[0], int(fields[19])
 
 
 def identity_of(pid: int) -> Identity:
-    """Who has this pid now."""
+    """The identity of the process that has this pid now."""
     found = read_stat(pid)
     return Identity(pid, found[1] if found else 0)
 
 
 def state_of(identity: Identity) -> str:
-    """`running`, `stopped` or `absent` (also if only its corpse or another process has the pid)."""
+    """`running`, `stopped` or `absent` (also if the pid belongs to a zombie or to another process)."""
     found = read_stat(identity.pid)
     if found is None or found[1] != identity.started or found[0] in "ZX":
         return "absent"
@@ -90,7 +92,7 @@ def state_of(identity: Identity) -> str:
 
 
 def send_signal(identity: Identity, number: int) -> bool:
-    """Signals the process group, if it is still that process; says whether it was."""
+    """Signal the process group if the pid still belongs to that process. Returns whether it did."""
     if state_of(identity) == "absent":
         return False
     try:
@@ -101,7 +103,9 @@ def send_signal(identity: Identity, number: int) -> bool:
 
 
 def wait_for_state(identity: Identity, states: tuple[str, ...], timeout: float) -> bool:
-    """Signals take effect a little later than they are sent. Says whether it came to that in time."""
+    """Wait for a state, since signals take effect a little later than they are sent. Returns whether it was reached in
+    time.
+    """
     deadline = time.monotonic() + timeout
     while state_of(identity) not in states:
         if time.monotonic() >= deadline:
@@ -138,7 +142,7 @@ class Processes:
         return sorted(path.name.removesuffix(".definition") for path in self._directory.glob("*.definition"))
 
     def identity(self, name: str) -> Identity | None:
-        """Who was last started under that name, alive or not."""
+        """The process last started under that name, alive or not."""
         record = self._record(name)
         return Identity(record["pid"], record["started"]) if record else None
 
@@ -152,7 +156,7 @@ class Processes:
         return bool(record and record["wanted"])
 
     def start(self, name: str) -> Identity:
-        """Starts it unless it is alive. The caller holds the journal's lock."""
+        """Start the process unless it is alive. The caller holds the journal's lock."""
         definition = self.definition(name)
         identity = self.alive(name)
         if identity is None:
@@ -161,7 +165,7 @@ class Processes:
         return identity
 
     def adopt(self, name: str, pid: int) -> Identity:
-        """Knows a process by this name that somebody else has started, and never starts it. Raises Trouble."""
+        """Register under this name a process that was started elsewhere. It is never restarted. Raises Trouble."""
         identity = identity_of(pid)
         if state_of(identity) == "absent":
             raise Trouble("not_running", f"no process has the pid {pid}")
@@ -170,11 +174,11 @@ class Processes:
         return identity
 
     def stop_signal(self, name: str) -> signal.Signals:
-        """What a process of this name is asked to stop with."""
+        """The signal that asks a process of this name to stop."""
         return signal.Signals[self.definition(name).stop_signal]
 
     def ask_to_stop(self, name: str) -> Identity | None:
-        """From now on it is wanted stopped. The caller holds the journal's lock."""
+        """Mark the process as not wanted and send its stop signal. The caller holds the journal's lock."""
         identity = self.identity(name)
         if identity is not None:
             self._keep(name, identity, wanted=False)
@@ -183,7 +187,7 @@ class Processes:
         return identity
 
     def see_it_stopped(self, identity: Identity, timeout: float) -> bool:
-        """Waits, insists after `timeout`. Says whether it went by itself."""
+        """Wait until the process ends; send SIGKILL after `timeout`. Returns whether it ended without SIGKILL."""
         if wait_until_absent(identity, timeout):
             return True
         send_signal(identity, signal.SIGKILL)
@@ -192,8 +196,8 @@ class Processes:
         return False
 
     def _launch(self, definition: Definition) -> Identity:
-        """Start it and keep who it is. It begins only when that is kept: were we killed in between, nobody would know
-        of it, and whoever heals would start it a second time.
+        """Start the process and record its identity before it begins. If the agent were killed between start and
+        record, the process would be unknown, and healing would start it a second time.
         """
         began: list[Identity] = []
 

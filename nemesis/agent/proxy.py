@@ -1,22 +1,22 @@
-"""The proxy: the process through which connections to this host's node come while a fault picks out messages.
+"""The proxy: the process that carries connections to this host's node while a fault affects messages.
 
     python3 -u proxy.py --directory DIR --ready DESCRIPTOR
 
-It is told by the agent, over a Unix socket in its directory, JSON lines:
+The agent commands it over a Unix socket in its directory, by JSON lines:
 
     {"do": "apply", "rules": [...], "ports": [9092]}  → {"gates": {"9092": {"ip": 23456, "ip6": 23456}}}
     {"do": "cut"}      → {"cut": 7}              connections that reach the node past the proxy are reset
     {"do": "waiting"}  → {"waiting": {"f1": 2}}  messages held now, by fault
 
-For each port of the node there is a **gate**, a transparent listener to which the firewall hands new connections
-(`rpc_gate.py`). The kernel does so only while somebody listens there; if not, the connection goes to the node as if
-there were no rule. Hence whatever kills the proxy leaves the node reachable, and a gate is closed while nobody listens
-at the node's port, so that a dead node refuses connections as dead nodes do. When the node is back the gate opens, and
-what came in between is reset, to come again.
+For each port of the node there is a **gate**, a transparent listener to which the firewall redirects new connections
+(`rpc_gate.py`). The kernel does so only while a socket listens there; otherwise the connection goes to the node as if
+there were no rule. Hence the node stays reachable if the proxy dies in any way. A gate is closed while no process
+listens at the node's port, so that a dead node refuses connections as dead nodes do. When the node is back, the gate
+opens, and connections made in between are reset so that they reconnect.
 
-It goes when its last rule is over, be it told or by the rule's deadline: what is held goes on, no new connection is
-taken, and each one leaves at a quiet moment, or is reset a second later. So nothing of it outlives the faults. One runs
-per host; a lock says so, and that it lives.
+The proxy exits when its last rule is over, by command or by the rule's deadline: held messages proceed, no new
+connection is accepted, and each connection ends at a quiet moment or is reset a second later. So nothing of the proxy
+stays after the faults. One runs per host; it holds a lock, which also shows that it lives.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rpc_sockets import destroy, listens, passing_by
 
 LOCK, SOCKET, EFFECTS = "proxy.lock", "proxy.socket", "effects"
 WATCH = 0.025
-"""The kernel has no event for a process that begins or ceases to listen, so it is looked at so often."""
+"""Seconds between checks: the kernel has no event for a process that begins or stops listening."""
 CUT_ROUNDS, CUT_PAUSE = 50, 0.01
 LEAVE_SECONDS = 1.0
 CONNECT_SECONDS = 5.0
@@ -64,7 +64,7 @@ class Proxy:
         self._changed = asyncio.Event()
 
     async def serve(self, control: socket.socket) -> None:
-        """Until the last rule is over."""
+        """Serve until the last rule is over."""
         server = await asyncio.start_unix_server(self._answer, sock=control)
         watching = asyncio.create_task(self._watch())
         try:
@@ -89,7 +89,7 @@ class Proxy:
             waits_until = deadline
 
     async def _leave(self) -> None:
-        """What was just released is under way and leaves later; what is stuck does not leave by itself."""
+        """End all relays. Messages just released are under way, so their relays leave later; stuck relays are reset."""
         for relay in list(self._relays):
             relay.leave()
         tasks = [*self._relays.values(), *self._arriving]
@@ -100,7 +100,7 @@ class Proxy:
         if self._relays:
             await asyncio.wait(list(self._relays.values()), timeout=LEAVE_SECONDS)
 
-    # --- what the agent asks ---------------------------------------------------------------------------------
+    # --- what the agent requests -----------------------------------------------------------------------------
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):
@@ -133,15 +133,15 @@ class Proxy:
     # --- connections -----------------------------------------------------------------------------------------
 
     def _take(self, client: socket.socket, gate: Gate) -> None:
-        """A connection that the firewall handed to a gate."""
+        """Accept a connection that the firewall redirected to a gate."""
         task = asyncio.create_task(self._relay(client, gate))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
     async def _relay(self, client: socket.socket, gate: Gate) -> None:
-        """On to the node, at the very address that the client asked for."""
+        """Relay to the node, at the address that the client connected to."""
         there, peer = client.getsockname(), client.getpeername()
-        if there[1] != gate.node_port:  # somebody called the gate itself, at its own port
+        if there[1] != gate.node_port:  # the client connected to the gate's own port
             close(client, reset=True)
             return
         node = socket.socket(client.family, socket.SOCK_STREAM)
@@ -160,7 +160,7 @@ class Proxy:
             relay.leave()
 
     async def _watch(self) -> None:
-        """Gates are open while the node listens."""
+        """Keep gates open while the node listens."""
         while True:
             for gate in list(self._gates.values()):
                 if await self._follow_node(gate):
@@ -168,7 +168,7 @@ class Proxy:
             await asyncio.sleep(WATCH)
 
     async def _follow_node(self, gate: Gate) -> bool:
-        """Opens or closes it, as the node does. Whether it was opened."""
+        """Open or close the gate as the node does. Returns whether it was opened."""
         there = listens(gate.node_port)
         if there and not gate.is_open:
             gate.open()
@@ -178,7 +178,7 @@ class Proxy:
         return False
 
     async def _cut_what_passes_by(self, port: int) -> int:
-        """Resets connections of the rules' sources that are not ours, also those that are just being made."""
+        """Reset connections of the rules' sources that bypass the proxy, including those being established."""
         cut = set()
         for _ in range(CUT_ROUNDS):
             found = [one for one in passing_by(port) if any(rule.concerns(one.peer) for rule in self._rules)]
@@ -199,9 +199,9 @@ class Proxy:
 
 
 def take_lock(path: Path) -> None:
-    """Until the process has ended: its descriptor is left to the kernel. Raises BlockingIOError if a proxy lives.
+    """Lock for the life of the process: the kernel closes the descriptor. Raises BlockingIOError if a proxy lives.
 
-    Whoever looks whether one lives holds the lock for a moment.
+    A process that only checks whether a proxy lives holds the lock for a moment.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + LOCK_SECONDS
@@ -218,7 +218,7 @@ def take_lock(path: Path) -> None:
 
 
 def bound_control(directory: Path) -> socket.socket:
-    """The Unix socket. Its path may be longer than the kernel allows, so it is named by way of the directory."""
+    """Bind the Unix socket. Its path may be longer than the kernel allows, so it is named through the directory."""
     (directory / SOCKET).unlink(missing_ok=True)
     control = socket.socket(socket.AF_UNIX)
     descriptor = os.open(directory, os.O_PATH)

@@ -1,9 +1,9 @@
-"""Hosts of a reduced lab: processes of an ordinary user, on a machine that is everybody's.
+"""Hosts of a reduced lab: processes of an ordinary user, on a shared machine.
 
-Such a host has an address, files and processes of its own, and shares all else with the others and with the machine:
-the network, the file system, the processors, the kernel's clocks. So it offers the faults that are about one process
-or its files, and no other; also none that the user's rights would do for, for what it disturbed would be the machine.
-The list says what is offered: a new verb is not, until somebody has thought about it.
+Such a host has its own address, files and processes, and shares everything else with the other hosts and the machine:
+the network, the file system, the processors, the kernel's clocks. So it offers only faults of one process or its files.
+It also refuses faults that the user's rights would allow but that would disturb the machine. The list names what is
+offered, so a new verb is refused until it is added deliberately.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ OFFERED = (
     "disk.copy",
     "disk.rewind",
 )
-"""Of these, none reaches beyond the process that it is aimed at and the directory of its data."""
+"""None of these reaches beyond the target process and its data directory."""
 
 NO_NETWORK = "a host of a reduced lab has no network of its own"
 SHARED = "a host of a reduced lab shares processors, disks and files with the machine"
 
 
 def not_offered(verbs: Iterable[str]) -> dict[str, str]:
-    """Of these verbs those that a host of a reduced lab refuses, and why."""
+    """The verbs that a host of a reduced lab refuses, and why."""
     refused = (verb for verb in verbs if verb not in OFFERED)
     return {verb: NO_NETWORK if verb.partition(".")[0] in ("net", "rpc") else SHARED for verb in refused}

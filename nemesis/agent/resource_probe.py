@@ -1,10 +1,10 @@
-"""`probe.resources`: what a process gets and may have, and who eats it away, as the process table shows it.
+"""`probe.resources`: what a process uses and may use, and which `eater.py` processes compete with it.
 
     {"name": "node", "id": "f1", "seconds": 0.5} → {"open", "process": {"cpu_s", "stopped", "limits", …}, "eaters"}
 
-Nothing here is asked of those who carry the faults out: how often the process was found stopped, how much processor
-time it got, its limits and the processes of `eater.py` are read from /proc, and how often a control group was held back
-from the kernel's own count.
+The evidence is independent of the programs that carry the faults out. How often the process was found stopped, its
+processor time, its limits and the processes of `eater.py` come from /proc; how often a control group was throttled
+comes from the kernel's count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIMIT_NAMES = {"Max address space": "memory", "Max open files": "descriptors"}
 
 
 def cpu_seconds(pid: int) -> float:
-    """The processor time a process has had, its threads included. Raises OSError."""
+    """The processor time that a process has used, its threads included. Raises OSError."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -45,7 +45,7 @@ def limits_of(pid: int) -> dict[str, int | None]:
 
 
 def eaters_of(state: Path, id: str) -> list[int]:
-    """The pids of the processes that eat on account of this fault, by their command lines."""
+    """The pids of this fault's `eater.py` processes, found by their command lines."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
@@ -105,7 +105,7 @@ class ResourceProbe:
 
 
 def watched(identity: Identity | None, seconds: float) -> dict[str, Any] | None:
-    """What is to be seen of a process in so many seconds; None if it is not there, or goes meanwhile."""
+    """Observe a process for `seconds`; None if it does not exist or ends meanwhile."""
     if identity is None:
         time.sleep(seconds)
         return None
@@ -131,13 +131,13 @@ def watched(identity: Identity | None, seconds: float) -> dict[str, Any] | None:
 
 
 def times_throttled(pid: int) -> int | None:
-    """By the first kind of control groups that counts it."""
+    """The count of the first version of control groups that has one."""
     counts = (groups.times_throttled(pid) for groups in cgroups.candidates())
     return next((count for count in counts if count is not None), None)
 
 
 def is_runnable(pid: int) -> bool:
-    """Whether it has a processor or waits for one, and for nothing else."""
+    """Whether it runs or is ready to run."""
     found = read_stat(pid)
     return found is not None and found[0] == "R"
 

@@ -1,23 +1,23 @@
-"""Faults that pick out one kind of message to or from this host's node: held, or their connection cut.
+"""Faults of one kind of message to or from this host's node: hold it, or cut its connection.
 
     connection from a source ──TPROXY──▶ gate of the proxy ──▶ rules ──▶ node (a connection within the host)
 
 While such a fault is open, new connections from its sources to the node's ports go through a proxy (`proxy.py`) that
-reads length, API key, version and correlation id of messages and nothing else. Packets are never touched.
+reads length, API key, version and correlation id of messages and nothing else. Packets are never changed.
 
-* **Connections that exist when a fault begins** are not behind the proxy. Each is reset once, so that its client comes
-  again through the proxy; how many is told by `probe.rpc`. Which messages were lost by that is as with any reset.
-* **What clients see** is the node's address. The node sees a connection from its own host: to give it the client's
-  address would need routing rules of the host changed for its answers, which could be left behind.
-* **The firewall** has a table of its own with one rule per family and port, written anew as one transaction from
-  the open faults; the control connection is exempt. The rule acts only while the proxy listens, so a proxy that dies
-  leaves the node reachable at once; the keeper then ends its faults, and `probe.rpc` says that they were cut short.
-* **At the end** nothing stays: what was held goes on, the rule is removed, each connection is ended at its first quiet
-  moment (no message under way, nothing unanswered) or is reset a second later, and the proxy goes. Forwarding for as
-  long as peers keep their connections would leave a process in their way after the fault's time to live.
+* **Connections that exist when a fault begins** bypass the proxy. Each is reset once, so that its client reconnects
+  through the proxy; `probe.rpc` reports how many. Which messages are lost by that is as with any reset.
+* **Clients see** the node's address. The node sees a connection from its own host: to see the client's address it would
+  need changed routing rules of the host for its responses, which could be left behind.
+* **The firewall** has a separate table with one rule per family and port, rewritten as one transaction from the open
+  faults; the control connection is exempt. The rule acts only while the proxy listens, so if the proxy dies, the node
+  is reachable at once; the keeper then ends its faults, and `probe.rpc` reports that they were cut short.
+* **At the end** nothing stays: held messages proceed, the rule is removed, each connection is ended at its first quiet
+  moment (no message under way, no request unanswered) or is reset a second later, and the proxy exits. If it forwarded
+  for as long as peers keep their connections, a process would stay in their path after the fault's time to live.
 
 The host needs Linux with nftables' tproxy (4.19 or later), the socket monitor with INET_DIAG_DESTROY, and root;
-`trouble_with_host` says what is missing, before anything is injected.
+`trouble_with_host` returns what is missing, before a fault is injected.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ NODE = "node"
 HIGHEST_API_KEY = 32_767
 MOST_MESSAGES = 1_000_000_000
 AFTER_MANGLE = -140
-"""Of the chain: behind what delays packets at the receiver, which takes them out and puts them in again."""
+"""Priority of the chain: after the chain that delays packets at the receiver, which dequeues and requeues them."""
 
 Gates = Mapping[str, Mapping[str, int]]
 
 
 def nft_script(entries: Sequence[Entry], gates: Gates, control_port: int) -> str:
-    """The transaction that makes the table say exactly this."""
+    """The transaction that replaces the table by exactly these rules."""
     lines = [f"table {NFT_TABLE}", f"delete table {NFT_TABLE}"]
     rules = [rule for port in sorted(gates) for rule in _rules_of(entries, int(port), gates[port])]
     if rules:
@@ -72,11 +72,11 @@ def nft_script(entries: Sequence[Entry], gates: Gates, control_port: int) -> str
 
 
 def _rules_of(entries: Sequence[Entry], port: int, gate: Mapping[str, int]) -> list[str]:
-    """One rule for each family in which the gate listens and somebody is meant."""
+    """One rule for each family in which the gate listens and a source is meant."""
     meant = [one for entry in entries if port in entry.arguments["ports"] for one in entry.arguments["sources"]]
     if not meant:
         return []
-    sources = checked_sources(meant)  # once more, because those of several faults may overlap
+    sources = checked_sources(meant)  # again, because the sources of several faults may overlap
     rules = []
     for family, gate_port in sorted(gate.items()):
         whose = ", ".join(one for one in sources if one != EVERYONE and family_of(one) == family)
@@ -89,17 +89,17 @@ def _rules_of(entries: Sequence[Entry], port: int, gate: Mapping[str, int]) -> l
 
 
 class Redirection:
-    """The firewall's rules that hand connections to the gates."""
+    """The firewall's rules that redirect connections to the gates."""
 
     def __init__(self, control_port: int) -> None:
         self._control_port = control_port
 
     def apply(self, entries: Sequence[Entry], gates: Gates) -> None:
-        """Raises Trouble."""
+        """Replace the rules. Raises Trouble."""
         insist([self._nft(), "-f", "-"], nft_script(entries, gates, self._control_port))
 
     def trouble(self) -> str | None:
-        """Why this host's firewall cannot do it; the kernel is asked, and nothing is changed."""
+        """Why this host's firewall cannot redirect; None if it can. Asks the kernel, changes nothing."""
         try:
             nft = self._nft()
         except Trouble as trouble:
@@ -119,7 +119,7 @@ class Redirection:
 
 
 class MessageFaults:
-    """What the two verbs and their probe share: the proxy, the redirection, what each fault has done."""
+    """What the verbs and their probe share: the proxy, the redirection, what each fault has done."""
 
     def __init__(self, state: Path, control_port: int, processes: Processes) -> None:
         directory = state / "rpc"
@@ -150,25 +150,25 @@ class MessageFaults:
         return None
 
     def put_in_force(self, entries: Sequence[Entry]) -> int:
-        """Makes these faults happen, and no others. How many connections were reset to come again."""
+        """Apply exactly these faults. Returns how many connections were reset so that they reconnect."""
         self.proxy.start()
         self._tell_rules(entries)
         return int(self.proxy.tell("cut")["cut"])
 
     def leave_in_force(self, remaining: Sequence[Entry]) -> None:
-        """Ends all but these. Without a proxy, none is left to act."""
+        """End all faults but these. Without a proxy, no fault acts."""
         alive = self.proxy.lives()
         if alive and remaining:
             self._tell_rules(remaining)
             return
         self.remove_redirection()
         if alive:
-            with contextlib.suppress(Trouble):  # it may be about to go by itself; that it goes is what counts
+            with contextlib.suppress(Trouble):  # it may be about to exit, which is enough
                 self.proxy.tell("apply", rules=[], ports=[])
             self.proxy.see_it_gone()
 
     def remove_redirection(self) -> None:
-        """New connections go to the node again. A host that has no nft has no table either."""
+        """Let new connections reach the node directly. A host without nft has no table either."""
         if find_program("nft"):
             self.redirection.apply([], {})
 
@@ -189,7 +189,7 @@ class MessageFaults:
 
 
 def rule_of(entry: Entry) -> RuleSpec:
-    """The fault as the proxy knows it."""
+    """The rule of this fault for the proxy."""
     arguments = entry.arguments
     return RuleSpec(
         id=entry.id,
@@ -239,7 +239,7 @@ class Hold:
             self._faults.leave_in_force(remaining)
 
     def broken(self, entry: Entry) -> bool:
-        """Whether the proxy that carries it out has died."""
+        """Whether the proxy that carries out the fault has died."""
         return not self._faults.proxy.lives()
 
     def note_broken(self, entry: Entry) -> None:
@@ -254,7 +254,7 @@ class Hold:
         return None
 
     def _ports(self, name: str) -> list[int]:
-        """Where the node accepts connections, by its definition: it may be down just now."""
+        """The ports where the node accepts connections, by its definition: the node may be down now."""
         ports = self._faults.processes.definition(name).ports
         if not ports:
             raise Trouble(
@@ -273,7 +273,7 @@ class Cut(Hold):
 
 
 def checked_ports(ports: object) -> list[int]:
-    """The ports of a process's definition. Raises Trouble."""
+    """Check the ports of a process's definition. Raises Trouble."""
     if not isinstance(ports, list) or not all(isinstance(port, int) and 0 < port < 65_536 for port in ports):
         raise Trouble("bad_argument", f"ports: {ports!r} must be a list of port numbers")
     return list(ports)
@@ -287,7 +287,7 @@ def whole_number(arguments: dict[str, Any], name: str, most: int) -> int:
 
 
 def probe(faults: MessageFaults, id: str, entry: Entry | None) -> dict[str, Any]:
-    """What `probe.rpc` answers. A fault whose proxy has died is not open any more, whatever the journal says."""
+    """The response to `probe.rpc`. A fault whose proxy has died is not open any more, even if its entry is."""
     effect = faults.effects.of(id)
     acting = entry is not None and faults.proxy.lives()
     return {

@@ -1,12 +1,12 @@
-"""Kafka's messages in a stream of bytes, found without understanding them.
+"""Finds Kafka's messages in a stream of bytes without understanding them.
 
-A message is four bytes of length and so many bytes. A request begins with API key, version and correlation id; the
-answer to it with the correlation id alone, and answers come in the order of requests. That is all that is read here:
-which API an answer belongs to follows from the request that it answers (`Asked`).
+A message is a length of four bytes and so many bytes. A request begins with API key, version and correlation id; its
+response with the correlation id only, and responses keep the order of requests. Nothing else is read: the API of a
+response follows from its request (`Asked`).
 
-A scanner hands on what it is fed in pieces, none of which reaches over the end of a message; the first piece of each
-carries what was read of it. It keeps back no more than the beginning of a message whose header has not all arrived. A
-stream that is not Kafka's (TLS, HTTP) shows by a length that no message has, and is handed on unread.
+A scanner returns its input in pieces, none of which crosses the end of a message; the first piece of each message
+carries its header. It holds back at most the beginning of a message whose header is incomplete. A stream that is not
+Kafka's (TLS, HTTP) is recognised by a length that no message has, and is passed on unread.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _RESPONSE = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
 
 LONGEST_MESSAGE = 256 << 20
-"""More than any broker accepts (`socket.request.max.bytes` is 100 MiB); TLS and HTTP begin with more."""
+"""More than any broker accepts (`socket.request.max.bytes` is 100 MiB); the first bytes of TLS and HTTP read as
+more.
+"""
 MOST_UNANSWERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is read of a message. Of an answer API key and version are not known."""
+    """The part of a message's header that is read. For a response, API key and version are unknown."""
 
     correlation: int
     api_key: int | None = None
@@ -35,7 +37,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of one message, or of none in a stream that is not Kafka's. `first` is there in its first piece."""
+    """Bytes of one message, or of a stream that is not Kafka's. Only the first piece of a message has `first`."""
 
     data: bytes
     first: Header | None
@@ -57,7 +59,7 @@ class FrameScanner:
         return not self._left and not self._kept and not self.foreign
 
     def feed(self, data: bytes) -> list[Piece]:
-        """The pieces that are complete enough to be handed on."""
+        """The pieces that are complete enough to be passed on."""
         stream = self._kept + data if self._kept else data
         self._kept = b""
         pieces: list[Piece] = []
@@ -81,12 +83,12 @@ class FrameScanner:
         return pieces
 
     def rest(self) -> bytes:
-        """What was kept back of a message that will not go on."""
+        """The bytes held back of a message that will not continue."""
         kept, self._kept = self._kept, b""
         return kept
 
     def _begin(self, stream: bytes, position: int) -> Header | None:
-        """The header of the message that begins here; None if not all of it is there, or if this is none."""
+        """The header of the message that begins here; None if it is incomplete or this is no message."""
         there = len(stream) - position
         if there < _LENGTH.size:
             return None
@@ -102,9 +104,10 @@ class FrameScanner:
 
 
 class Asked:
-    """The requests of one connection that have no answer yet, in order.
+    """The unanswered requests of one connection, in order.
 
-    Some never get one (Produce with acks=0): an answer to a later request shows it, for answers keep the order.
+    Some get no response (Produce with acks=0): a response to a later request shows it, because responses keep the
+    order.
     """
 
     def __init__(self) -> None:
@@ -118,7 +121,9 @@ class Asked:
         self._open.append((request.correlation, request.api_key))
 
     def api_key_of(self, response: Header) -> int | None:
-        """Of the request that this answers, which is thereby answered, as are those before it. None if nobody asked."""
+        """The API key of the request that this answers; it and all earlier ones are removed. None if there is no such
+        request.
+        """
         if all(correlation != response.correlation for correlation, _ in self._open):
             return None
         while True:

@@ -1,11 +1,11 @@
-"""A gate: the listener to which the firewall hands new connections to one port of the node (TPROXY).
+"""A gate: the listener to which the firewall redirects new connections to one port of the node (TPROXY).
 
-The listener is transparent: an accepted connection has the client's address on one side and the node's address and
-port on the other, as if the node itself had accepted it. Nothing is translated, so no entry of connection tracking is
-left behind, and a connection goes on by its sockets alone when the firewall's rule is gone.
+The listener is transparent: an accepted connection has the client's address on one side and the node's address and port
+on the other, as if the node itself had accepted it. Nothing is translated, so no connection tracking entry is left
+behind, and a connection continues on its sockets alone after the firewall's rule is removed.
 
-The rule takes effect only while somebody listens at the gate's port. `close` ceases to listen and keeps the port, so
-that the gate can be opened again without a new rule. Needs CAP_NET_ADMIN.
+The rule takes effect only while a socket listens at the gate's port. `close` stops listening and keeps the port, so
+that the gate can be reopened without a new rule. Needs CAP_NET_ADMIN.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _IP_TRANSPARENT, _IPV6_TRANSPARENT = 19, 75
 BACKLOG = 512
 PAUSE_AFTER_TROUBLE = 0.01
 PORTS = range(20_000, 32_000)
-"""Below what the kernel gives to outgoing connections, so that no such one takes a gate's port."""
+"""Below the kernel's range for outgoing connections, so that none of them takes a gate's port."""
 FAMILIES = {"ip": socket.AF_INET, "ip6": socket.AF_INET6}
 
 
 class Gate:
-    """Takes connections to one port of the node, in the families that this host has."""
+    """Accepts connections to one port of the node, in the address families that this host has."""
 
     def __init__(self, node_port: int, take: Callable[[socket.socket, Gate], None]) -> None:
         self.node_port = node_port
@@ -51,7 +51,7 @@ class Gate:
             self._accepting.append(asyncio.create_task(self._accept(one)))
 
     async def close(self) -> None:
-        """What is connected stays so."""
+        """Stop listening. Existing connections stay."""
         for task in self._accepting:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
@@ -64,14 +64,14 @@ class Gate:
         while True:
             try:
                 client, _ = await asyncio.get_running_loop().sock_accept(listener)
-            except OSError:  # too many open files, or the client has gone again; others wait in the backlog meanwhile
+            except OSError:  # too many open files, or the client has disconnected; others wait in the backlog
                 await asyncio.sleep(PAUSE_AFTER_TROUBLE)
                 continue
             self._take(client, self)
 
 
 def transparent_sockets() -> dict[str, socket.socket]:
-    """One per family, all at one port, not listening yet. Raises OSError."""
+    """One socket per family, all at one port, not listening yet. Raises OSError."""
     for port in random.sample(PORTS, 100):
         bound: dict[str, socket.socket] = {}
         try:

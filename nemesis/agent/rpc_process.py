@@ -1,7 +1,7 @@
-"""The proxy as seen from agent and keeper: whether it lives, to start it, to tell it something, to see it gone.
+"""Starts, commands and ends the proxy, for agent and keeper.
 
-It lives if its lock is held; a process id could be another's by now. It is nobody's child, so that it survives the
-agent and its SSH channel. Whoever starts or ends it holds the journal's lock.
+The proxy lives if its lock is held; its pid might by now be another process's. It is a child of neither, so that it
+survives the agent and its SSH channel. The caller that starts or ends it holds the journal's lock.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class ProxyProcess:
         return int((self.directory / LOCK).read_text())
 
     def start(self) -> None:
-        """Unless it lives. Returns when it can be told something; raises Trouble if it cannot."""
+        """Start the proxy unless it lives. Returns when it accepts commands; raises Trouble if it does not get
+        there.
+        """
         if self.lives():
             return
         command = [sys.executable, "-u", str(PROGRAM), "--directory", str(self.directory)]
@@ -55,7 +57,7 @@ class ProxyProcess:
             raise Trouble("failed", f"the proxy did not start: {self._last_words()}")
 
     def tell(self, do: str, **more: Any) -> dict[str, Any]:
-        """What it answers. Raises Trouble."""
+        """Send a command and return the proxy's response. Raises Trouble."""
         try:
             with socket.socket(socket.AF_UNIX) as channel:
                 channel.settimeout(ANSWER_SECONDS)
@@ -73,7 +75,9 @@ class ProxyProcess:
         return answer
 
     def see_it_gone(self) -> None:
-        """It goes by itself when it has no rules; if not, it is killed. Raises Trouble if even that fails."""
+        """Wait for the proxy to exit, which it does without rules; otherwise kill it. Raises Trouble if even that
+        fails.
+        """
         if self._gone_within(END_SECONDS):
             return
         with contextlib.suppress(ProcessLookupError, ValueError):

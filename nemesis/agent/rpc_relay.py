@@ -1,14 +1,15 @@
-"""One connection through the proxy: what the client sends goes to the node and back, unless a rule picks it out.
+"""Relays one connection through the proxy: forwards bytes both ways unless a rule affects a message.
 
-A message that is held stops its direction of this connection, and only that: nothing more is read there, so that the
-sender feels it as a receiver that takes nothing (TCP's window), and what the kernel has taken meanwhile still arrives
-when the hold ends, also if the sender has given up. The other direction goes on.
+A held message stops its direction of this connection, and only that: nothing more is read there, so the sender sees a
+receiver that takes nothing (TCP's window). What the kernel has received meanwhile still arrives when the hold ends,
+even if the sender has given up. The other direction continues.
 
-Where a connection ends, the other side learns of it as it would have: an end as an end, a reset as a reset. A cut
-resets the client, and the node too, but for a request that must still arrive: there the node reads it, then the end.
+When a side ends the connection, the other side sees what it would have seen directly: an end as an end, a reset as a
+reset. A cut resets the client, and the node too, except for a request that must still arrive: there the node reads it,
+then the end.
 
-When the last fault is over a relay leaves at a quiet moment (`leave`): no message under way, no request without its
-answer, nothing to be read. Both sides see an ordinary end and connect again, past the proxy, with nothing lost.
+When the last fault is over, a relay leaves at a quiet moment (`leave`): no message under way, no unanswered request,
+nothing to read. Both sides see an ordinary end and reconnect without the proxy, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ARRIVAL_GLANCE = 0.001
 
 
 class Ending(enum.Enum):
-    """How a connection ends: for the client, and for the node."""
+    """How a connection ends: whether it is reset for the client, and for the node."""
 
     CLOSED = (False, False)
     RESET = (True, True)
@@ -46,7 +47,7 @@ class _Over(Exception):
 
 @dataclass(eq=False)
 class _Way:
-    """One direction. `moving` while something that was read has not been handed on."""
+    """One direction. `moving` while bytes have been read but not passed on."""
 
     source: socket.socket
     sink: socket.socket
@@ -76,7 +77,7 @@ class Relay:
         self._tasks: dict[bool, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until the connection has ended on both sides."""
+        """Relay until the connection has ended on both sides."""
         for one in (self._client, self._node):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ways = (self._requests, self._responses)
@@ -93,7 +94,7 @@ class Relay:
             close(self._node, reset=node_reset)
 
     def leave(self) -> None:
-        """From now on: at the first quiet moment."""
+        """End the relay at the first quiet moment from now on."""
         self._leaving = True
         self._leave_if_quiet()
 
@@ -111,7 +112,7 @@ class Relay:
             self._end(Ending.CLOSED)
 
     async def _carry(self, way: _Way) -> None:
-        """One direction to its end."""
+        """Carry one direction until its end."""
         loop = asyncio.get_running_loop()
         try:
             while data := await loop.sock_recv(way.source, CHUNK):
@@ -136,7 +137,7 @@ class Relay:
             way.cutter = await self._meet(way, piece.first)
         cut = piece.last and way.cutter is not None and way.cutter.cuts_after()
         if cut:
-            self._tasks[not way.responses].cancel()  # first, so that an answer given at once is lost too
+            self._tasks[not way.responses].cancel()  # first, so that a response sent at once is lost too
         await self._stream.send(way.sink, piece.data)
         if cut:
             if way.responses:
@@ -145,7 +146,7 @@ class Relay:
             raise _Over
 
     async def _meet(self, way: _Way, message: Header) -> Rule | None:
-        """Waits as long as rules hold the message. Then: the rule that will cut after it, if there is one."""
+        """Wait while rules hold the message. Returns the rule that will cut after it, if there is one."""
         if way.responses:
             api_key = self._asked.api_key_of(message)
         else:
@@ -162,7 +163,7 @@ class Relay:
 
 
 def something_to_read(one: socket.socket) -> bool:
-    """Or whether its peer has ended it, which is for the relay to tell the other side."""
+    """Whether there are bytes to read, or an end of the peer's that the relay must pass on."""
     try:
         one.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -173,9 +174,9 @@ def something_to_read(one: socket.socket) -> bool:
 
 
 async def arrival(one: socket.socket) -> None:
-    """Until the peer's kernel has taken what was sent; a peer that takes nothing for a second is not waited for.
+    """Wait until the peer's kernel has received what was sent, but at most a second.
 
-    The kernel has no event for it, so it is looked at.
+    Polls, because the kernel has no event for it.
     """
     deadline = asyncio.get_running_loop().time() + ARRIVAL_SECONDS
     unacknowledged = array.array("i", [0])
@@ -187,7 +188,7 @@ async def arrival(one: socket.socket) -> None:
 
 
 def close(one: socket.socket, *, reset: bool) -> None:
-    """With a reset, or with an ordinary end after all that was sent."""
+    """Close with a reset, or with an ordinary end after all that was sent."""
     with contextlib.suppress(OSError):
         if reset:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,11 +1,11 @@
-"""Which messages a host's open RPC faults pick out, and what they have done to them.
+"""Decides which messages a host's open RPC faults affect, and records what the faults have done.
 
-A rule concerns the messages of one API between this host's node and some addresses, requests or the answers to them.
-It holds them until it ends, or (with `messages`) cuts the connection when so many have arrived, again and again; with 0
-in place of every one. A rule that holds goes before one that cuts. These are the simulation's rules, on real sockets.
+A rule concerns the messages of one API between this host's node and some addresses: requests or their responses. It
+holds them until it ends, or (with `messages`) cuts the connection whenever so many have arrived; with 0, instead of
+every one. Rules that hold precede rules that cut. These are the simulation's rules, on real sockets.
 
-Each rule ends by itself at its deadline (monotonic seconds), whoever else has died. What it has done is written down at
-once, a small file per fault, so that it is known also when the process that did it is gone.
+Each rule ends at its deadline (monotonic seconds), whichever other processes have died. What it has done is written at
+once, to a small file per fault, so that it is known after the proxy has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def address_of(text: str) -> Address:
-    """As everybody writes it: IPv4 also where a socket for both families calls it `::ffff:…`."""
+    """Parse an address. An IPv4 address is returned as such, even if a socket for both families writes it as
+    `::ffff:…`.
+    """
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
@@ -37,7 +39,7 @@ def address_of(text: str) -> Address:
 
 @dataclass(frozen=True)
 class RuleSpec:
-    """A rule as the agent tells it to the proxy."""
+    """A rule as the agent sends it to the proxy."""
 
     id: str
     api_key: int
@@ -47,7 +49,7 @@ class RuleSpec:
     """None for a hold."""
     deadline: float
     treatment: Mapping[str, Any] | None = None
-    """What becomes of the bytes of connections (`rpc_stream.py`); such a rule picks out no messages."""
+    """What happens to the bytes of connections (`rpc_stream.py`); such a rule affects no messages."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RuleSpec:
@@ -56,8 +58,9 @@ class RuleSpec:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a fault has done: messages held or cut at; connections reset so that they came again through the proxy;
-    whether it ended before its time, because the proxy died."""
+    """What a fault has done: messages held or cut at; connections reset so that they reconnect through the proxy;
+    whether it ended before its time, because the proxy died.
+    """
 
     met: int = 0
     reset: int = 0
@@ -65,7 +68,7 @@ class Effect:
 
 
 class Effects:
-    """The effect of each fault by its id; kept when the fault is over, for whoever looks afterwards."""
+    """The effect of each fault by its id; kept after the fault as evidence."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -91,7 +94,7 @@ class Effects:
 
 @dataclass(eq=False)
 class Rule:
-    """A rule at work."""
+    """A rule in force."""
 
     spec: RuleSpec
     effects: Effects
@@ -104,7 +107,7 @@ class Rule:
         self._networks = tuple(ipaddress.ip_network(one) for one in self.spec.sources if one != EVERYONE)
 
     def concerns(self, source: Address) -> bool:
-        """Whether connections from there may carry such messages."""
+        """Whether connections from this address may carry such messages."""
         return EVERYONE in self.spec.sources or any(source in network for network in self._networks)
 
     @property
@@ -112,7 +115,7 @@ class Rule:
         return self.spec.messages is None
 
     async def hold(self) -> None:
-        """Until the rule is over."""
+        """Wait until the rule is over."""
         self._count(met=1)
         self.waiting += 1
         try:
@@ -121,14 +124,14 @@ class Rule:
             self.waiting -= 1
 
     def cuts_before(self) -> bool:
-        """As such a message comes: whether it is lost with its connection."""
+        """When such a message begins: whether it is lost with its connection."""
         if self.spec.messages == 0:
             self._count(met=1)
             return True
         return False
 
     def cuts_after(self) -> bool:
-        """As such a message is about to have arrived: whether its connection ends then."""
+        """When such a message is about to have arrived: whether its connection ends then."""
         if self.over.is_set() or not self.spec.messages:
             return False
         self._passed += 1
@@ -163,7 +166,7 @@ class Rules:
         return iter(list(self._rules.values()))
 
     def become(self, specs: Sequence[RuleSpec]) -> None:
-        """Exactly these are in force from now on. One that stays keeps what it holds, to its new deadline."""
+        """Replace the rules by exactly these. A rule that stays keeps the messages it holds, to its new deadline."""
         self._end(id for id in self._rules if id not in {spec.id for spec in specs})
         for spec in specs:
             if spec.id in self._rules:
@@ -178,7 +181,7 @@ class Rules:
         return min((rule.spec.deadline for rule in self), default=None)
 
     def find(self, source: Address, api_key: int, *, responses: bool) -> Rule | None:
-        """The rule that such a message meets."""
+        """The rule that affects such a message."""
         self.end_expired(time.monotonic())
         met = [
             rule
@@ -190,7 +193,7 @@ class Rules:
         return min(met, key=lambda rule: not rule.holds, default=None)
 
     def treating(self, source: Address) -> Rule | None:
-        """The rule that treats the bytes of a connection from there: the oldest."""
+        """The rule that treats the bytes of a connection from this address: the oldest."""
         self.end_expired(time.monotonic())
         return next((rule for rule in self if rule.spec.treatment is not None and rule.concerns(source)), None)
 

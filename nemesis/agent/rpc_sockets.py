@@ -1,8 +1,8 @@
-"""The kernel's TCP connections, listed and ended, by its socket monitoring interface (as `ss` and `ss -K` do).
+"""Lists and resets the kernel's TCP connections by its socket monitor, as `ss` and `ss -K` do.
 
-What must be known of a port: whether somebody listens there, and who is connected to it past the proxy. The proxy's
-own sockets carry a mark, and the kernel tells it. Ending a connection sends a reset to its peer and an error to its
-process; the kernel needs CONFIG_INET_DIAG_DESTROY for it, which `can_destroy` tries on a connection of its own.
+It finds for a port whether a process listens there, and which connections bypass the proxy. The proxy's sockets carry a
+mark, which the kernel reports. Resetting a connection sends a reset to its peer and an error to its process. The kernel
+needs CONFIG_INET_DIAG_DESTROY for it, which `can_destroy` tries on a connection of this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from rpc_rules import Address, address_of
 
 MARK = 0x53515C
-"""Of the proxy's sockets."""
+"""Marks the proxy's sockets."""
 
 ANY_PORT = 0
 
@@ -41,7 +41,7 @@ _ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
 
 @dataclass(frozen=True)
 class Connection:
-    """One socket of the kernel's table; `key` is how the kernel knows it."""
+    """One socket of the kernel's table; `key` is the kernel's id of it."""
 
     family: int
     key: bytes
@@ -53,12 +53,12 @@ class Connection:
 
 
 def mark(one: socket.socket) -> None:
-    """Makes it known as the proxy's, as are all connections it accepts. Needs CAP_NET_ADMIN."""
+    """Mark the socket, and all connections it accepts, as the proxy's. Needs CAP_NET_ADMIN."""
     one.setsockopt(socket.SOL_SOCKET, _SO_MARK, MARK)
 
 
 def listens(port: int) -> bool:
-    """Whether somebody who is not the proxy accepts connections there."""
+    """Whether a process other than the proxy accepts connections there."""
     return any(found.mark != MARK for found in _find(port, 1 << _LISTEN))
 
 
@@ -68,7 +68,7 @@ def connected() -> Iterator[Connection]:
 
 
 def passing_by(port: int) -> list[Connection]:
-    """Connections to that port that come from other hosts and do not go through the proxy."""
+    """Connections to that port that come from other hosts and bypass the proxy."""
     return [
         found
         for found in _find(port, _CONNECTED)
@@ -77,7 +77,7 @@ def passing_by(port: int) -> list[Connection]:
 
 
 def destroy(connection: Connection) -> None:
-    """Resets it; one that is gone already is no trouble. Raises OSError where the kernel cannot."""
+    """Reset the connection. Harmless if it no longer exists. Raises OSError where the kernel cannot."""
     query = _QUERY.pack(connection.family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + connection.key
     try:
         for _ in _ask(_SOCK_DESTROY, _REQUEST | _ACKNOWLEDGE, query):
@@ -88,7 +88,7 @@ def destroy(connection: Connection) -> None:
 
 
 def can_destroy() -> bool:
-    """Whether this kernel lets us, tried on a connection within this process."""
+    """Whether this kernel allows it, tried on a connection within this process."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)), server.accept()[0]:
@@ -126,7 +126,7 @@ def _connection(answer: bytes, size: int) -> Connection:
 
 
 def _mark_in(attributes: bytes) -> int:
-    """The kernel leaves it out where it is 0."""
+    """The mark, which the kernel leaves out if it is 0."""
     position = 0
     while position + _ATTRIBUTE.size <= len(attributes):
         length, kind = _ATTRIBUTE.unpack_from(attributes, position)
@@ -138,7 +138,7 @@ def _mark_in(attributes: bytes) -> int:
 
 
 def _ask(kind: int, flags: int, query: bytes) -> Iterator[bytes]:
-    """The kernel's answers to one question. Raises OSError."""
+    """The kernel's responses to one request. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as channel:
         channel.settimeout(5)
         channel.send(_MESSAGE.pack(_MESSAGE.size + len(query), kind, flags, 1, 0) + query)

@@ -1,12 +1,13 @@
-"""What becomes of the bytes of a connection through the proxy, whatever they mean: sliced, swallowed, cut, ended late.
+"""Slices, drops or cuts the bytes of a connection through the proxy, or delays its end.
 
-* `slice`: each message goes on in pieces of `size` bytes with a `gap` between them, each a segment of its own.
-* `black-hole`: bytes are swallowed, both ways; `delay` seconds after the first the connection is closed.
-* `cut`: the connection is closed once `limit` bytes have gone through it, both ways together.
-* `slow-close`: where one end closes, the other learns of it `delay` seconds later.
+* `slice`: each message continues in pieces of `size` bytes with a `gap` between them, each in a separate segment.
+* `black-hole`: bytes are dropped, both ways; `delay` seconds after the first the connection is closed.
+* `cut`: the connection is closed once `limit` bytes have passed, both ways together.
+* `slow-close`: when one side closes, the other side sees it `delay` seconds later.
 
-The oldest rule of that kind that concerns a connection treats it. When the rule is over, what was sliced goes on at
-once, a late end is told, and a connection in a black hole is reset, for what it lost cannot be given back.
+The meaning of the bytes does not matter. The oldest such rule that concerns a connection treats it. When the rule is
+over, sliced messages continue at once, a delayed end is passed on, and a connection in a black hole is reset, because
+its lost bytes cannot be restored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from rpc_rules import Address, Rule, Rules
 
 End = Callable[[bool], None]
-"""Ends the connection on both sides: with a reset or with an ordinary end."""
+"""Ends the connection on both sides: with a reset (True) or with an ordinary end."""
 
 
 class Stream:
@@ -34,7 +35,7 @@ class Stream:
         self._swallowed: asyncio.Task[None] | None = None
 
     async def send(self, sink: socket.socket, data: bytes) -> None:
-        """On to the other side, as far as the rules let it."""
+        """Send bytes to the other side, as far as the rules allow."""
         if self._swallowed is not None:
             return
         rule = self._rules.treating(self._source)
@@ -51,7 +52,7 @@ class Stream:
             self._swallowed = asyncio.create_task(self._close_later(rule))
 
     async def before_end(self) -> None:
-        """Before the other side is told that one has closed."""
+        """Delay the end, if a rule says so, before the other side sees it."""
         rule = self._rules.treating(self._source)
         if rule is not None and rule.spec.treatment and rule.spec.treatment["kind"] == "slow-close":
             self._count(rule)
@@ -84,14 +85,14 @@ class Stream:
         self._end(await over_or_later(rule, rule.spec.treatment["delay"]))
 
     def _count(self, rule: Rule) -> None:
-        """Each connection once."""
+        """Count each connection once."""
         if rule.spec.id not in self._met:
             self._met.add(rule.spec.id)
             rule.has_treated(1)
 
 
 async def over_or_later(rule: Rule, seconds: float) -> bool:
-    """Until so much time has passed or the rule is over; whether it is over."""
+    """Wait until `seconds` have passed or the rule is over. Returns whether it is over."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(rule.over.wait(), seconds)
     return rule.over.is_set()

@@ -1,4 +1,4 @@
-"""`rpc.stream`: connections to this host's node go through the proxy, which treats their bytes (`rpc_stream.py`)."""
+"""`rpc.stream`: the proxy treats the bytes of connections to this host's node (`rpc_stream.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trouble import Trouble
 LONGEST_DELAY = 600.0
 MOST_BYTES = 1 << 30
 NO_API = -1
-"""Such a rule picks out no messages."""
+"""Such a rule affects no messages."""
 
 
 class TreatStream(Hold):
@@ -35,7 +35,7 @@ class TreatStream(Hold):
 
 
 def checked_treatment(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be done with the bytes. Raises Trouble."""
+    """Check what to do with the bytes. Raises Trouble."""
     told = dict(arguments)
     kind = text(told, "treatment")
     if kind == "slice":

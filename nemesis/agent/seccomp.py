@@ -1,17 +1,18 @@
-"""System calls of a process handed to another one, by the kernel's own means: seccomp user notification.
+"""Hands system calls of one process to another for a decision: the kernel's seccomp user notification.
 
-A process installs a filter upon itself, for good and for its children. A call that the filter names stops, and the
-holder of the *listener* is told of it; the call goes on when the holder says so, or returns the error that it is given.
-No root is needed, no module, no file system in between: Linux 5.5 or newer, on x86-64 or 64-bit ARM.
+A process installs a filter on itself, permanently and for its children. A call that the filter names stops, and the
+holder of the *listener* receives a notice. The call proceeds when the holder allows it, or returns the error that the
+holder gives. This needs no root, no module and no intermediate file system: Linux 5.5 or newer, on x86-64 or 64-bit
+ARM.
 
     listener = install(traps)                 in the process to be watched, after which it may execute a program
     notice = receive(listener)                in the holder, when the listener is readable
     proceed(listener, notice.id)              or refuse(listener, notice.id, errno.EIO)
 
-What has to be known: a filter sees numbers, never what a pointer points to, so all but the simplest choice is the
-holder's. A notice may become void at any time (the process was killed, a signal interrupted the call); answers to it
-are then lost, and what was read from /proc on its account may be another's: `is_valid` tells. Once nobody holds the
-listener any more, the calls it was for fail with ENOSYS: whoever watches must not be outlived by the watched.
+A filter sees numbers, never what a pointer points to, so all but the simplest choices are the holder's. A notice may
+become void at any time (the process was killed, a signal interrupted the call). Answers to it are then lost, and what
+was read from /proc for it may belong to another process: `is_valid` checks. When no process holds the listener any
+more, the filtered calls fail with ENOSYS: the watched process must not outlive its watch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NOTIFY = 0x7FC00000
 SET_FILTER = 1
 NEW_LISTENER = 1 << 3
 KEEP_SPECULATION = 1 << 2
-"""Without it older kernels switch a mitigation on that slows the whole process down."""
+"""Without this flag older kernels enable a mitigation that slows down the whole process."""
 NO_NEW_PRIVILEGES = 38
 CONTINUE = 1
 SYNCHRONOUS_WAKE_UP = 1
@@ -48,12 +49,12 @@ IDENTITY = struct.Struct("=Q")
 RECEIVE, SEND, CHECK, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
 
 Instruction = tuple[int, int, int, int]
-"""Of the classic Berkeley packet filter: operation, jump if true, jump if false, constant."""
+"""An instruction of the classic Berkeley packet filter: operation, jump if true, jump if false, constant."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What differs between processors: the name the kernel gives to the calling convention, and our own call."""
+    """What differs between processors: the kernel's name of the calling convention, and the number of seccomp(2)."""
 
     audit: int
     seccomp: int
@@ -64,7 +65,7 @@ ARCHITECTURES = {"x86_64": Architecture(0xC000003E, 317), "aarch64": Architectur
 
 @dataclass(frozen=True)
 class Trap:
-    """A call to be told of, by its number; only if an argument is at least so much, or has one of these bits."""
+    """A call to stop, by its number; only if an argument is at least `at_least`, or has a bit of `any_bit`."""
 
     number: int
     argument: int = 0
@@ -83,11 +84,11 @@ class Notice:
 
 
 class Unsupported(Exception):
-    """This machine cannot do it; says why."""
+    """This machine cannot do it; the message says why."""
 
 
 def architecture(machine: str | None = None) -> Architecture:
-    """Raises Unsupported."""
+    """The architecture of this machine. Raises Unsupported."""
     machine = machine or platform.machine()
     if machine not in ARCHITECTURES:
         raise Unsupported(f"on {machine} system calls are not known by number; {', '.join(ARCHITECTURES)} are")
@@ -95,7 +96,7 @@ def architecture(machine: str | None = None) -> Architecture:
 
 
 def program(traps: Sequence[Trap], audit: int) -> list[Instruction]:
-    """The filter: calls by another convention, and all that no trap names, go on at once."""
+    """The filter: calls by another convention, and all that no trap names, proceed at once."""
     instructions: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE_OFFSET),
         (IF_EQUAL, 1, 0, audit),
@@ -119,9 +120,9 @@ class _Program(ctypes.Structure):
 
 
 def install(traps: Sequence[Trap]) -> int:
-    """Filter this thread's calls from now on, and those of all it starts; returns the listener.
+    """Filter the calls of this thread and of all that it starts, from now on. Returns the listener.
 
-    Raises OSError, and Unsupported on a strange processor. Privileges can be gained no more afterwards (no sudo).
+    Raises OSError, and Unsupported on an unknown processor. Afterwards the process cannot gain privileges (no sudo).
     """
     here = architecture()
     packed = b"".join(struct.pack("=HBBI", *instruction) for instruction in program(traps, here.audit))
@@ -143,7 +144,7 @@ def _fail(what: str) -> None:
 
 
 def quicken(listener: int) -> None:
-    """Let a call and its answer take turns on one processor where the kernel can (6.6): several times faster."""
+    """Run a call and its answer in turns on one processor where the kernel can (6.6): several times faster."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(listener, SET_FLAGS, SYNCHRONOUS_WAKE_UP)
 
@@ -162,7 +163,7 @@ def receive(listener: int) -> Notice | None:
 
 
 def is_valid(listener: int, identity: int) -> bool:
-    """Whether the call still waits: only then was what /proc said of its thread about the thread that made it."""
+    """Whether the call still waits: only then did /proc describe the thread that made it."""
     try:
         fcntl.ioctl(listener, CHECK, IDENTITY.pack(identity))
     except OSError:
@@ -171,17 +172,17 @@ def is_valid(listener: int, identity: int) -> bool:
 
 
 def proceed(listener: int, identity: int) -> None:
-    """Let the kernel carry the call out."""
+    """Have the kernel carry out the call."""
     _answer(listener, ANSWER.pack(identity, 0, 0, CONTINUE))
 
 
 def refuse(listener: int, identity: int, number: int) -> None:
-    """Let the call return this error, undone."""
+    """Make the call return this error without carrying it out."""
     _answer(listener, ANSWER.pack(identity, 0, -number, 0))
 
 
 def pretend(listener: int, identity: int) -> None:
-    """Let the call return 0, undone."""
+    """Make the call return 0 without carrying it out."""
     _answer(listener, ANSWER.pack(identity, 0, 0, 0))
 
 
@@ -189,12 +190,12 @@ def _answer(listener: int, answer: bytes) -> None:
     try:
         fcntl.ioctl(listener, SEND, answer)
     except OSError as trouble:
-        if trouble.errno not in (errno.ENOENT, errno.EINPROGRESS):  # void, or answered
+        if trouble.errno not in (errno.ENOENT, errno.EINPROGRESS):  # void, or answered already
             raise
 
 
 def why_not(timeout: float = 2.0) -> str | None:
-    """Why calls cannot be handed over on this machine, found out by doing it; None if they can."""
+    """Why calls cannot be handed over on this machine, found by trying; None if they can."""
     try:
         return _tried(timeout)
     except Unsupported as reason:
@@ -204,7 +205,7 @@ def why_not(timeout: float = 2.0) -> str | None:
 
 
 def _tried(timeout: float) -> str | None:
-    """A child that has its own getppid refused and then allowed."""
+    """Have the getppid call of a child handed over, and let it proceed."""
     architecture()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     child = os.fork()

@@ -1,8 +1,8 @@
-"""The keeper's sentries, seen from Python: two shells (`sentry.sh`) that start it again when it is killed or stopped.
+"""Starts and replaces the keeper's sentries: two shells that restart a killed or stopped keeper.
 
-The keeper and the agent see to the sentries, and the sentries to the keeper; so each of the three can be killed or
-stopped, and is replaced by one of the others. Sentries are known by pid and start time, in a file that is written in
-place, so that replacing one takes no room on the disk. They end by themselves, some seconds after the keeper.
+The shells run `sentry.sh`. The keeper and the agent watch the sentries, and the sentries watch the keeper. So each of
+the three may be killed or stopped, and one of the others replaces it. Sentries are identified by pid and start time, in
+a file that is written in place, so that replacing one needs no disk space. They exit some seconds after the keeper.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINE = 64
 
 
 class Sentries:
-    """Those of one host. Whoever calls holds the journal's lock, or two might start too many."""
+    """The sentries of one host. The caller holds the journal's lock; otherwise two callers might start too many."""
 
     def __init__(self, state: Path, command: Sequence[str]) -> None:
         """`command` starts the agent of this host, without `--keeper`."""
@@ -33,16 +33,16 @@ class Sentries:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def reserve(self) -> None:
-        """Make the record while there is room. Raises OSError."""
+        """Create the record while there is room. Raises OSError."""
         self._write(self._known())
 
     def all_well(self) -> bool:
-        """Whether all are there and none is stopped."""
+        """Whether all sentries exist and none is stopped."""
         self._children = [one for one in self._children if one.poll() is None]
         return sum(map(_works, self._known())) >= COUNT
 
     def ensure(self) -> None:
-        """Replace those that are gone or stopped. Raises OSError if a shell cannot be started."""
+        """Replace missing or stopped sentries. Raises OSError if a shell cannot be started."""
         if self.all_well():
             return
         working = []

@@ -1,13 +1,13 @@
 #!/bin/sh
-# A sentry: sees to it that the keeper of this host works for as long as a fault is open, and owes nothing to Python.
+# A sentry: ensures, without Python, that the keeper of this host works for as long as a fault is open.
 #
 #     sh sentry.sh STATE PYTHON -u agent.py --state STATE …      the keeper's own command, to start it again
 #
-# Two of them run beside the keeper (sentries.py). Once a second each looks whether the keeper is there, is not stopped
-# (SIGSTOP), and its heartbeat has moved within the last LOOKS_UNTIL_STALE looks. One that is stopped or has no pulse is
-# killed; if a fault is open, a new one is started. A sentry stays LOOKS_UNTIL_IDLE looks longer than keeper and faults,
-# so that a keeper that is stopped while it ends does not stay. Then it kills the other sentry if that is stopped, and
-# every stopped keeper of this host, and ends. It writes no file: the disk may be full.
+# Two sentries run beside the keeper (sentries.py). Once a second each checks that the keeper exists, is not stopped
+# (SIGSTOP), and that its heartbeat has changed within the last LOOKS_UNTIL_STALE checks. A keeper that is stopped or
+# whose heartbeat is stale is killed; if a fault is open, a new keeper is started. A sentry stays LOOKS_UNTIL_IDLE looks
+# longer than keeper and faults, so that a keeper that is stopped while it ends does not stay. Then it kills the other
+# sentry if that is stopped, and every stopped keeper of this host, and exits. It writes no file: the disk may be full.
 
 LOOKS_UNTIL_STALE=4
 LOOKS_FOR_START=10
@@ -16,7 +16,7 @@ LOOKS_UNTIL_IDLE=4
 state=$1
 shift
 
-# The state letter and the start time of process $1, in $letter and $started; fails if it is not there.
+# The state letter and the start time of process $1, in $letter and $started; fails if there is no such process.
 look() {
     { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
     line=${line##*) }
@@ -35,7 +35,7 @@ faults_open() {
     return 1
 }
 
-# Whether the keeper works. One that does not is killed here. Its pid is only believed with its start time.
+# Whether the keeper works. A keeper that does not is killed here. Its pid counts only if its start time matches.
 keeper_works() {
     pid='' since=''
     { read -r pid since <"$state/keeper.lock"; } 2>/dev/null
@@ -67,7 +67,7 @@ start_keeper() {
     patience=$LOOKS_FOR_START
 }
 
-# Kills the other sentry if it is stopped: it would stay for ever. Its pid is only believed with its start time.
+# Kill the other sentry if it is stopped: it would stay for ever. Its pid counts only if its start time matches.
 end_stopped_sentries() {
     { read -r known <"$state/sentries"; } 2>/dev/null
     # shellcheck disable=SC2086
@@ -97,9 +97,9 @@ while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
     if keeper_works; then
         idle=0 patience=0
     elif ! faults_open; then
-        idle=$((idle + 1)) # at first, the fault for which we were started is still to be written down
+        idle=$((idle + 1)) # at first, the fault for which this sentry was started is not yet in the journal
     elif [ "$patience" -gt 0 ] && look "$starting"; then
-        patience=$((patience - 1)) # it is on its way
+        patience=$((patience - 1)) # it is starting
     else
         start_keeper "$@"
     fi

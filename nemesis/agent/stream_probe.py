@@ -1,9 +1,9 @@
-"""`probe.exchange`: a connection to a node, requests and answers over it one after the other, and how it ends.
+"""`probe.exchange`: connects to a node, sends requests, and reports how the connection ends.
 
-The request is ApiVersions of version 0, which every node answers and which changes nothing. Of the answers only the
-length is read. It is told how many bytes went each way, in how many pieces the answers came, how long it all took, and
-how the connection ended: it was left open, closed or reset. If it is still open, this side closes first, and it is
-told how long the other side takes to do so too.
+The request is ApiVersions of version 0, which every node answers and which changes nothing. Of the responses only the
+length is read. The result says how many bytes went each way, in how many pieces the responses came, how long it took,
+and how the connection ended: it stayed open, was closed or reset. If it is still open, this side closes first, and the
+result says how long the other side takes to close too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def request(correlation: int) -> bytes:
 
 @dataclass
 class Exchange:
-    """What became of one connection."""
+    """What happened to one connection."""
 
     connected: bool = False
     answered: int = 0
@@ -55,7 +55,7 @@ class _Conversation:
         self._kept = b""
 
     def hold(self, one: socket.socket, requests: int) -> None:
-        """Ask so often, as far as it goes."""
+        """Send the requests one after the other, as far as the connection allows."""
         began = time.monotonic()
         self.told.connected = True
         for correlation in range(requests):
@@ -89,7 +89,7 @@ class _Conversation:
             self.told.ended = "open"
 
     def _read(self, one: socket.socket) -> bytes:
-        """What comes next; nothing if there will be no more of it, or not in time."""
+        """Receive the next bytes; empty if there are no more, or none in time."""
         left = self._deadline - time.monotonic()
         with silenced_as(self.told):
             one.settimeout(max(0.001, left))
@@ -102,7 +102,7 @@ class _Conversation:
 
 @contextlib.contextmanager
 def silenced_as(told: Exchange) -> Iterator[None]:
-    """How it ended, from the error by which it did."""
+    """Record how the connection ended, from the error that ended it."""
     try:
         yield
     except TimeoutError:

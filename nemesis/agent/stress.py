@@ -1,4 +1,4 @@
-"""`host.stress`: busy processes and memory in use beside the node, by a helper for each fault (`eater.py`)."""
+"""`host.stress`: busy processes and used memory beside the node, by a helper per fault (`eater.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trouble import Trouble
 
 MOST_PROCESSES = 1024
 LEFT_TO_OTHERS = 0.1
-"""This share of the memory that is available stays so: the host is to suffer, not to die."""
+"""This share of the available memory stays free: the fault must not crash the host."""
 
 
 class Stress:
@@ -49,7 +49,7 @@ class Stress:
         return self._helpers.alive(helper_of(entry.id)) is None
 
     def note_broken(self, entry: Entry) -> None:
-        """`probe.resources` says that the fault is not open any more."""
+        """Does nothing: `probe.resources` reports that the fault is not open any more."""
 
 
 def helper_of(id: str) -> str:
@@ -57,7 +57,7 @@ def helper_of(id: str) -> str:
 
 
 def whole(arguments: dict[str, Any], name: str, most: int) -> int:
-    """A whole number from 0. Raises Trouble."""
+    """A whole number from 0 to `most`. Raises Trouble."""
     value = number(arguments, name)
     if value != int(value) or not 0 <= value <= most:
         raise Trouble("bad_argument", f"{name}: {value:g} must be a whole number from 0 to {most}")

@@ -1,10 +1,10 @@
-"""Where systemd runs, one more layer below keeper and sentries: a timer, and a unit that heals at boot.
+"""Heals by systemd, where it runs: a timer below keeper and sentries, and a unit at boot.
 
     squall-heal-ID.timer      transient; every few seconds `agent.py --state … --heal-due`, while a fault is open
     /etc/systemd/system/squall-heal-ID.service      enabled while a fault is open: the same, once, after a reboot
 
-Whether systemd runs is told by /run/systemd/system, as `sd_booted(3)` does. Both need root; without it, or without
-systemd, this layer is not there and everything else works as ever. It is no condition of injecting a fault.
+systemd runs if /run/systemd/system exists, the test of `sd_booted(3)`. Both units need root. Without root or systemd
+this layer is absent and everything else works unchanged: injecting a fault does not require it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Run = Callable[[Sequence[str]], int]
 
 
 def run(argv: Sequence[str]) -> int:
-    """The exit status; 127 if it cannot be run."""
+    """Run a command. Returns its exit status; 127 if it cannot be run."""
     try:
         return subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT
@@ -59,11 +59,11 @@ class SystemdTimer:
         self._started = False
 
     def there(self) -> bool:
-        """Whether this host has systemd at work, and lets us use it."""
+        """Whether this host runs systemd and this user may use it."""
         return self._is_root and self._runs.is_dir() and shutil.which("systemd-run", path=SYSTEM_PATH) is not None
 
     def start(self) -> None:
-        """Unless it runs. What fails is left: the other layers do not need it."""
+        """Start the timer unless it runs. A failure is ignored: the other layers do not need it."""
         if not self.there():
             return
         if not self._started or self._run(["systemctl", "--quiet", "is-active", f"{self._name}.timer"]) != 0:
@@ -79,7 +79,7 @@ class SystemdTimer:
             self._enable_at_boot()
 
     def stop(self) -> None:
-        """No fault is open any more."""
+        """Stop the timer and remove the unit: no fault is open any more."""
         with contextlib.suppress(OSError):
             self._link().unlink(missing_ok=True)
             self._unit().unlink(missing_ok=True)
@@ -94,7 +94,7 @@ class SystemdTimer:
         return self._units / "multi-user.target.wants" / self._unit().name
 
     def _enable_at_boot(self) -> None:
-        """As `systemctl enable` would, but without making systemd read all its units again under load."""
+        """Do as `systemctl enable`, but without making systemd reload all its units under load."""
         if self._link().is_symlink():
             return
         self._unit().write_text(

@@ -1,11 +1,11 @@
-"""`cpu.throttle`: a process that gets only a share of one processor.
+"""`cpu.throttle`: a process gets only a share of one processor.
 
-Two drivers. Control groups (`cgroups.py`), by which the kernel itself holds the process back, on hosts of their own.
-Else a *duty cycle*: a helper stops and continues the process ten times a second, so that it runs for its share of the
-time. That needs no root and leaves nothing on a machine, so hosts of a lab, which share one, have this one always.
+There are two drivers. On real hosts: control groups (`cgroups.py`), by which the kernel limits the process. Otherwise a
+*duty cycle*: a helper stops and continues the process ten times a second, so that it runs for its share of the time.
+That needs no root and leaves nothing behind, so the hosts of a lab, which share one machine, always use it.
 
-The driver is chosen when the fault begins and kept in its entry. Several throttles of a process: the smallest share
-rules. The helper leaves a process alone that a `proc.pause` has stopped, and continues it when it ends.
+The driver is chosen when the fault begins and kept in its entry. With several throttles of a process the smallest share
+applies. The helper leaves a process stopped while a `proc.pause` is open, and continues it when the throttle ends.
 
     python3 -u throttle.py --state DIR --helper NAME --ready DESCRIPTOR --pid PID --started TICKS
 """
@@ -93,7 +93,7 @@ class Throttle(Hit):
             wait_for_state(identity, ("running", "absent"), timeout=5)
 
     def undo_unknown(self, id: str, remaining: Sequence[Entry]) -> None:
-        """A helper ends by itself, as its fault is not in the journal; a control group of nobody's fault goes."""
+        """Delete control groups that belong to no open fault. A helper ends because its fault is not in the journal."""
         kept = {other.arguments.get("group") for other in remaining}
         for groups in () if self._lab else cgroups.candidates():
             for group in groups.made_by_us():
@@ -107,7 +107,7 @@ class Throttle(Hit):
         return self._helpers.alive(helper_of(identity_in(entry))) is None
 
     def note_broken(self, entry: Entry) -> None:
-        """`probe.resources` says that the fault is not open any more."""
+        """Does nothing: `probe.resources` reports that the fault is not open any more."""
 
 
 def identity_in_arguments(arguments: dict[str, Any]) -> Identity:
@@ -115,7 +115,7 @@ def identity_in_arguments(arguments: dict[str, Any]) -> Identity:
 
 
 def groups_of(entry: Entry) -> cgroups.CpuGroups:
-    """Those that the fault began with. Raises Trouble."""
+    """The groups that the fault began with. Raises Trouble."""
     for one in cgroups.candidates():
         if one.name == entry.arguments["driver"] and one.why_not() is None:
             return one
@@ -150,7 +150,7 @@ def go_on(journal: Journal, identity: Identity) -> None:
 
 
 def cycle(journal: Journal, identity: Identity) -> None:
-    """Stops and continues until no throttle is open or the process is gone."""
+    """Stop and continue the process until no throttle is open or the process has ended."""
     try:
         while state_of(identity) != "absent" and (share := share_now(journal, identity)) is not None:
             run = max(SHORTEST_RUN, share * PERIOD)

@@ -1,6 +1,6 @@
-"""`probe.throw` and `probe.caught`: trains of numbered datagrams from this host, and what came of those to it.
+"""`probe.throw`, `probe.caught`: sends trains of numbered datagrams, and reports what arrived.
 
-What a train is, and what is counted of it: `link_trains.py`.
+`link_trains.py` defines a train and what is counted of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trouble import Trouble
 SO_NO_CHECK = 11
 LONGEST_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
-"""The keeper reads what came before the question first."""
+"""The keeper reads earlier datagrams before the request."""
 
 
 class TrainProbe:
@@ -30,7 +30,7 @@ class TrainProbe:
         self._port = port
 
     def throw(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A train to each target, all at the same time, one datagram each `gap_s`."""
+        """Send a train to each target, all at the same time, one datagram each `gap_s`."""
         told = {"count": 200, "gap_s": 0.001, **arguments}
         targets = required(told, "targets", dict, "a mapping of names to addresses")
         count, gap = required(told, "count", int, "a whole number"), number(told, "gap_s")
@@ -57,13 +57,13 @@ class TrainProbe:
         one = stack.enter_context(socket.socket(family_of(address), socket.SOCK_DGRAM))
         if one.family == socket.AF_INET:
             one.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
-        with contextlib.suppress(OSError):  # no route: every datagram will be refused, and that is told
+        with contextlib.suppress(OSError):  # no route: every datagram will be refused, which is reported
             one.connect((address, self._port))
         return one
 
     def caught(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """What came of the trains with that nonce, by where they came from. Late datagrams are waited for: until none
-        has come for `quiet` seconds, but not longer than `timeout`.
+        """What arrived of the trains with that nonce, by source. Waits for late datagrams until none has arrived for
+        `quiet` seconds, but not longer than `timeout`.
         """
         told = {"quiet": 0.1, "timeout": 2.0, **arguments}
         nonce, quiet = text(told, "nonce"), number(told, "quiet")

@@ -1,4 +1,4 @@
-"""The one exception a verb raises on purpose: a kind for programs, a sentence for people."""
+"""The one exception that verbs raise on purpose: a kind for programs, a sentence for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `nemesis:` list of a suite: what may be written, checked before anything starts.
+"""The `nemesis:` list of a suite: its syntax, checked before anything starts.
 
     nemesis:
       - fault: isolate
@@ -19,17 +19,17 @@
           - {fault: pause, target: b1, for: 2s}
           - {fault: kill, target: c1, for: 1s, after: 500ms}
       - at: 90s
-        mix:                                  # one by lot, again and again, with quiet before each
+        mix:                                  # a random step, again and again, each after a quiet period
           - {fault: kill, target: one broker, for: {from: 1s, to: 5s}}
           - {fault: isolate, target: active controller, for: 3s}
         stable: {from: 1s, to: 5s}
         for: 60s
 
-Each fault has a model of its own, told apart by `fault`; unknown keys are errors, and a misspelt fault name ends
-in pydantic's `union_tag_invalid`, which lists the known ones (`nearest_fault` serves those who want a suggestion).
-Here one module for each family, and what they share in `base.py`; `entries.py` puts them together.
+Each fault has a separate model, selected by `fault`. Unknown keys are errors, and a misspelt fault name ends in
+pydantic's `union_tag_invalid`, which lists the known ones (`nearest_fault` suggests one). There is one module for each
+family; `base.py` has their common part, and `entries.py` combines them.
 
-A fault with options may also be written in one: `fault: {isolate: {from: everyone}}`.
+A fault with options may also be nested: `fault: {isolate: {from: everyone}}`.
 """
 
 from __future__ import annotations

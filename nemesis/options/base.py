@@ -1,4 +1,4 @@
-"""What all faults of a suite share: when and how long, selectors, and the types of their fields."""
+"""The common part of a suite's faults: when and how long, selectors, and the types of their fields."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Options(BaseModel):
 
 
 class Repeat(Options):
-    """Again and again while the load lasts; each window lies at the end of its period, so quiet comes first."""
+    """Repeats while the load lasts; each window lies at the end of its period, so quiet comes first."""
 
     every: Duration
     duration: Length | None = Field(default=None, alias="for")
@@ -67,8 +67,8 @@ class Repeat(Options):
 class Timed(Options):
     """When: once (`at`) or repeatedly (`repeat`), and for how long. A step of a sequence has `after` instead.
 
-    `as` gives the fault a name, by which later ones may aim at the same hosts (`target: same as NAME`). `lot` decides
-    where a choice is left; it comes of the run's seed and the fault's place, unless a schedule pins it.
+    `as` gives the fault a name, by which later faults may aim at the same hosts (`target: same as NAME`). `lot` seeds
+    random choices; it is derived from the run's seed and the fault's position, unless a schedule sets it.
     """
 
     at: Seconds | None = Field(default=None, ge=0)

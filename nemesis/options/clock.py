@@ -1,4 +1,4 @@
-"""Clocks that are wrong."""
+"""Options of clock faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORTEST_PERIOD = 0.005
 
 
 def _as_text(moment: Any) -> Any:
-    """YAML makes a datetime of what looks like one."""
+    """YAML parses text that looks like a time as a datetime: convert it back."""
     return moment.isoformat() if isinstance(moment, datetime) else moment
 
 
@@ -31,7 +31,7 @@ Moment = Annotated[str, BeforeValidator(_as_text), AfterValidator(_moment)]
 
 
 def seconds_of(moment: str) -> float:
-    """A time in seconds since 1970; in UTC unless it says otherwise."""
+    """A time in seconds since 1970; in UTC unless it has another zone."""
     parsed = datetime.fromisoformat(moment)
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
@@ -86,7 +86,7 @@ class ClockFreeze(Timed):
 class ClockMonotonic(Timed):
     """The monotonic clock jumps ahead by `offset` and then runs at `rate`; the wall clock is untouched.
 
-    It never goes back: at the end it runs true again and keeps what it is ahead.
+    It never goes back: at the end it runs at the true rate again and keeps its lead.
     """
 
     fault: Literal["clock-monotonic"]

@@ -1,4 +1,4 @@
-"""Files of a node that are damaged, lost or older than they were."""
+"""Options of faults that damage, lose or rewind files of a node."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Bytes = Annotated[ByteSize, AfterValidator(_some)]
 
 
 class _Damage(Timed):
-    """`file` is a pattern below the log directory; the largest file of such a name is hit. `node: down` kills the node
-    first and starts it at the end. With `restore: false` the damage stays.
+    """`file` is a pattern below the log directory; the largest file whose name matches is damaged. `node: down` kills
+    the node first and restarts it at the end. With `restore: false` the damage stays.
     """
 
     target: Target

@@ -1,4 +1,4 @@
-"""Disks that lose, refuse or delay."""
+"""Options of disk faults: disks that lose data, fail or delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries of a suite's `nemesis:` list: any fault, or some together: in sequence, in parallel, or mixed by lot."""
+"""The entries of a `nemesis:` list: any fault, or several in sequence, in parallel, or mixed at random."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AnyFault = Annotated[FaultOptions, Field(discriminator="fault")]
 
 
 def name_of(options: type[BaseModel]) -> str:
-    """What a fault is called in a suite."""
+    """The name of a fault in a suite."""
     (name,) = get_args(options.model_fields["fault"].annotation)
     return name
 
@@ -46,7 +46,7 @@ def targets_of(options: BaseModel) -> dict[str, str]:
 
 
 def _written_flat(entry: Any) -> Any:
-    """`fault: {isolate: {from: everyone}}` as `fault: isolate, from: everyone`; combinators as kinds of their own."""
+    """Rewrite `fault: {isolate: {from: everyone}}` as `fault: isolate, from: everyone`, and combinators as kinds."""
     if not isinstance(entry, Mapping):
         return entry
     for combinator in COMBINATORS:
@@ -73,7 +73,7 @@ Step = Annotated[Annotated[AnyFault, BeforeValidator(_written_flat)], AfterValid
 
 
 class _Together(Timed):
-    """Several faults as one entry, each with a length of its own."""
+    """Several faults as one entry, each with its own length."""
 
     @model_validator(mode="after")
     def _no_duration(self) -> _Together:
@@ -83,14 +83,14 @@ class _Together(Timed):
 
 
 class Sequence(_Together):
-    """Faults one after the other: each starts `after` that long once the one before has healed."""
+    """Faults one after the other: each starts `after` that long once the previous one has healed."""
 
     fault: Literal["sequence"] = "sequence"
     steps: tuple[Step, ...] = Field(alias="sequence", min_length=1)
 
 
 class Parallel(_Together):
-    """Faults side by side: each starts `after` that long once all of it has begun."""
+    """Faults side by side: each starts `after` that long once the whole entry has begun."""
 
     fault: Literal["parallel"] = "parallel"
     steps: tuple[Step, ...] = Field(alias="parallel", min_length=2)
@@ -110,9 +110,9 @@ def _is_unhurried(step: Timed) -> Timed:
 
 
 class Mix(Timed):
-    """One of its steps by lot, again and again, each after a `stable` period in which nothing happens.
+    """Random steps, one after the other, each after a `stable` period without faults.
 
-    It goes on `for` so long, or until the load's faults must have ended.
+    It lasts `for` that long, or until the load's faults must have ended.
     """
 
     fault: Literal["mix"] = "mix"
@@ -132,7 +132,7 @@ COMBINATORS = tuple(name_of(combinator) for combinator in (Sequence, Parallel, M
 
 
 def steps_in(entry: Timed) -> Iterator[tuple[tuple[str | int, ...], FaultOptions]]:
-    """Every single fault of an entry, with its place in it: itself, or the steps of what puts several together."""
+    """Every single fault of an entry, with its position in it: the entry itself, or the steps of a combinator."""
     if isinstance(entry, Sequence | Parallel | Mix):
         for number, step in enumerate(entry.steps):
             yield from (((entry.fault, number, *place), fault) for place, fault in steps_in(step))
@@ -157,6 +157,6 @@ NemesisEntry = Annotated[
 
 
 def nearest_fault(name: str) -> str | None:
-    """The known fault name nearest to a misspelt one."""
+    """The known fault name that is most similar to a misspelt one."""
     near = difflib.get_close_matches(name, FAULT_NAMES, n=1, cutoff=0.5)
     return near[0] if near else None

@@ -1,4 +1,4 @@
-"""Links that are slow, lossy or narrow, or spoil packets."""
+"""Options of link faults: links that are slow, lossy or narrow, or damage packets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.nemesis.rates import ByteRate
 
 
 class _Link(Timed):
-    """What passes between the target and `to` (everybody, clients too, unless given)."""
+    """Traffic between the target and `to` (by default all hosts, including clients)."""
 
     target: Target
     peers: Target | None = Field(default=None, alias="to")
@@ -46,7 +46,9 @@ class Bandwidth(_Link):
 
 
 class Burst(Options):
-    """A good link turns bad at a packet with the chance `enter`, and good again with `leave`; bad, it loses all."""
+    """At each packet a good link turns bad with the probability `enter`, a bad one turns good with `leave`; bad, it
+    loses all packets.
+    """
 
     enter: float = Field(default=0.02, gt=0, le=1)
     leave: float = Field(default=0.25, gt=0, lt=1)
@@ -55,7 +57,7 @@ class Burst(Options):
 class BadLink(_Link):
     """Shares of the packets come twice (`duplicate`), damaged (`corrupt`), out of order, or are lost in a `burst`.
 
-    `reorder` of them are held back by `late`, so that others overtake them.
+    A share `reorder` of them is held back by `late`, so that others overtake them.
     """
 
     fault: Literal["bad-link"]

@@ -1,4 +1,4 @@
-"""Network partitions: who does not hear whom."""
+"""Options of network partitions and other network faults."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Flood(Timed):
 class InterfaceDown(Timed):
     """The network interface of the target is down, the one by which its peers know it unless `interface` names another.
 
-    The control connection is cut with it; the host brings it up again by itself.
+    The control connection is cut with it; the host brings the interface up again.
     """
 
     fault: Literal["interface-down"]

@@ -1,4 +1,4 @@
-"""What operators do to a cluster, and which it must bear beside faults."""
+"""Options of operators' actions, which a cluster must bear beside faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from squall.nemesis.options.base import Target, Timed, TopicPartitionTarget
 class Reassign(Timed):
     """Begins to move a topic-partition: `to` these brokers, or to as many by lot as it has, or as `replicas` says.
 
-    With `cancel` it is called off when the window ends, if it still goes on then.
+    With `cancel` it is cancelled when the window ends, if it is still under way then.
     """
 
     fault: Literal["reassign"]

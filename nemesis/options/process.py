@@ -1,4 +1,4 @@
-"""Processes that die, stop, sleep and come back."""
+"""Options of process faults: processes that die, stop, pause or lack resources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pause(Timed):
 class Restart(Timed):
     """SIGTERM; the process stops cleanly, stays down for `for` and is then started again.
 
-    `patience` is how long it may take to stop (a broker hands over what it leads first); then it is killed.
+    `patience` is how long it may take to stop (a broker first hands its leaderships over); then it is killed.
     """
 
     fault: Literal["restart"]
@@ -62,7 +62,7 @@ class Bounce(Timed):
 class RollingRestart(Timed):
     """One target after the other is stopped cleanly and started again; the next follows once it accepts connections.
 
-    `patience` is how long each may take to stop, `between` the rest after each. `for` must be long enough for all.
+    `patience` is how long each may take to stop, `between` the pause after each. `for` must be long enough for all.
     """
 
     fault: Literal["rolling-restart"]
@@ -74,7 +74,7 @@ class RollingRestart(Timed):
 class HostDown(Timed):
     """As if the host lost its power: it falls silent to everyone, clients too, and its process dies; then it boots.
 
-    Its disk keeps what it has, as after a crash of the process alone; for what was not fsynced see `power-loss`.
+    Its disk keeps its content, as after a crash of the process alone; for data that was not fsynced see `power-loss`.
     """
 
     fault: Literal["host-down"]
@@ -84,8 +84,8 @@ class HostDown(Timed):
 class KillAtCall(Timed):
     """SIGKILL exactly `before` or `after` the `nth` disk call of one kind on a file whose name fits `path`.
 
-    It lies in wait until that call is made; then the process stays down until `for` is over. `path` is a pattern in
-    which * stands for anything: `*.log`, `events-0/*`.
+    It waits until that call is made; then the process stays down until `for` is over. `path` is a pattern in which *
+    matches anything: `*.log`, `events-0/*`.
     """
 
     fault: Literal["kill-at-call"]
@@ -123,8 +123,8 @@ class MemoryStress(Timed):
 class ProcessLimit(Timed):
     """The process may have little more than it has: so many bytes of address space (`memory`), so many `descriptors`.
 
-    Both are headroom above what it has when the fault begins. A process that ends for want of either is started again
-    when the fault is over.
+    Both are headroom above what it uses when the fault begins. A process that ends for lack of either is restarted when
+    the fault is over.
     """
 
     fault: Literal["process-limit"]
@@ -142,8 +142,8 @@ class ProcessLimit(Timed):
 class Command(Timed):
     """A fault of one's own: the command `inject` brings it about, `heal` ends it, `check` succeeds while it holds.
 
-    All three are run by a shell on the target's host. `heal` is also run by the host itself when the time is up, and
-    again until it succeeds. No command may take longer than `timeout`.
+    A shell on the target's host runs all three. The host also runs `heal` when the time to live is over, and retries it
+    until it succeeds. No command may take longer than `timeout`.
     """
 
     fault: Literal["command"]
@@ -155,7 +155,9 @@ class Command(Timed):
 
 
 LONGEST_SLEEP = 15.0
-"""Of a load worker, which gives up when it hears nothing from the control process for twenty seconds."""
+"""Seconds that a load worker may sleep: it gives up if it receives nothing from the control process for twenty
+seconds.
+"""
 
 
 class PauseClients(Timed):

@@ -1,4 +1,4 @@
-"""Requests and answers that are held or lost, one API and direction at a time; connections whose bytes are treated."""
+"""Options of RPC faults: messages held or lost, and connections whose bytes are treated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.nemesis.options.base import Api, Target, Timed
 
 
 class _Rpc(Timed):
-    """Requests of one API from `from` (everybody, clients too, unless given) to `to`, or the answers to them."""
+    """Requests of one API from `from` (by default all hosts, including clients) to `to`, or the responses to them."""
 
     api: Api
     direction: Literal["request", "response"] = "request"
@@ -33,7 +33,7 @@ class RpcCut(_Rpc):
 
 
 class _Stream(Timed):
-    """Connections to the target's port from `from` (everybody, clients too, unless given)."""
+    """Connections to the target's port from `from` (by default all hosts, including clients)."""
 
     target: Target
     senders: Target | None = Field(default=None, alias="from")

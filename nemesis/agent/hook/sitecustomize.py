@@ -1,7 +1,8 @@
-"""The clock shim for hosts whose C library or architecture we could not compile for: Python processes only.
+"""The clock shim for Python processes, for hosts on which the C shim does not load.
 
-Found by the interpreter at start because the agent puts this directory first in PYTHONPATH. Replaces `time.time`
-and `time.time_ns` by functions that read the same page as the C shim; `datetime.now` stays true.
+The C shim must match the host's C library and architecture. The interpreter loads this module at start because the
+agent puts this directory first in PYTHONPATH. It replaces `time.time` and `time.time_ns` by functions that read the
+same page as the C shim; `datetime.now` stays true.
 """
 
 import mmap
@@ -10,11 +11,11 @@ import struct
 import time
 
 PAGE = struct.Struct("<Qqqdqqqd")
-"""As in `clock_page.py`; the monotonic clock is left alone."""
+"""As in `clock_page.py`; the monotonic clock is not changed."""
 
 
 def replace_wall_clock(path: str) -> None:
-    """Lets `time.time` follow the page at `path`."""
+    """Make `time.time` follow the page at `path`."""
     with open(path, "rb") as file:
         page = mmap.mmap(file.fileno(), PAGE.size, access=mmap.ACCESS_READ)
     real_time_ns = time.time_ns
