@@ -1,7 +1,7 @@
-"""Whether a second opinion (`checks/dataframes.py`) is the same as the verdicts: per run, topic-partition and anomaly.
+"""Compare a second opinion (`checks/dataframes.py`) with the verdicts: per run, topic-partition and anomaly.
 
-Where the two disagree, one formulation of the rules is wrong, and nobody knows which: that is a mistake of Squall's,
-and the verdict of that run is not to be trusted. A run whose logs were not checked gets no second opinion either.
+Where the two disagree, one formulation of the rules is wrong, and it is unknown which: that is a mistake of Squall's,
+and the verdict of that run must not be trusted. A run whose logs were not checked gets no second opinion.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Opinions = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """What was compared: `counts` numbers, of which those in `disagreements` differ, in words."""
+    """The comparison: `counts` numbers were compared; `disagreements` describes those that differ."""
 
     counts: int
     disagreements: tuple[str, ...]
 
 
 def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSession) -> list[SecondOpinion | None]:
-    """A second opinion on each run whose logs were checked, in one query; None for the others."""
+    """Return a second opinion on each run whose logs were checked, in one query; None for the others."""
     histories = [(run / HISTORY_FILE).resolve() for run, _ in verdicts]
     checked = [file for file, (_, one) in zip(histories, verdicts, strict=True) if one.coverage.topic_partitions]
     found = second_opinions(session, checked) if checked else {}
@@ -46,7 +46,10 @@ def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSessio
 
 
 def comparison(verdict: Verdict, opinions: Opinions) -> SecondOpinion:
-    """What the verdict counts against what the second opinion does. Losses count only where both know the log's end."""
+    """Compare the counts of the verdict with those of the second opinion.
+
+    Losses count only where both know the log's end.
+    """
     told = {one.name: one.where for one in verdict.anomalies}
     places = sorted({*opinions, *(place for name in COVERED for place in told.get(name, {}))} - set(KINDS))
     counts, disagreements = 0, []
