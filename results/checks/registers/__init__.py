@@ -1,1 +1,1 @@
-"""Linearizability of registers: exact rules where values are unique, a bounded search where they are not."""
+"""Check linearizability of registers: exact rules if values are unique, a bounded search if they are not."""
