@@ -1,4 +1,4 @@
-"""Histories, checkers, verdicts and reports. `load` opens a stored run in a notebook. Nothing here needs a cluster."""
+"""Histories, checkers, verdicts and reports; `load` opens a stored run in a notebook. Needs no cluster."""
 
 from __future__ import annotations
 

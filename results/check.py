@@ -109,9 +109,7 @@ class Prepared:
     tasks: tuple[AnyTask, ...]
     sizes: tuple[int, ...]
     in_slices: Mapping[str, tuple[Task, int]] = field(default_factory=dict)
-    """The topic-partitions that are checked in slices, by name: the task that would check each as a whole, and its
-    rows.
-    """
+    """The topic-partitions that are checked in slices, by name: the task that checks each as a whole, and its rows."""
 
     def place_of(self, row: int) -> tuple[str, int]:
         """Return file and row of an operation on a log or on a register; register rows are numbered after log rows."""
@@ -180,9 +178,7 @@ class Found:
         return again
 
     def problem(self, one: Prepared) -> str | None:
-        """Why nothing can be concluded from the history: it cannot be read, is ill-formed, or that was not decided in
-        time.
-        """
+        """Why nothing can be concluded from the history: it is unreadable, ill-formed, or not decided in time."""
         breach = first_breach(self.breaches)
         told = [
             *((failure.file, failure.row, failure.problem) for failure in self.unread),

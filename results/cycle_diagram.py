@@ -1,4 +1,4 @@
-"""Draw a cycle: its transactions as bars over time, and an arrow for each reason why one precedes another.
+"""Draw a cycle: its transactions as bars over time, and an arrow for each step.
 
 As in `diagram.py`, the order of all starts and ends is exact and the distances are not to scale. An arrow leads from
 the transaction that comes first to the one after it; following the arrows leads back to the start, which is the

@@ -1,4 +1,4 @@
-"""Draw the small picture beside a witness: its operations as bars over time, in the order in which they began.
+"""Draw the picture beside a witness: its operations as bars over time, in order of invocation.
 
 The order of all starts and ends is exact, because it is what a witness proves. Distances are not to scale, because a
 send of milliseconds and the minute until the final read must fit into one picture. Each mark on the axis carries its

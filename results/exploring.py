@@ -59,9 +59,7 @@ class Run:
 
     @cached_property
     def records(self) -> pd.DataFrame:
-        """A row per delivered record: the poll that delivered it (`op_id`), when the poll completed, and the record's
-        offset.
-        """
+        """A row per delivered record: its poll (`op_id`), when the poll completed, and the record's offset."""
         table = self.history.table
         lengths = np.asarray(pc.list_value_length(table["offsets"])).astype(np.int64)
         polls = self.operations[["op_id", "process", "f", "topic", "partition", "completed_second"]]
@@ -78,7 +76,7 @@ class Run:
 
     @cached_property
     def faults(self) -> pd.DataFrame:
-        """A row per fault: what, on whom, from when to when, and whether evidence shows that it took effect."""
+        """A row per fault: what, on which targets, from when to when, and whether evidence shows its effect."""
         names = ("id", "fault", "summary", "injected", "healed", "took", "undone")
         rows = [{name: getattr(one, name) for name in names} for one in read_faults(self.directory)]
         return self._in_seconds(pd.DataFrame(rows, columns=list(names)), ("injected", "healed"))

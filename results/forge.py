@@ -1,4 +1,4 @@
-"""Forge histories: healthy ones from a seed, and the same with one injected anomaly or its legal near-miss.
+"""Forge histories: healthy ones from a seed, and the same with an injected anomaly or its near-miss.
 
 These are the checkers' negative controls (HX-08): a checker that never fires proves nothing. A forge writes real
 segments through the real writer, so that a forged run goes the whole way to a verdict.
@@ -87,9 +87,7 @@ class Forge:
         return self.next_process
 
     def _produce(self) -> None:
-        """Make sends: each process sends one record after the other; each takes effect between invocation and
-        completion.
-        """
+        """Make sends: one after the other per process; each takes effect between invocation and completion."""
         landed: list[tuple[int, Forged]] = []
         sequences = dict.fromkeys(range(self.producers), 0)
         workers = [(self._fresh(), number % self.producers) for number in range(self.producers * self.processes)]

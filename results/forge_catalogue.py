@@ -1,4 +1,4 @@
-"""List what can be forged, by kind of history: healthy ones, anomalies and near-misses, and how each becomes a run.
+"""List what can be forged, by kind of history, and write it as runs.
 
 A *case* is a healthy history of a seed with one change. A *family* has the cases of one kind. It can find what they
 should raise (in memory, with the kernels alone) and write a history as a run directory, which goes the whole way to a

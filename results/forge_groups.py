@@ -179,7 +179,7 @@ def _stale(history: History, rng: random.Random) -> History:
 
 
 def _forgotten(history: History, rng: random.Random) -> History:
-    """A group is told that it has no position, although it had committed one."""
+    """A group receives that it has no position, although it had committed one."""
     return _told(_two_commits(history), NOWHERE, 40)
 
 
@@ -305,9 +305,7 @@ def _zombie_just_before(history: History, rng: random.Random) -> History:
 
 
 def _begins_in_the_midst(history: History, rng: random.Random) -> History:
-    """Records before the first that is delivered to a group are not missing, if the group starts in the middle of the
-    log.
-    """
+    """A group that starts in the middle of the log need not receive the records before."""
     *before, read, first, second = _two_commits(history)
     return [*before, replace(read, group=NOBODY), replace(read, delivered=read.delivered[5:]), first, second]
 

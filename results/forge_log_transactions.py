@@ -1,4 +1,4 @@
-"""Forge histories of a transactional log: healthy ones from a seed, each anomaly, and its legal near-misses.
+"""Forge histories of a transactional log: healthy ones, each anomaly, and its legal near-misses.
 
 The healthy log has a few topic-partitions, to which transactions send while others are open, so that their records
 interleave. Some are aborted, some of unknown outcome; consumers of committed records receive what lies below the first
@@ -305,7 +305,7 @@ def _final_reads_disagree(history: History, rng: random.Random, *, elsewhere: bo
 
 
 def _unknown_at_anothers_offset(history: History, rng: random.Random, *, shown: bool = True) -> History:
-    """An unknown transaction was told the offset of a committed one; another of its records is delivered."""
+    """The stated offset of an unknown transaction is that of a committed one; another of its records is delivered."""
     end = _end_of(history)
     unknown = _sends(50, rng.randrange(end), None, Sent(LONE, FRESH, 0), Sent(LONE + 1, FRESH + 1))
     committed = _sends(51, rng.randrange(end), end, Sent(LONE, FRESH + 2, 0))

@@ -1,4 +1,4 @@
-"""Forge histories of registers: healthy ones from a seed, and the same with one injected anomaly or its near-miss.
+"""Forge histories of registers: healthy ones, and the same with an injected anomaly or its near-miss.
 
 The healthy history is that of registers that work: processes read, write and compare-and-set; every operation takes
 effect at one instant between its invocation and its completion. Some operations have an unknown outcome, of which some

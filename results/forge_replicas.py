@@ -1,4 +1,4 @@
-"""Forge replicas and control planes as nodes leave them after a run: healthy, broken in one way, or nearly broken.
+"""Forge replicas and control planes after a run: healthy, broken in one way, or nearly broken.
 
 A healthy cluster has three brokers and three controllers, some topic-partitions with leader changes, out-of-sync
 followers with their own tails, and traces in which leaders, ISRs and high watermarks move as committed records say.

@@ -1,4 +1,4 @@
-"""Forge list-append histories: healthy ones of any size from a seed, in columns, and small ones for injections.
+"""Forge list-append histories: healthy ones of any size, in columns, and small ones for injections.
 
 The healthy history is that of one strictly serializable store: transactions take effect one after the other, each
 between its invocation and its completion. A few are of unknown outcome, half of which took effect, and a few were

@@ -1,4 +1,4 @@
-"""Run the checkers over everything that can be forged: each anomaly must be found by name, and nothing else flagged.
+"""Verify the checkers with forged histories: each anomaly found by name, and nothing else flagged.
 
 A *row* is one case with many seeds. An injection must be found in every history and, if its family is exact, without
 any other anomaly. In a near-miss or the clean history nothing may be found.

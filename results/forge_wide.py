@@ -8,8 +8,8 @@ rebalances make new sessions. A process requests the log end offset now and then
 epoch of polls and log ends. A marker and a final read close every topic-partition.
 
 A history consists of *topics* of at most `TOPIC_OPERATIONS` operations, each with its own workers and segment. A worker
-sends to all topic-partitions of its topic at random, so that a process occurs in all of them. One topic at a time is in
-memory, whatever the size of the whole.
+sends to all topic-partitions of its topic at random, so that a process occurs in all of them. Only one topic at a time
+is in memory.
 
 Time: a worker's operations follow each other with random pauses, so their times are running sums. A consumer's poll
 ends when its last record has taken effect and its previous poll has ended, whichever is later. Such a recurrence is a
@@ -211,9 +211,7 @@ class _Log:
 
 @dataclass(frozen=True)
 class _People:
-    """Processes and clients of a topic-partition other than its workers, by number: first the consumers, then the
-    others.
-    """
+    """Processes and clients of a topic-partition other than its workers, by number; the consumers come first."""
 
     first_process: int
     first_client: int

@@ -1,4 +1,4 @@
-"""Describe witnesses of consumer groups in words: who did what, and which two operations contradict each other."""
+"""Describe witnesses of consumer groups in words: the operations, and which two contradict each other."""
 
 from __future__ import annotations
 

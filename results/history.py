@@ -137,8 +137,7 @@ class History:
 
     @classmethod
     def load(cls, run_dir: Path | str, *, run_id: str | None = None, kinds: Iterable[str] = tuple(KINDS)) -> History:
-        """Load `history.parquet`, or the segments of a run that was never closed, with the tables of these kinds beside
-        it.
+        """Load `history.parquet` or the segments of a run that was never closed, with the tables of these kinds.
 
         All must be of one run: that of `run_id`, or else the one that the history names.
         """

@@ -1,4 +1,4 @@
-"""Compute send latencies over a whole run: the quantiles that the end of the load, verdict and report all state.
+"""Compute send latencies over a whole run, for the end of the load, verdict and report.
 
 For every acknowledged send, the time from when it was *due* to its acknowledgement counts, so that a send that had to
 wait while the system stood still includes that wait (no coordinated omission). A send of unknown outcome, or one that

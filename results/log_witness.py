@@ -1,4 +1,4 @@
-"""Describe witnesses of a transactional log in words: who sent what, to whom it was delivered, and why that is wrong.
+"""Describe witnesses of a transactional log in words: the transactions, and why they contradict.
 
 The transactions are T1 to Tn; a plain poll counts as a transaction that sends nothing.
 """

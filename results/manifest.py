@@ -1,4 +1,6 @@
-"""Read and write `run.json`: all facts about a run that a checker, a report or a person needs beyond the history.
+"""Read and write `run.json`: the facts about a run that are not in its history.
+
+A checker, a report or a person may need them.
 
 Facts travel in the manifest, not by import: `results` never calls the harness, the workloads or the cluster. It is
 written when a run starts, with `completed` false, and again when it ends, so that a run whose control process was
@@ -73,7 +75,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """Where an imported history comes from and how it was mapped.
 
     These are the tool, the file and its checksum, its notation, and the number of operations of clients. `unknown` is
-    what the file does not state, in words; nothing is known of faults or of the cluster.
+    what the file does not state, in words; faults and cluster changes are unknown.
     """
 
     tool: str

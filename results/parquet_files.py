@@ -1,4 +1,4 @@
-"""Read and write Parquet files that show damage: pages have checksums, and a seal file has that of the footer.
+"""Read and write Parquet files that show damage, by checksums of pages and a seal of the footer.
 
 Parquet checks the sums of its pages if they are written and requested; nothing guards the footer, which states where
 the pages lie and what they mean. So a small file beside it, `history.parquet.seal`, holds the footer's checksum and the
@@ -73,9 +73,7 @@ class _Kept:
         return self._rows.slice(self._starts[first], self._starts[last + 1] - self._starts[first])
 
     def _has_rows(self) -> bool:
-        """Whether the rows are there, or can be read. A reader of one part of a damaged file gets an error about that
-        part.
-        """
+        """Whether the rows are there, or can be read. If not, each part is read alone, and a damaged one raises."""
         if self._to_read and self.file is not None:
             self._to_read = False
             footer = self.file.metadata

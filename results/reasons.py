@@ -114,8 +114,7 @@ def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
 def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
     """Why a run's faults do not count: none, fewer than planned, no evidence of one, or one that held without load.
 
-    An imported history claims no fault: that nothing is known of faults is stated beside its verdict
-    (`Verdict.not_known`).
+    An imported history claims no fault: its verdict states that faults are unknown (`Verdict.not_known`).
     """
     if manifest.imported is not None:
         return []

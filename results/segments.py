@@ -102,7 +102,7 @@ class IllFormedHistory(Exception):
 
 
 class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fault: from when to when it held, on whom, and the evidence of it (HX-04).
+    """One fault: from when to when it held, on which targets, and the evidence of it (HX-04).
 
     The whole state is written again each time a fact about the fault becomes known; the last line of an `id` counts.
     `took` says whether evidence showed that the fault took effect, `undone` whether evidence showed that it was healed;

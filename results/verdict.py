@@ -161,9 +161,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, run_dir: Path | str) -> Verdict:
-        """Load a verdict. Raises FileNotFoundError if there is none yet, and IllFormedHistory for a file that holds
-        none.
-        """
+        """Load a verdict. Raises FileNotFoundError if there is none, and IllFormedHistory for an unreadable file."""
         path = Path(run_dir) / VERDICT_FILE
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)

@@ -1,4 +1,4 @@
-"""Write a small file whole or not at all: after a full disk or a killed writer the old file is still there."""
+"""Write a small file whole or not at all: a full disk or a killed writer leaves the old file."""
 
 from __future__ import annotations
 

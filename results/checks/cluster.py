@@ -171,9 +171,7 @@ Answer = tuple[bytes | None, str | None]
 
 
 def carried_out(tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]) -> list[Answer]:
-    """Carry out tasks on a worker; return the outcome of each, or what this worker lacks. Without `code`, check
-    nothing.
-    """
+    """Carry out tasks on a worker; return each outcome, or what the worker lacks (not checked without `code`)."""
     decoded = [decode_task(one) for one in tasks]
     lack = None if code is None else _lack_of_code(code) or _lack_of_files(decoded, files)
     if lack is not None:
@@ -194,8 +192,7 @@ def spare_collections() -> None:
 
 
 def _outcomes(tasks: Iterable[AnyTask]) -> Iterator[Outcome]:
-    """Carry out tasks; release the memory of a large task before the next begins, since memory is limited to one at a
-    time.
+    """Carry out tasks; release a large task's memory before the next begins, since memory is limited to one at a time.
 
     Small tasks reuse the memory of earlier ones, because allocating memory costs more than reading a few thousand rows.
     """

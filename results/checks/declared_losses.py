@@ -1,4 +1,6 @@
-"""Remove from a history what an observed unclean election was allowed to lose, before the rules of a log are applied.
+"""Remove from a history what an observed unclean election was allowed to lose.
+
+This happens before the rules of a log are applied.
 
 An unclean election makes a leader of a replica that may lack acknowledged records (EL-04). From then on the log
 continues in another line: below some offset it is unchanged, from there on it is the new leader's. Records of the old
@@ -57,8 +59,8 @@ def declared_losses(cluster: Iterable[ClusterObservation]) -> Mapping[tuple[str,
 
 
 def without_lost(table: pa.Table, losses: Sequence[DeclaredLoss]) -> tuple[pa.Table, int]:
-    """Remove declared losses from the rows of one topic-partition; return the rows, and how many acknowledged sends
-    were lost.
+    """Remove declared losses from rows of one topic-partition; return the rows and the number of acknowledged sends
+    lost.
     """
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:

@@ -1,4 +1,6 @@
-"""Run tasks: the interface of engines, and the one that works in process. The kernels are the same under each.
+"""Run tasks: the interface of engines, and the engine that works in process.
+
+The kernels are the same under each.
 
 A task is one topic-partition of a run (`partition.py`) or a part of a huge one (`slices.py`, `figures.py`), all
 operations of another kind that a run holds (`further.py`), or a part of the check whether its history is well-formed

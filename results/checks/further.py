@@ -1,4 +1,4 @@
-"""Run the checks other than that of logs: one for each kind of operations that a history may hold (`results/kinds.py`).
+"""Run the checks other than that of logs, one for each kind of operations (`results/kinds.py`).
 
 A history is judged by what it contains: each kind that is present is checked, whether or not a suite names it, and a
 kind that a suite names and that is missing makes the verdict unknown. A check takes the table of its kind and the facts

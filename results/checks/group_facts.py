@@ -1,4 +1,4 @@
-"""Collect the facts that prove an anomaly of a consumer group: plain values, complete without the history.
+"""Collect the facts that prove an anomaly of a consumer group, complete without the history.
 
 The check names only the operations that contradict each other. This module adds those that explain them: which response
 showed that a commit of unknown outcome was done, which refused commit had named a phantom position, and to whom the

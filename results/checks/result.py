@@ -1,4 +1,4 @@
-"""The result of the check of one topic-partition: plain values that travel from a task to the control process."""
+"""The result of the check of one topic-partition: plain values that travel between processes."""
 
 from __future__ import annotations
 

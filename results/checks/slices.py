@@ -1,4 +1,6 @@
-"""Check a huge topic-partition in slices of its log, so that many tasks share it and none holds all of it.
+"""Check a huge topic-partition in slices of its log, which many tasks share.
+
+No task holds all of it.
 
 A slice is what concerns the offsets from `low` on and below `high`. Its task reads the row groups that may hold any of
 that (`slicing.LogGroup`), leaves out what concerns other offsets, and applies the rules of `kernels/log.py` to the

@@ -1,4 +1,4 @@
-"""Choose the operations shown beside a proof: a few that began before the one that is wrong, and a few after it."""
+"""Choose the operations shown beside a proof: a few that began before the wrong one, and a few after it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ AROUND: Final = 2
 
 
 def surroundings(invoked: Ints, candidates: Ints, pivot: int, shown: Set[int]) -> tuple[list[int], list[int]]:
-    """Return the last few candidate rows that were invoked before `pivot`, and the first few after it, in order of
-    time.
+    """Return the last few candidate rows invoked before `pivot`, and the first few after it, in order of time.
 
     Rows in `shown` are left out.
     """

@@ -1,4 +1,4 @@
-"""Check whether operations make a well-formed history: each recorded once, and each process with one at a time.
+"""Check whether a history is well-formed: each operation recorded once, each process with one at a time.
 
 Pure functions over columns, for any share of a history. `ended` is when an operation ended, `NEVER` for one of unknown
 outcome: nothing may follow it in its process. Operations of a process are ordered by invocation, then by id; each must
@@ -128,8 +128,10 @@ def first_overlap(process: Ints, invoked: Ints, ended: Ints, op_id: Ints) -> int
 
 Columns = tuple[Ints, ...]
 Read = Callable[[int, int], Iterator[Columns]]
-"""Reads, from where to where, pieces of the columns that must be examined together; the first column is the key. A
-piece may have keys below the range, which then belong to every share from there on.
+"""Reads, from where to where, pieces of the columns that must be examined together.
+
+The first column is the key by which they are cut first. A piece may have keys below the range, which then belong to
+every share from there on.
 """
 
 

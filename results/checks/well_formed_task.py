@@ -1,4 +1,4 @@
-"""Check whether a stored history is well-formed, as tasks that the engine schedules beside those of the checks.
+"""Check whether a stored history is well-formed, as tasks that the engine schedules.
 
 A rule concerns operations that lie all over the file: ids are unique in all of it, and a process sends to every
 topic-partition. So a history is not cut by rows but by what must be examined together: row groups whose ranges of ids,
@@ -221,18 +221,14 @@ def _one_at_a_time(groups: Sequence[RowGroup], task: WellFormedTask) -> Breach |
 
 
 class _Intervals:
-    """Reads when operations of some row groups began and ended. An operation that ended before it began stops the
-    reading.
-    """
+    """Reads when operations of some row groups began and ended; stops at one that ended before it began."""
 
     def __init__(self, groups: Sequence[RowGroup]) -> None:
         self.groups = groups
         self.backwards: Breach | None = None
 
     def read(self, low: int, high: int) -> Iterator[Columns]:
-        """Yield invocation, process and end of operations that had not ended at `low`, or began later, and until
-        `high`.
-        """
+        """Yield invocation, process and end of operations begun until `high`: from `low` on, or ended after it."""
         for group, invoked, process, completed, ended in self._all(low, high):
             wrong = np.flatnonzero(completed < invoked)
             if len(wrong):

@@ -81,9 +81,7 @@ class Did:
 
 @dataclass
 class _Names:
-    """Maps keys and values of any type to numbers. In JSON the keys of a poll are strings, even if those of sends are
-    not.
-    """
+    """Maps keys and values of any type to numbers. In JSON the keys of a poll are strings, even if sends' are not."""
 
     notation: str
     keys: Numbering = field(default_factory=lambda: Numbering(PLAIN_KEY))

@@ -1,4 +1,4 @@
-"""The result of mapping a foreign history, before it is written: rows of logs and registers, and other tables."""
+"""The result of mapping a foreign history: rows of logs and registers, and other tables."""
 
 from __future__ import annotations
 

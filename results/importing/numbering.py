@@ -11,8 +11,7 @@ from squall.results.importing.edn import shown
 
 @dataclass
 class Numbering:
-    """Integers from 0 up to `below` stay what they are; other values get numbers from `below` on, in order of
-    appearance.
+    """Integers from 0 up to `below` are kept; other values get numbers from `below` on, in order of appearance.
 
     Values are distinguished by type and content: 1, "1" and :1 are three.
     """

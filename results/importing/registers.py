@@ -1,4 +1,4 @@
-"""Map reads, writes and compare-and-sets of registers (Jepsen, Knossos, Porcupine), and gets and puts of keys.
+"""Map operations on registers (Jepsen, Knossos, Porcupine), and gets and puts of keys.
 
     read   [nil → v]        `read` that found v; nil is a register that holds nothing
     write  v                `write`

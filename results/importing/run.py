@@ -1,4 +1,4 @@
-"""Write an imported history as a run: manifest, segment, tables, faults, and the names of what became a number."""
+"""Write an imported history as a run: manifest, segment, tables, faults, and names."""
 
 from __future__ import annotations
 

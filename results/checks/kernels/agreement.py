@@ -1,4 +1,4 @@
-"""Check R0: offsets and values agree one to one, and everything read was sent (`log.py` states the laws)."""
+"""Check R0: offsets and values agree one to one, and everything read was sent (see `log.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The findings of the rules of a log: anomalies, each proved by operations, and counts of what is no anomaly."""
+"""The findings of the rules of a log: anomalies with proofs, and counts of what is no anomaly."""
 
 from __future__ import annotations
 

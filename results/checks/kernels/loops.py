@@ -1,4 +1,4 @@
-"""Give access to the compiled loops of `passes.py`: numba is imported when the first loop is called, not before.
+"""Give access to the compiled loops of `passes.py`, importing numba at the first call and not before.
 
 So a process that imports the rules without judging, such as a control process that only runs a load, need not wait.
 """

@@ -1,4 +1,4 @@
-"""Check L: nothing acknowledged under acks=all is lost, nothing read is retracted (`log.py` states the law)."""
+"""Check L: nothing acknowledged under acks=all is lost, nothing read is retracted (see `log.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reconstruct the log of one topic-partition: which offset holds which value, by acknowledgements and by reads.
+"""Reconstruct the log of one topic-partition from acknowledgements and reads.
 
 Offsets become *slots*: their index in the sorted array of all offsets seen. If the offsets are dense, as in a healthy
 log, the slot is a subtraction, and everything below is linear.
@@ -176,9 +176,9 @@ class Pairs:
 class Observed:
     """What was observed of the log, by slot.
 
-    `value` is the one that was read first, NONE without a read; `first_poll` is, of the operations that read the slot,
-    the one that ended first, -1 without a read. `conflicting` marks slots at which reads disagree. `acknowledged` is
-    the first append acknowledged there, -1 if none was; `acknowledged_again` counts further ones.
+    `value` is the value read first, NONE without a read; `first_poll` is, of the operations that read the slot, the one
+    that ended first, -1 without a read. `conflicting` marks slots at which reads disagree. `acknowledged` is the first
+    append acknowledged there, -1 if none was; `acknowledged_again` counts further ones.
     """
 
     operations: Operations

@@ -147,9 +147,7 @@ class Operations:
 
     @cached_property
     def doubt(self) -> Ints:
-        """How far off each time may be; empty if all times are of one clock, because only differences between clocks
-        matter.
-        """
+        """How far off each time may be; empty if all times are of one clock, since only errors between clocks count."""
         several = self.several_clocks
         if several is None:
             lowest, highest = (one.as_py() for one in pc.min_max(self.table["clock_id"]).values())

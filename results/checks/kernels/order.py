@@ -1,4 +1,4 @@
-"""Check S3 and R1: the order of an idempotent client's sends, and real time (`log.py` states the laws)."""
+"""Check S3 and R1: the order of an idempotent client's sends, and real time (see `log.py`)."""
 
 from __future__ import annotations
 

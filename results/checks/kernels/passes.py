@@ -434,7 +434,8 @@ def unaccounted(
 ) -> Any:
     """Acknowledged appends that the final read, from `start` to `end`, should have but does not.
 
-    Those outside its range that were not read at their offset are returned as well.
+    Those outside its range are included if they were not read at their offset, or if a complete final read should have
+    reached them.
     """
     found, count = np.empty(16, np.int64), 0
     for row in range(len(f)):
@@ -468,7 +469,7 @@ def retracted_slots(
 ) -> Any:
     """Slots from `lowest` on that were read and where the final read has nothing.
 
-    It covers them, or they lie `beyond` it and were read before the marker was sent.
+    The final read covers them, or they lie `beyond` it and were read before the marker was sent.
     """
     found, count = np.empty(16, np.int64), 0
     for slot in range(lowest, len(first_poll)):

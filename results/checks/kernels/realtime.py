@@ -178,7 +178,7 @@ class LeaderEpochs:
 
 @dataclass(frozen=True)
 class Epochs:
-    """What is known of leader epochs.
+    """The facts about leader epochs.
 
     `highest` is the highest epoch that each earlier operation may belong to, `NEVER` if unknown, and `states_end` marks
     those that are stated log ends. `answered` is the epoch of each later response, `NONE` if unknown. `begun` is, by

@@ -1,4 +1,4 @@
-"""Check R2, S1, S2: what one poll delivers, and what a session does from poll to poll (`log.py` states the laws)."""
+"""Check R2, S1, S2: what one poll delivers, and a session from poll to poll (see `log.py`)."""
 
 from __future__ import annotations
 

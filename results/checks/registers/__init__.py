@@ -1,1 +1,1 @@
-"""Check linearizability of registers: exact rules if values are unique, a bounded search if they are not."""
+"""Check linearizability of registers: exact rules for unique values, a bounded search for others."""

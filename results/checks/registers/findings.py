@@ -1,4 +1,4 @@
-"""The findings of the rules of registers: anomalies by name and number, with the operations proving a few of each."""
+"""The findings of the rules of registers: anomalies with the operations that prove a few of each."""
 
 from __future__ import annotations
 

@@ -59,9 +59,7 @@ class RegisterResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Literal["valid", "invalid", "unknown"]:
-        """A violation stands even if other registers could not be decided; without checked operations the verdict is
-        unknown.
-        """
+        """A violation stands even if other registers could not be decided; without checked operations it is unknown."""
         if self.anomalies:
             return "invalid"
         return "unknown" if self.undecided_count or not self.checked else "valid"

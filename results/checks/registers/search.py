@@ -1,4 +1,6 @@
-"""Search for a linearization of one register: exact for any values, within a budget; the fallback of zones.
+"""Search for a linearization of one register: exact for any values, within a budget.
+
+This is the fallback of zones.
 
 Just-in-time linearization (Lowe 2017, and Knossos' `linear`). The history is read in order of time with all
 *configurations* that it allows so far: what the register holds, which of the open operations have taken effect, and

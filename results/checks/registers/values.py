@@ -1,4 +1,4 @@
-"""Find the values that registers held: who wrote and met each, and which compare-and-set replaced it by which.
+"""Find the values that registers held: who wrote and met each, and what replaced it.
 
 The rules of zones (`zones.py`) rest on values being unique: what an operation met then identifies the operation it came
 after. Values are numbered here over all registers at once, so that every question is an array look-up.

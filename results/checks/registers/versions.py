@@ -252,8 +252,7 @@ class Spans:
 
 
 def enclosing(known: Spans, unknown: Spans, registers: int) -> tuple[Ints, Ints, Ints]:
-    """Forward clusters of unknown version that time puts after a cluster of a higher or equal version and before a
-    lower.
+    """Forward clusters of unknown version between a cluster of a higher or equal version and one of a lower.
 
     Returns which of `unknown`, and the lower and the higher of `known`, which is sorted by register and version. Among
     the clusters of a register up to a version, the latest S grows with the version; among those from a version on, the

@@ -1,4 +1,4 @@
-"""Describe witnesses of registers in words: the operations in order of time, and why they cannot be put in order."""
+"""Describe witnesses of registers in words: the operations, and why they cannot be put in order."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Zones:
     # What was met ---------------------------------------------------------------------------------------------------
 
     def _provenance(self) -> Flags:
-        """Check that everything met was written, by an operation that did not fail. Returns the observations that break
+        """Check that everything met was written by an operation that did not fail. Returns observations that break
         this.
         """
         operations, values = self.operations, self.values
@@ -253,8 +253,7 @@ class Zones:
         return Clusters(which, values.register[which], start[which], end[which], met[which])
 
     def _between_clusters(self, stale: OutOfOrder) -> None:
-        """Check that no two clusters precede each other, and that what was met in a chain had not been replaced
-        (`stale`).
+        """Check that no two clusters precede each other, and that nothing met in a chain had been replaced (`stale`).
 
         A write counts as lost if its value was never met, and only if no other finding shows that a read was merely
         late: an operation that meets an old value passes over all later ones, whether or not they were seen.

@@ -235,7 +235,7 @@ def _look_at_metadata(
 
 
 def _look_at_committed(reference: Replica, one: Replica, upper: int, there: int, findings: Findings) -> None:
-    """Require that what a node knew to be committed, below `upper`, equals the leader's, and that it has all below
+    """Require that a node agrees with the leader below `upper`, as far as it knew the commit, and has all below
     `there`.
     """
     low = max(reference.start, one.start)

@@ -1,4 +1,4 @@
-"""The findings of the checks of replicas and control plane: counts, sentences, and witnesses as plain values."""
+"""The findings of the checks of replicas and control plane, as plain values."""
 
 from __future__ import annotations
 

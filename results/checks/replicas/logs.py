@@ -160,9 +160,7 @@ def _differs(reference: Replica, one: Replica, required: int, findings: Findings
 
 
 def different_at(one: Replica, other: Replica, low: int, high: int) -> Ints:
-    """Offsets from `low` on and below `high` at which both have batches that differ: where these begin, in order, once
-    each.
-    """
+    """Offsets from `low` on and below `high` where the batches of both differ: where these begin, in order."""
     mine = one.batches.where((one.batches.last >= low) & (one.batches.base < high))
     theirs = other.batches.where((other.batches.last >= low) & (other.batches.base < high))
     _, here, there = np.intersect1d(mine.base, theirs.base, assume_unique=True, return_indices=True)
@@ -209,9 +207,7 @@ def _match(one: Replica, other: Replica, required: int, findings: Findings) -> N
 
 
 def mismatches(one: Replica, other: Replica, low: int) -> Ints:
-    """Offsets of batches, from `low` on, that have the same offset and epoch on both, but differ or follow different
-    batches.
-    """
+    """Offsets of batches, from `low` on, with the same offset and epoch that differ or follow different batches."""
     mine = one.batches.where(one.batches.base >= low)
     theirs = other.batches.where(other.batches.base >= low)
     _, here, there = np.intersect1d(mine.base, theirs.base, assume_unique=True, return_indices=True)

@@ -1,4 +1,4 @@
-"""Define one replica of a topic-partition as its host described it after the run: its batches and requirements."""
+"""Define one replica of a topic-partition as its host described it: its batches and requirements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algorithms on small graphs: strongly connected components, the transitive reduction of real time, shortest cycles.
+"""Find strongly connected components, edges of real time, and shortest cycles of small graphs.
 
 They run on suspects only (`suspects.py`), a handful in most histories, so that plain Python is fast enough.
 """

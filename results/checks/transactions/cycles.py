@@ -265,8 +265,9 @@ def _without_missed(graph: Neighbours) -> Neighbours:
 def _large(
     nodes: Ints, some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles, deadline: float
 ) -> None:
-    """Search a block with more suspects than there is time for. Without a late one in it, no cycle goes through real
-    time.
+    """Search a block with more suspects than there is time for; real time only if one of them is late.
+
+    Without a late one, no cycle goes through real time.
     """
     _without_real_time(nodes, edges, found, deadline)
     late = np.intersect1d(some.late, nodes)

@@ -1,4 +1,4 @@
-"""Find the edges between transactions that the orders of keys imply, and contradictions that need no cycle.
+"""Find the edges between transactions by the orders of keys, and contradictions that need no cycle.
 
 ww  consecutive elements of a key: the earlier one's transaction comes first
 wr  the last element of a read: its transaction comes before the reader

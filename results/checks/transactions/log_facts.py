@@ -1,4 +1,4 @@
-"""Collect the facts that prove an anomaly of a transactional log: plain values, complete without the history.
+"""Collect the facts that prove an anomaly of a transactional log, complete without the history.
 
 The check names only the transactions that contradict each other. This module adds those that explain them: which reader
 showed that a transaction of unknown outcome was committed, which transaction sent a phantom's value elsewhere. Each has

@@ -1,4 +1,4 @@
-"""Judge the topic-partitions of a transactional log by the laws of one log (R0 to R2 and S1 to S3 of `kernels/log.py`).
+"""Judge the topic-partitions of a transactional log by the laws of a log (R0 to R2, S1 to S3).
 
 Transactions are whole or not at all; the log below them is still a log. The kernels of the check of logs judge it, so
 that one defect has one name in both checks. Provenance and losses depend on the outcome of transactions and are checked

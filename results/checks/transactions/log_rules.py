@@ -83,8 +83,7 @@ _POLLED: Final = ("polled_run", "polled_partition", "polled_offset", "polled_val
 
 @dataclass(frozen=True)
 class LogTransactions:
-    """One element per transaction; then one per topic-partition `covered` by a final read, per record sent, per record
-    read.
+    """One element per transaction; then per covered topic-partition, per record sent, and per record delivered.
 
     `covering` is the transaction of each covered topic-partition. `invoked` and `completed` are widened by the error of
     the clock, `asked` and `answered` are the process's own times; `by_process` is all transactions in the order of

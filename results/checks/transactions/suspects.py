@@ -1,4 +1,4 @@
-"""Find which transactions could lie on a cycle: a proof that all others do not, in time linear in the edges.
+"""Find which transactions could lie on a cycle, in time linear in the edges: all others provably do not.
 
 A healthy history of a million transactions has no cycle, and proving that must not take a search. Let each
 transaction's *time of effect* be the latest invocation among it and everything it depends on, directly or not:

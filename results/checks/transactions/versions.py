@@ -1,4 +1,4 @@
-"""Find version orders: the order in which each key's elements were appended, by reads, and what contradicts it.
+"""Find version orders by reads: the order in which each key's elements were appended, and contradictions.
 
 The order of a key is its longest read. Every other read must be a prefix of it, since one list grew into the other; the
 comparison runs over all elements at once. Anomalies that lists alone show are found here:
