@@ -1,9 +1,10 @@
 """Collect the facts that prove an anomaly of a consumer group, complete without the history.
 
-The check names only the operations that contradict each other. This module adds those that explain them: which response
-showed that a commit of unknown outcome was done, which refused commit had named a phantom position, and to whom the
-record that a commit passes was delivered. Each has a role, which the description (`results/group_witness.py`) uses. A
-few operations of the same group and topic-partition that were begun before and after stand beside the proof.
+The facts are plain values. The check names only the operations that contradict each other. This module adds those that
+explain them: which response showed that a commit of unknown outcome was done, which refused commit had named a phantom
+position, and to whom the record that a commit passes was delivered. Each has a role, which the description
+(`results/group_witness.py`) uses. A few operations of the same group and topic-partition that were begun before and
+after stand beside the proof.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ If no slice is suspicious, and all agree (`disagreement`), the log has no anomal
 as a whole, by the very same rules (`partition.py`), as if there were no slices: slices never accuse, so that counts and
 witnesses are those of the whole. They may be too cautious, which costs time, and never too trusting:
 
-conservation    Each row group belongs to one slice, whatever slices read it. Acknowledged appends, delivered records
+conservation    Each row group belongs to one slice, though several may read it. Acknowledged appends, delivered records
                 and stated log ends that the slices took in are as many as those of the rows that belong to them: none
                 was left out because of a wrong footer.
 unique values   The values of each process ascend from append to append, within the rows of a slice and from slice to

@@ -1,4 +1,4 @@
-"""Write an imported history as a run: manifest, segment, tables, faults, and names."""
+"""Write an imported history as a run, with the names of what became a number."""
 
 from __future__ import annotations
 

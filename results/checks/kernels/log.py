@@ -34,8 +34,8 @@ offset, and only if everything below is known. A copy at another offset does not
 Polls of one session are assumed not to overlap: our clients do not poll again before the response. The order of
 overlapping polls is unknown, and the step between them is not judged.
 
-For each rule a compiled loop (`passes.py`) first finds whatever might break it, which in a healthy history is nothing.
-Only the suspects are judged, with numpy in the rule's own module.
+For each rule a compiled loop (`passes.py`) first finds everything that might break it, which in a healthy history is
+nothing. Only the suspects are judged, with numpy in the rule's own module.
 """
 
 from __future__ import annotations

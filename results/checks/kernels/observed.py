@@ -5,7 +5,7 @@ log, the slot is a subtraction, and everything below is linear.
 
 A *pair* is an offset with a value that was read there. Nearly all pairs are those of a send that was acknowledged at
 this very offset; an array by slot holds all facts about them. `unplaced` has the other pairs: appended sends of unknown
-outcome, and whatever is wrong. Only these are searched for among the values that were sent.
+outcome, and everything that is wrong. Only these are searched for among the values that were sent.
 """
 
 from __future__ import annotations

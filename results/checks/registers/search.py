@@ -13,7 +13,7 @@ Four reductions, all exact, keep the number of configurations small:
 reads       an open read that is legal now takes effect at once, since it changes nothing;
 twins       of open changes that do the same, the one that must end first takes effect first;
 less spent  of two configurations that differ only in changes of unknown outcome, the one that used fewer of these can
-            do whatever the other can;
+            do everything that the other can;
 not yet     a change of unknown outcome takes effect only if an open operation is there to meet its value, since it
             may as well come just before the first one that does.
 

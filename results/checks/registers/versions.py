@@ -5,15 +5,15 @@ order nevertheless. Versions grow with every change. So, for registers with uniq
 
     agreement   a version stands for one value, and a value that was put there once has one version;
     order       along a chain of compare-and-sets versions grow, no other version lies between those of a chain,
-                and of two clusters the one with the lower version comes first, whatever time says of them.
+                and of two clusters the one with the lower version comes first, regardless of time.
 
 With the clusters of `zones.py` the last rule makes the check exact: a register is linearizable, with its versions, if
 and only if "F of A before S of B" and "A has a lower version than B" together have no cycle. Let no two clusters
 precede each other, and let time agree with versions wherever two are known. A cycle that is left goes from a version up
 to a higher one (or the same) and back through clusters X without versions (of unanswered writes that only a
-compare-and-set met). A backward zone X adds nothing: what precedes it also precedes whatever follows it. Of two forward
-zones one lies wholly before the other, so that one X is enough; and versions are a line, so that one way up is. What
-remains is
+compare-and-set met). A backward zone X adds nothing: what precedes it also precedes everything that follows it. Of two
+forward zones one lies wholly before the other, so that one X is enough; and versions are a line, so that one way up is.
+What remains is
 
     around  no forward zone without a version comes after one of a higher version and before one of a lower.
 

@@ -1,9 +1,10 @@
 """Collect the facts that prove an anomaly of a transactional log, complete without the history.
 
-The check names only the transactions that contradict each other. This module adds those that explain them: which reader
-showed that a transaction of unknown outcome was committed, which transaction sent a phantom's value elsewhere. Each has
-a role, which the description (`results/log_witness.py`) uses. A transaction keeps the records that a witness is about
-and the extent of what it polled there. A few transactions at the same topic-partition stand beside the proof.
+The facts are plain values. The check names only the transactions that contradict each other. This module adds those
+that explain them: which reader showed that a transaction of unknown outcome was committed, which transaction sent a
+phantom's value elsewhere. Each has a role, which the description (`results/log_witness.py`) uses. A transaction keeps
+the records that a witness is about and the extent of what it polled there. A few transactions at the same
+topic-partition stand beside the proof.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Judge the topic-partitions of a transactional log by the laws of a log (R0 to R2, S1 to S3).
 
-Transactions are whole or not at all; the log below them is still a log. The kernels of the check of logs judge it, so
-that one defect has one name in both checks. Provenance and losses depend on the outcome of transactions and are checked
-by T1 and T2 (`log_rules.py`). The differences from a log without transactions:
+Transactions are whole or not at all; the log below them is still a log. The kernels of the check of logs
+(`kernels/log.py`) judge it, so that one defect has one name in both checks. Provenance and losses depend on the outcome
+of transactions and are checked by T1 and T2 (`log_rules.py`). The differences from a log without transactions:
 
 * A send of a committed transaction counts as acknowledged at its stated offset; so does a send of a transaction of
   unknown outcome, once a reader proves the commit. The stated offsets of an aborted transaction, and of one of unknown
@@ -12,8 +12,8 @@ by T1 and T2 (`log_rules.py`). The differences from a log without transactions:
 * The end of a transaction of unknown outcome is that of the first reader that proves the commit.
 * Polls continue each other (S1, S2) only within a stated session, from one committed transaction to the next: an
   aborted one may rewind its consumer or not.
-* The sends of one transaction are in the log in the order in which it made them, whatever its outcome, and so are
-  those of the committed transactions of one process (S3).
+* The sends of one transaction are in the log in the order in which it made them, for any outcome, and so are those of
+  the committed transactions of one process (S3).
 * A record delivered before its transaction began is a cycle (T4), and is not counted again as `future_read`.
 """
 
@@ -349,7 +349,7 @@ class _Log:
     ) -> tuple[Operations, Ints, Ints]:
         """Make the operations of a log, by invocation; return also the transaction of each, and their order.
 
-        Sends come first in that order's numbering.
+        In the numbers of that order, sends precede polls.
         """
         transactions, known = self.transactions, self.known
         sender, count = transactions.sender[sends], len(sends)
