@@ -6,6 +6,7 @@ is; or takes everything there is through the checks and prints what came of it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -107,15 +108,24 @@ def list_cases(console: Console) -> int:
 
 
 def verify(*, seeds: int, clean: int, kind: str | None, processes: int, console: Console) -> int:
-    """Every case through its check, as a table. 1 if an anomaly is missed or anything else is flagged."""
+    """Every case through its check, as a table. 1 if an anomaly is missed or anything else is flagged.
+
+    Interrupted, it sums up the cases that ended and raises KeyboardInterrupt.
+    """
     if kind is not None and kind not in FAMILIES:
         raise UsageError(f"--kind {kind}: is no kind of history{suggestion(kind, FAMILIES)}")
     began = time.perf_counter()
     rows = []
-    for row in verified(questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,)), processes):
-        rows.append(row)
-        console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+    ended = False
+    with contextlib.suppress(KeyboardInterrupt):
+        for row in verified(questions(seeds, clean, tuple(FAMILIES) if kind is None else (kind,)), processes):
+            rows.append(row)
+            console.print(_line(row), markup=False, style=None if row.is_right else "bold red")
+        ended = True
     _print_totals(rows, time.perf_counter() - began, console)
+    if not ended:
+        console.print(f"interrupted: {several(len(rows), 'case')} ended", markup=False)
+        raise KeyboardInterrupt
     return 0 if all(row.is_right for row in rows) else 1
 
 

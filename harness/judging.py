@@ -180,7 +180,10 @@ def told(opinion: SecondOpinion | None) -> str:
     if opinion is None:
         return "none, its logs were not checked"
     if not opinion.disagreements:
-        return f"the same in all {several(opinion.counts, 'count')}"
+        places = ", ".join(opinion.left_out)
+        return f"the same in all {several(opinion.counts, 'count')}" + (
+            f"; none on {places}, where unclean elections were allowed to lose records" if places else ""
+        )
     several_of_them = "; ".join(opinion.disagreements)
     return f"{several_of_them}. This is a mistake of Squall's: do not trust the verdict, and report it with the run"
 

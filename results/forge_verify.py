@@ -6,6 +6,7 @@ any other anomaly. In a near-miss or the clean history nothing may be found.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -75,5 +76,15 @@ def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[Row]:
     if processes == 1:
         yield from map(answered, asked)
         return
-    with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(answered, asked)
+    with ProcessPoolExecutor(processes, initializer=_ignore_interrupts) as pool:
+        try:
+            yield from pool.map(answered, asked)
+        except KeyboardInterrupt:  # no result of the rows in progress is needed
+            for process in list(getattr(pool, "_processes", {}).values()):
+                process.terminate()
+            raise
+
+
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C in a child: it reaches the whole process group, and the parent decides."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

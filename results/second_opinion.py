@@ -1,19 +1,22 @@
-"""Compare a second opinion (`checks/dataframes.py`) with the verdicts: per run, topic-partition and anomaly.
+"""Compare a second opinion (`checks/dataframes.py`) with the verdicts, by topic-partition and anomaly.
 
 Where the two disagree, one formulation of the rules is wrong, and it is unknown which: that is a mistake of Squall's,
-and the verdict of that run must not be trusted. A run whose logs were not checked gets no second opinion.
+and the verdict of that run must not be trusted. A run whose logs were not checked gets no second opinion, and neither
+does a topic-partition with declared losses: the queries do not remove what an unclean election may lose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from squall.results.checks.dataframes import COVERED, OPINION_ON_LOSSES, second_opinions
+from squall.results.checks.declared_losses import declared_losses
 from squall.results.history import HISTORY_FILE
 from squall.results.kinds import KINDS
+from squall.results.segments import read_cluster
 from squall.results.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -25,10 +28,14 @@ Opinions = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """The comparison: `counts` numbers were compared; `disagreements` describes those that differ."""
+    """The comparison: `counts` numbers were compared; `disagreements` describes those that differ.
+
+    `left_out` are the names of topic-partitions without a second opinion because losses were declared there.
+    """
 
     counts: int
     disagreements: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSession) -> list[SecondOpinion | None]:
@@ -40,18 +47,22 @@ def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSessio
     for (file, topic, partition), counts in found.items():
         by_run[file][f"{topic}-{partition}"] = counts
     return [
-        comparison(verdict, by_run[file]) if file in by_run else None
-        for file, (_, verdict) in zip(histories, verdicts, strict=True)
+        comparison(verdict, by_run[file], _with_declared_losses(run)) if file in by_run else None
+        for file, (run, verdict) in zip(histories, verdicts, strict=True)
     ]
 
 
-def comparison(verdict: Verdict, opinions: Opinions) -> SecondOpinion:
-    """Compare the counts of the verdict with those of the second opinion.
+def _with_declared_losses(run: Path) -> frozenset[str]:
+    return frozenset(f"{topic}-{partition}" for topic, partition in declared_losses(read_cluster(run)))
+
+
+def comparison(verdict: Verdict, opinions: Opinions, left_out: Set[str] = frozenset()) -> SecondOpinion:
+    """Compare the counts of the verdict with those of the second opinion, except in `left_out`.
 
     Losses count only where both know the log's end.
     """
     told = {one.name: one.where for one in verdict.anomalies}
-    places = sorted({*opinions, *(place for name in COVERED for place in told.get(name, {}))} - set(KINDS))
+    places = sorted({*opinions, *(place for name in COVERED for place in told.get(name, {}))} - set(KINDS) - left_out)
     counts, disagreements = 0, []
     for place in places:
         opinion = opinions.get(place, {})
@@ -62,4 +73,4 @@ def comparison(verdict: Verdict, opinions: Opinions) -> SecondOpinion:
             first, second = told.get(name, {}).get(place, 0), opinion.get(name, 0)
             if first != second:
                 disagreements.append(f"{place}: {name} is counted {first} times, and {second} times as a query")
-    return SecondOpinion(counts, tuple(disagreements))
+    return SecondOpinion(counts, tuple(disagreements), tuple(sorted(left_out)))

@@ -14,8 +14,9 @@ Twins that several trials share are run once. What must be reached is 19 of 20 s
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from math import ceil
@@ -28,7 +29,7 @@ from rich.table import Table
 from squall.harness.errors import UsageError
 from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
-from squall.harness.simulation.workers import pool_of_workers
+from squall.harness.simulation.workers import end_at_once, pool_of_workers
 from squall.harness.suite import Scenario
 from squall.harness.yaml_source import suggestion
 from squall.nodes.mutants import MUTANTS
@@ -161,7 +162,7 @@ class Matrix:
                 wanted[_Task(trial.twin, (), seed)] = None
         return list(wanted)
 
-    def run(self, processes: int = 1) -> Iterator[SimResult]:
+    def run(self, processes: int = 1) -> Generator[SimResult, None, None]:
         """Run what is to be run; results come as they are ready."""
         scenarios = {name: find_scenario(name)[0] for one in self.trials for name in (one.scenario, one.twin)}
         for task, result in _simulated(self.tasks(), scenarios, processes):
@@ -169,16 +170,24 @@ class Matrix:
             yield result
 
     def rows(self) -> list[Row]:
-        """One row for each trial, once everything has run."""
-        return [self._row(trial) for trial in self.trials]
+        """One row for each trial of which a seed has run, with its twin; a row counts such seeds only."""
+        rows = [self._row(trial) for trial in self.trials]
+        return [row for row in rows if row.seeds]
 
     def _row(self, trial: Trial) -> Row:
-        broken = [self.results[_Task(trial.scenario, trial.mutants, seed)] for seed in self.seeds]
-        twins = [self.results[_Task(trial.twin, (), seed)] for seed in self.seeds]
+        pairs = [
+            (
+                self.results.get(_Task(trial.scenario, trial.mutants, seed)),
+                self.results.get(_Task(trial.twin, (), seed)),
+            )
+            for seed in self.seeds
+        ]
+        ended = [(mutated, healthy) for mutated, healthy in pairs if mutated is not None and healthy is not None]
+        broken, twins = [mutated for mutated, _ in ended], [healthy for _, healthy in ended]
         caught = [one for one in broken if trial.catches(one)]
         return Row(
             trial=trial,
-            seeds=len(self.seeds),
+            seeds=len(ended),
             caught=len(caught),
             by=Counter(name for one in caught for name in trial.catches(one)),
             twin_valid=sum(one.verdict == "valid" for one in twins),
@@ -189,14 +198,18 @@ class Matrix:
 
 def _simulated(
     tasks: Sequence[_Task], scenarios: Mapping[str, Scenario], processes: int
-) -> Iterator[tuple[_Task, SimResult]]:
+) -> Generator[tuple[_Task, SimResult], None, None]:
     if processes <= 1:
         yield from ((task, _simulate(scenarios[task.scenario], task)) for task in tasks)
         return
     with pool_of_workers(processes) as pool:
         pending = {pool.submit(_simulate, scenarios[task.scenario], task): task for task in tasks}
-        for future in as_completed(pending):
-            yield pending[future], future.result()
+        try:
+            for future in as_completed(pending):
+                yield pending[future], future.result()
+        except BaseException:  # interrupted: the results of what still runs are not asked for
+            end_at_once(pool)
+            raise
 
 
 def _simulate(scenario: Scenario, task: _Task) -> SimResult:
@@ -224,22 +237,29 @@ def verify(
 ) -> int:
     """Run the trials and print the matrix; 0 if every mutant is caught and every twin valid, else 1.
 
-    `witnesses` is a directory for the first witness of each mutant on the first seed.
+    `witnesses` is a directory for the first witness of each mutant on the first seed. Interrupted, it prints the matrix
+    of the seeds that ended and raises KeyboardInterrupt.
     """
     matrix = Matrix(chosen_trials(names), range(first_seed, first_seed + seeds))
     with Progress(
         TextColumn("mutants"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn(),
         console=console, disable=not console.is_terminal,
     ) as progress:  # fmt: skip
-        task = progress.add_task("mutants", total=len(matrix.tasks()))
-        for _ in matrix.run(processes):
-            progress.advance(task)
-    if witnesses is not None:
+        total = len(matrix.tasks())
+        task = progress.add_task("mutants", total=total)
+        with contextlib.closing(matrix.run(processes)) as running, contextlib.suppress(KeyboardInterrupt):
+            for _ in running:
+                progress.advance(task)
+    ended = len(matrix.results) == total
+    if witnesses is not None and ended:
         save_witnesses(matrix, witnesses)
     rows = matrix.rows()
     console.print(table_of(rows))
     for line in complaints(rows):
         console.print(line, markup=False, highlight=False)
+    if not ended:
+        console.print(f"interrupted: {len(matrix.results)} of {total} runs ended", markup=False, highlight=False)
+        raise KeyboardInterrupt
     return 0 if all(row.passed for row in rows) else 1
 
 

@@ -216,12 +216,16 @@ def record(scenario: Scenario, seed: int, options: SimOptions) -> tuple[Scenario
 
 
 class Shrinker:
-    """Makes a failing schedule smaller. `tell` is called with every smaller one that was found."""
+    """Makes a failing schedule smaller. `tell` is called with every smaller one that was found.
+
+    Interrupted once there is a smaller one, it returns that, and `interrupted` is true.
+    """
 
     def __init__(self, trials: Trials, same: Sameness, tell: Callable[[Shrunk], None]) -> None:
         self.trials = trials
         self.same = same
         self.tell = tell
+        self.interrupted = False
         self.best: Shrunk
 
     def shrink(self, listed: Scenario, seed: int, trial: Trial) -> Shrunk:
@@ -234,6 +238,13 @@ class Shrinker:
                 f"seed {seed} fails with {' and '.join(trial.broken)}, but written down as a schedule it does not, nor "
                 f"with {MORE_SEEDS * 2} other seeds: what it needs is lost in translation; shrink another failing seed"
             )
+        try:
+            self._until_nothing_helps()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return self.best
+
+    def _until_nothing_helps(self) -> None:
         self._take(simplify.without_polls(self.best.scenario))
         self._take(simplify.around_faults(self.best.scenario))
         self._fewest_events()
@@ -244,7 +255,6 @@ class Shrinker:
             self._fewest_events()
             if self.best.scenario == before or self.trials.budget.spent:
                 break
-        return self.best
 
     # -- what is tried ------------------------------------------------------------------------------------------
 

@@ -51,7 +51,10 @@ class ShrinkOptions:
 
 
 def shrink(asked: ShrinkOptions, console: Console) -> int:
-    """Shrink one seed and write what came of it; the exit status."""
+    """Shrink one seed and write what came of it; the exit status.
+
+    Interrupted, it writes the smallest schedule found so far and raises KeyboardInterrupt.
+    """
     scenario, said = find_scenario(asked.suite, swarm=asked.swarm)
     refuse_what_cannot_be_listed(scenario)
     began = time.monotonic()
@@ -59,7 +62,7 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
         listed, trial = record(scenario, asked.seed, SimOptions(swarm=asked.swarm, mutants=asked.mutants))
         console.print(f"{'fails':<11}seed {asked.seed}: {trial.problem.splitlines()[0]}", markup=False)
         console.print(f"{'recorded':<11}{_events(listed)} until {trial.ended_s:.3f} s of load", markup=False)
-        shrunk, runs = _shrink(asked, listed, trial, asked.swarm or bool(scenario.swarm), console)
+        shrunk, runs, interrupted = _shrink(asked, listed, trial, asked.swarm or bool(scenario.swarm), console)
     except NothingToShrink as nothing:
         console.print(f"{'nothing':<11}{nothing}", markup=False)
         return NOTHING_EXIT_STATUS
@@ -67,6 +70,11 @@ def shrink(asked: ShrinkOptions, console: Console) -> int:
     saved = save(shrunk.pinned(), path, _comments(asked, said, shrunk))
     seconds = time.monotonic() - began
     console.print(f"{'shrunk':<11}{_events(saved)}, {several(runs, 'run')}, {seconds:.0f} s", markup=False)
+    if interrupted:
+        console.print(
+            f"interrupted: {shown_path(path)} is the smallest found by then, and was not replayed", markup=False
+        )
+        raise KeyboardInterrupt
     story = save_picture(trace_of(saved, shrunk.seed), path)
     failed = sum(_replay(path, hash_seed) == 1 for hash_seed in REPLAY_HASH_SEEDS)
     console.print(f"{'replayed':<11}{failed} of {len(REPLAY_HASH_SEEDS)} replays fail", markup=False)
@@ -104,7 +112,8 @@ def refuse_what_cannot_be_listed(scenario: Scenario) -> None:
 
 def _shrink(
     asked: ShrinkOptions, listed: Scenario, trial: Trial, swarming: bool, console: Console
-) -> tuple[Shrunk, int]:
+) -> tuple[Shrunk, int, bool]:
+    """What is left, how many runs that took, and whether it was interrupted."""
     budget = Budget(asked.seconds, asked.runs)
     same = Sameness(() if asked.any_failure else trial.broken)
     with (
@@ -121,8 +130,9 @@ def _shrink(
             words = _events(best.scenario if best is not None else listed)
             progress.update(task, completed=min(1.0, spent), description=f"{words}, {several(budget.used, 'run')}")
 
-        shrunk = Shrinker(trials, same, tell).shrink(listed, asked.seed, trial)
-    return shrunk, budget.used
+        shrinker = Shrinker(trials, same, tell)
+        shrunk = shrinker.shrink(listed, asked.seed, trial)
+    return shrunk, budget.used, shrinker.interrupted
 
 
 def _events(scenario: Scenario) -> str:

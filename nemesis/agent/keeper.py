@@ -359,7 +359,6 @@ class Keeper:
         with self._journal.locked():
             if self._journal.entries() or self._guard.locks.agents_live():
                 return False
-            self._guard.sentries.end()
             end_stopped_keepers(self._guard.state)
             self._guard.timer.stop()
             self._listener.close()  # or the next keeper, on duty the moment we are not, finds the port taken

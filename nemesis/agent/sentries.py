@@ -2,7 +2,7 @@
 
 The keeper and the agent see to the sentries, and the sentries to the keeper; so each of the three can be killed or
 stopped, and is replaced by one of the others. Sentries are known by pid and start time, in a file that is written in
-place, so that replacing one takes no room on the disk.
+place, so that replacing one takes no room on the disk. They end by themselves, some seconds after the keeper.
 """
 
 from __future__ import annotations
@@ -55,15 +55,6 @@ class Sentries:
         while len(working) < COUNT:
             working.append(self._start())
             self._write(working)
-
-    def end(self) -> None:
-        """For a keeper that goes off duty."""
-        for one in self._known():
-            if _is_there(one):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(one.pid, signal.SIGKILL)
-        for child in self._children:
-            child.wait()
 
     def _start(self) -> Identity:
         child = subprocess.Popen(

@@ -5,8 +5,9 @@
 #
 # Two of them run beside the keeper (sentries.py). Once a second each looks whether the keeper is there, is not stopped
 # (SIGSTOP), and its heartbeat has moved within the last LOOKS_UNTIL_STALE looks. One that is stopped or has no pulse is
-# killed; if a fault is open, a new one is started. Without keeper and fault a sentry ends the other one if that is
-# stopped, and then itself. It writes no file: the disk may be full.
+# killed; if a fault is open, a new one is started. A sentry stays LOOKS_UNTIL_IDLE looks longer than keeper and faults,
+# so that a keeper that is stopped while it ends does not stay. Then it kills the other sentry if that is stopped, and
+# every stopped keeper of this host, and ends. It writes no file: the disk may be full.
 
 LOOKS_UNTIL_STALE=4
 LOOKS_FOR_START=10
@@ -79,6 +80,18 @@ end_stopped_sentries() {
     done
 }
 
+# Kills keepers of this state that are stopped and do not hold its lock, by which they would be known.
+end_stopped_keepers() {
+    for entry in /proc/[0-9]*; do
+        look "${entry#/proc/}" || continue
+        [ "$letter" = T ] || [ "$letter" = t ] || continue
+        words=$(tr '\0' ' ' 2>/dev/null <"$entry/cmdline")
+        case $words in
+            *" $state "*"--keeper "*) kill -9 "${entry#/proc/}" 2>/dev/null ;;
+        esac
+    done
+}
+
 last_beat='' silent=0 starting='' patience=0 idle=0
 while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
     if keeper_works; then
@@ -93,3 +106,4 @@ while [ "$idle" -lt "$LOOKS_UNTIL_IDLE" ]; do
     sleep 1
 done
 end_stopped_sentries
+end_stopped_keepers

@@ -56,6 +56,32 @@ def test_a_simulation_sums_up_the_seeds_that_ended(number: signal.Signals, proce
     assert int(ended[2]) <= int(ended[1]) + 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_verification_of_the_checks_sums_up_the_cases_that_ended(number: signal.Signals, squall: Any) -> None:
+    process = subprocess.Popen(
+        squall.argv("forge", "--verify", "--kind", "log", "--seeds", "20", "--processes", "2"),
+        cwd=squall.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        first = process.stdout.readline()
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, "")
+    rows = {line for line in (first + out).splitlines() if line.startswith("✔")}
+    ended = re.search(r"^interrupted: (\d+) cases? ended$", out, re.MULTILINE)
+    assert ended is not None, out
+    assert abs(int(ended[1]) - len(rows)) <= 1, "the signal may come while a row is being printed"
+    assert re.search(r"^\d+ class.* of anomalies, \d+ injections?: ", out, re.MULTILINE), "the totals of what ended"
+
+
 def test_an_interrupted_benchmark_prints_and_keeps_the_figures_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

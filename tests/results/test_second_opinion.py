@@ -50,6 +50,14 @@ def test_without_a_final_read_there_is_no_opinion_on_losses(tmp_path: Path) -> N
     assert (opinion.counts, opinion.disagreements) == (4, ())
 
 
+def test_a_topic_partition_with_declared_losses_is_left_out(tmp_path: Path) -> None:
+    """The queries know nothing of unclean elections: EL-04."""
+    verdict = verdict_with(tmp_path, "lost")
+    opinion = comparison(verdict, {"events-0": WHOLE, "events-1": WHOLE}, {"events-0"})
+    assert (opinion.counts, opinion.disagreements, opinion.left_out) == (5, (), ("events-0",))
+    assert "none on events-0, where unclean elections" in judging.told(opinion)
+
+
 @pytest.fixture
 def one_session(spark: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Commands use the tests' Spark, and leave it running."""

@@ -6,13 +6,16 @@ test_scenarios.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from squall.harness.errors import UsageError
+from squall.harness.simulation import matrix
 from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.matrix import (
     TRIALS,
@@ -27,6 +30,7 @@ from squall.harness.simulation.matrix import (
     needed,
     save_witnesses,
     table_of,
+    verify,
 )
 from squall.harness.simulation.matrix import mutant as mutant_trial
 from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
@@ -126,6 +130,26 @@ def test_a_trial_passes_if_the_bug_is_caught_and_the_twin_valid_on_the_same_seed
     row = row_of(matrix_of({1: result(1, "invalid", "ACK")}, {1: result(1, "valid")}))
     assert (row.caught, row.twin_valid, dict(row.by), row.passed) == (1, 1, {"ACK": 1}, True)
     assert not list(complaints([row]))
+
+
+def test_an_interrupted_matrix_counts_the_seeds_that_ended_with_their_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulated(tasks: list[_Task], *_: object) -> Iterator[tuple[_Task, SimResult]]:
+        for task in tasks[:3]:
+            yield task, result(task.seed, "invalid" if task.mutants else "valid", *(["ELECT"] if task.mutants else []))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(matrix, "_simulated", simulated)
+    said = StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        verify(
+            seeds=3,
+            first_seed=1,
+            names=["truncate-to-hw"],
+            processes=1,
+            console=Console(file=said, width=200, soft_wrap=True),
+        )
+    assert "1/1" in said.getvalue()
+    assert "interrupted: 3 of 6 runs ended" in said.getvalue()
 
 
 def test_a_trial_fails_if_the_twin_is_not_valid_on_one_seed_and_says_how_to_repeat_it() -> None:

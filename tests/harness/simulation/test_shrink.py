@@ -172,6 +172,41 @@ def test_a_spent_budget_ends_with_the_best_so_far() -> None:
     assert best.events < 155
 
 
+class Interrupted(Pretended):
+    """Ctrl-C comes when `trials` have run."""
+
+    trials = 30
+
+    def _begin(self, scenario: Scenario, seed: int) -> Trial:
+        if self.budget.used >= self.trials:
+            raise KeyboardInterrupt
+        return super()._begin(scenario, seed)
+
+
+def test_an_interruption_keeps_the_smallest_schedule_found_so_far() -> None:
+    with Interrupted(Budget(), 1) as trials:
+        shrinker = Shrinker(trials, Sameness(("MADE",)), lambda best: None)
+        best = shrinker.shrink(big(), 1, made_of(big()))
+    assert shrinker.interrupted
+    assert made_of(best.scenario).broken == ("MADE",)
+    assert best.events < 155
+
+
+def test_an_interrupted_command_saves_the_smallest_schedule_and_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_interrupted(self: Shrinker, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Shrinker, "_until_nothing_helps", until_interrupted)
+    said, out = StringIO(), tmp_path / "n06.yaml"
+    asked = ShrinkOptions(2, str(SUITES / "two-hop-failover.yaml"), ("truncate-to-hw",), out=out, processes=1)
+    with pytest.raises(KeyboardInterrupt):
+        shrink(asked, Console(file=said, width=200, soft_wrap=True))
+    assert "interrupted: " in said.getvalue()
+    assert event_count(load_suite(out).scenarios[0]) > 12
+
+
 def test_a_schedule_that_cannot_be_run_has_not_failed() -> None:
     scenario = big()
     orphan = scenario.nemesis[0].model_copy(update={"target": "same as nobody"})

@@ -175,7 +175,7 @@ def test_sentries_go_when_nothing_is_open(paused: RunningAgent, wait_until: Wait
     sentries = paused.sentry_pids()
     paused.kill()
     wait_until(lambda: not paused.keeper_lives(), "the keeper has gone")
-    wait_until(lambda: not any(letter(pid) for pid in sentries), "so have its sentries", timeout=3)
+    wait_until(lambda: not any(letter(pid) for pid in sentries), "so have its sentries", timeout=9)
 
 
 def test_a_keeper_that_is_stopped_with_nothing_to_keep_does_not_stay(agent: RunningAgent, wait_until: Wait) -> None:
@@ -223,6 +223,42 @@ def test_a_keeper_that_is_stopped_before_it_is_on_duty_does_not_stay(
     finally:
         late.kill()
         late.wait()
+
+
+@pytest.mark.parametrize("holds_the_lock", [True, False], ids=["holds-the-lock", "gave-the-lock-back"])
+def test_a_keeper_that_is_stopped_while_it_ends_does_not_stay(
+    tmp_path: Path, wait_until: Wait, holds_the_lock: bool
+) -> None:
+    """Seed 987147876 of the kill storm: no fault was open, no agent was left, and the keeper was about to exit."""
+    command = [sys.executable, "-c", "import time; time.sleep(1000)", "--state", str(tmp_path), "--keeper", "9"]
+    keeper = subprocess.Popen(command)
+    try:
+        os.kill(keeper.pid, signal.SIGSTOP)
+        wait_until(lambda: letter(keeper.pid) == "T", "it is stopped")
+        if holds_the_lock:
+            started = Path(f"/proc/{keeper.pid}/stat").read_text().rpartition(")")[2].split()[19]
+            (tmp_path / "keeper.lock").write_text(f"{keeper.pid} {started}\n")
+        sentry = subprocess.Popen(["/bin/sh", str(AGENT_DIRECTORY / "sentry.sh"), str(tmp_path), "/bin/false"])
+        assert sentry.wait(timeout=15) == 0
+        assert keeper.wait(timeout=5) == -signal.SIGKILL
+    finally:
+        keeper.kill()
+        keeper.wait()
+
+
+def test_a_sentry_spares_stopped_processes_that_are_no_keepers_of_its_host(tmp_path: Path, wait_until: Wait) -> None:
+    idle = [sys.executable, "-c", "import time; time.sleep(1000)", "--state"]
+    others = [subprocess.Popen([*idle, *words]) for words in ((str(tmp_path),), (f"{tmp_path}2", "--keeper", "9"))]
+    try:
+        for one in others:
+            os.kill(one.pid, signal.SIGSTOP)
+        sentry = subprocess.Popen(["/bin/sh", str(AGENT_DIRECTORY / "sentry.sh"), str(tmp_path), "/bin/false"])
+        assert sentry.wait(timeout=15) == 0
+        assert [letter(one.pid) for one in others] == ["T", "T"]
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()
 
 
 def test_an_agent_that_goes_leaves_nobody_stopped_behind(agent: RunningAgent, wait_until: Wait) -> None:
