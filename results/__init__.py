@@ -1,4 +1,4 @@
-"""Histories, checks, verdicts and reports. Reads histories; never needs a cluster. `load` is for notebooks."""
+"""Histories, checkers, verdicts and reports; `load` opens a stored run in a notebook. Needs no cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["load"]
 
 
 def load(run: Path | str) -> Run:
-    """A stored run as pandas tables; see docs/exploring-a-run.md."""
-    from squall.results.exploring import Run  # load workers import this package, and must not load pandas
+    """Load a stored run as pandas tables; see docs/exploring-a-run.md."""
+    from squall.results.exploring import Run  # imported here: load workers import this package and must not load pandas
 
     return Run.load(run)

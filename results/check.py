@@ -1,16 +1,18 @@
-"""Check runs: from their directories to verdicts, in one job of the engine.
+"""Check runs: turn run directories into verdicts, in one job of the engine.
 
     segments → history.parquet → tasks → engine → results → verdict.json, tables/, report.html
 
-A run is closed first, if its control process did not live to do so. All topic-partitions of all runs become the tasks
-of one job, because a job has a fixed cost and a run of a suite is small; a run is concluded when its own tasks are
-done, while others go on. What cannot be read is unknown, with file and row; it never takes the other runs with it. A
-huge topic-partition is many tasks (`checks/slices.py`), and one more in a second job if these do not prove that it is
-free of anomalies. What a history holds beside operations on logs is one task more for each kind
-(`checks/further.py`). Whether it is well-formed is for further tasks of the same job (`checks/well_formed_task.py`);
-where it is not, or there was no time to find out, nothing that was found in it counts. Of a closed history the
-control process reads the footer alone, so that what it needs grows with tasks and not with operations; only lists
-(`lists.py`) are made into transactions here.
+A run whose control process died before it closed the history is closed first. All topic-partitions of all runs become
+tasks of one job, because a job has a fixed cost and a run of a suite is small. A run is concluded when its own tasks
+are done, while those of other runs continue. A history that cannot be read makes its run unknown, with file and row;
+other runs are not affected.
+
+A huge topic-partition becomes many tasks (`checks/slices.py`), and one more task in a second job if these do not prove
+that it is free of anomalies. Each kind of operation other than those on logs is one more task (`checks/further.py`).
+Further tasks of the same job check whether the history is well-formed (`checks/well_formed_task.py`); if it is not, or
+if time runs out before that is known, no finding in it counts. The control process reads only the footer of a closed
+history, so that its memory grows with tasks and not with operations; only lists (`lists.py`) are made into transactions
+here.
 """
 
 from __future__ import annotations
@@ -83,18 +85,18 @@ OUT_OF_TIME: Final = (
     "the time was up before the history was found to be well-formed: nothing that was found in it can be trusted"
 )
 WELL_FORMED_COSTS: Final = {RECORDED_ONCE: 0.05, ONE_AT_A_TIME: 0.3}
-"""Of what the check of a log costs per row."""
+"""As a share of what the check of a log costs per row."""
 FURTHER_COSTS: Final = 0.1
-"""What another check costs per byte, as rows of a log."""
+"""The cost of another check per byte, in rows of a log."""
 
 
 Job = tuple[int, AnyTask, int]
-"""The number of a run, a task of it, and how much there is to do, in rows of a log."""
+"""The number of a run, one of its tasks, and the size of the task in rows of a log."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that can be checked: what is known about it, and its tasks."""
+    """A run that can be checked: the facts about it, and its tasks."""
 
     run_dir: Path
     history: Path
@@ -103,26 +105,26 @@ class Prepared:
     frame: Frame
     torn: int
     rows: int
-    """How many operations on logs there are."""
+    """The number of operations on logs."""
     tasks: tuple[AnyTask, ...]
     sizes: tuple[int, ...]
     in_slices: Mapping[str, tuple[Task, int]] = field(default_factory=dict)
-    """By name the topic-partitions that are checked in slices: what would check each as a whole, and its rows."""
+    """The topic-partitions that are checked in slices, by name: the task that checks each as a whole, and its rows."""
 
     def place_of(self, row: int) -> tuple[str, int]:
-        """The file and row of an operation on a log, or on a register: the latter are counted on from the former."""
+        """Return file and row of an operation on a log or on a register; register rows are numbered after log rows."""
         if row < self.rows:
             return str(self.history), row
         return str(self.history.with_name(KINDS[REGISTERS].file)), row - self.rows
 
     def jobs(self, number: int) -> list[Job]:
-        """Its tasks, as those of the run of this number."""
+        """Return the run's tasks as jobs of the run with this number."""
         return [(number, task, size) for task, size in zip(self.tasks, self.sizes, strict=True)]
 
 
 @dataclass
 class Found:
-    """What the tasks of a run found, and those for which there was no time."""
+    """What the tasks of a run found, and the tasks for which there was no time."""
 
     results: list[PartitionResult] = field(default_factory=list)
     slices: defaultdict[str, list[tuple[SliceTask, CheckedSlice]]] = field(default_factory=lambda: defaultdict(list))
@@ -136,7 +138,7 @@ class Found:
     looked_over: bool = True
 
     def add(self, task: AnyTask, outcome: Outcome) -> None:
-        """What came of a task."""
+        """Add the outcome of a task."""
         if isinstance(outcome, Checked):
             self.results.append(outcome.result)
             if outcome.counts is not None:
@@ -158,7 +160,7 @@ class Found:
             self.unchecked.append(outcome.name)
 
     def settle(self, in_slices: Mapping[str, tuple[Task, int]]) -> list[tuple[Task, int]]:
-        """What the slices of topic-partitions come to; those that have to be judged as a whole, and their rows."""
+        """Combine slices into results; return the topic-partitions to be checked as a whole, with their rows."""
         again = []
         for name, whole in in_slices.items():
             if self.failures or name in self.unchecked:
@@ -176,7 +178,7 @@ class Found:
         return again
 
     def problem(self, one: Prepared) -> str | None:
-        """Why nothing can be concluded from the history: it cannot be read, is ill-formed, or nobody knows."""
+        """Why nothing can be concluded from the history: it is unreadable, ill-formed, or not decided in time."""
         breach = first_breach(self.breaches)
         told = [
             *((failure.file, failure.row, failure.problem) for failure in self.unread),
@@ -192,7 +194,7 @@ class Found:
 class Laps:
     """Shares the seconds of a command among its runs, so that they add up to those of the command.
 
-    Runs are checked in one job, several at a time. What passes between the end of one and the end of the next counts
+    Runs are checked in one job, several at a time. The time between the end of one run and the end of the next counts
     for the latter.
     """
 
@@ -200,7 +202,7 @@ class Laps:
     seconds: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
 
     def count(self, number: int) -> float:
-        """What has passed since the last call counts for this run; its seconds so far."""
+        """Count the time since the last call for this run; return its seconds so far."""
         now = time.perf_counter()
         self.seconds[number] += now - self.last
         self.last = now
@@ -215,10 +217,10 @@ def check_runs(
     budget: float | None = None,
     huge: int = HUGE_ROWS,
 ) -> list[Verdict]:
-    """Check runs and write verdict, tables and report beside each. One verdict per run, in their order.
+    """Check runs and write verdict, tables and report beside each. Return one verdict per run, in their order.
 
-    After `budget` seconds nothing more is begun: what was found until then stands, and the rest is unknown. A
-    topic-partition of `huge` rows or more is checked in slices, if the engine carries out several tasks at once.
+    After `budget` seconds no further task is begun: what was found until then stands, and the rest is unknown. A
+    topic-partition of `huge` rows or more is checked in slices if the engine carries out several tasks at once.
     """
     deadline = None if budget is None else time.time() + budget
     prepared: list[Prepared | Verdict] = []
@@ -252,7 +254,7 @@ def check_runs(
 
 
 def _carried_out(jobs: Sequence[Job], engine: Engine, found: Mapping[int, Found]) -> Iterator[int]:
-    """In one job of the engine; yields the number of a run when all its tasks are done, while those of others go on."""
+    """Run the jobs in one job of the engine; yield the number of each run as soon as all its own tasks are done."""
     if not jobs:
         return
     left = Counter(number for number, _, _ in jobs)
@@ -274,7 +276,7 @@ def check_run(
 
 
 def verdict_of(run_dir: Path) -> Verdict:
-    """The verdict alone, from what was recorded, without a file being written: for runs that nobody will look at."""
+    """Return the verdict from what was recorded, without writing a file: for runs whose report will not be read."""
     manifest = None
     began = time.perf_counter()
     try:
@@ -351,13 +353,16 @@ def _prepare(number: int, run_dir: Path, manifest: Manifest, deadline: float | N
 
 
 Sized = tuple[AnyTask, float]
-"""A task and how much there is to do, in rows of a log."""
+"""A task and its size in rows of a log."""
 
 
 def _well_formed_tasks(
     number: int, path: Path, groups: Sequence[RowGroup], registers: Path | None, deadline: float | None
 ) -> Iterator[Sized]:
-    """Operations on registers share ids and processes with those on logs, and keep the rules together."""
+    """Yield the tasks that check whether the history is well-formed, with their sizes.
+
+    Operations on registers share ids and processes with those on logs, and the rules apply to both together.
+    """
     beside = None if registers is None else registers.resolve()
     if beside is not None:
         groups = [*groups, *row_groups_beside(path, beside)]
@@ -403,9 +408,10 @@ def _further_tasks(
 
 
 def _require_whole(manifest: Manifest, source: Path, cut_off: int, origin: Origin) -> None:
-    """The history must be that of this run, with the segments of all its workers; and a run that ended in good order
-    closed them. Where one is not there or has no end nevertheless, somebody took it away: what is missing might
-    explain whatever looks wrong, and might be wrong where nothing does, so nothing is certain. Raises IllFormedHistory.
+    """Require a history of this run, with the segments of all its workers, closed if the run ended in good order.
+
+    If a segment is missing or lacks its end nevertheless, it was removed or cut off afterwards. The missing part might
+    explain an apparent anomaly or contain a real one, so nothing is certain. Raises IllFormedHistory.
     """
     require_run(source, origin, manifest.run_id)
     if manifest.segments is not None and origin.segments is not None:
@@ -468,7 +474,7 @@ def _conclude(
     seconds: float,
     report: bool,
 ) -> Verdict:
-    """Judge, and write everything down."""
+    """Judge a run, and write verdict, tables and report."""
     problem = None if isinstance(one, Verdict) else found.problem(one)
     if not isinstance(one, Verdict) and problem is not None:
         one = ill_formed(one.manifest, problem)

@@ -1,8 +1,8 @@
-"""The picture of a cycle: its transactions as bars over time, and an arrow for each reason why one precedes another.
+"""Draw a cycle: its transactions as bars over time, and an arrow for each step.
 
-As in `diagram.py` the order of all beginnings and ends is exact and the distances are not to scale. An arrow leads
-from the transaction that comes first to the one that comes after it; following the arrows leads back to the start,
-which is what is wrong. Bars without a known end are dashed.
+As in `diagram.py`, the order of all starts and ends is exact and the distances are not to scale. An arrow leads from
+the transaction that comes first to the one after it; following the arrows leads back to the start, which is the
+anomaly. Bars without a known end are dashed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ MEANINGS: Final = {
 }
 MOST_TEXT: Final = 60
 NEAR: Final = 0.35
-"""How far along an arrow its label stands: nearer to its start, so that those of two opposite arrows stay apart."""
+"""The position of a label along its arrow: nearer to the start, so that labels of two opposite arrows do not overlap.
+"""
 HALO: Final = 'style="paint-order:stroke;stroke:#fff;stroke-width:3px"'
 
 
 def cycle_diagram(witness: TransactionWitness, origin: int) -> str:
-    """An `<svg>` element, or nothing for a witness that is no cycle."""
+    """Return an `<svg>` element, or an empty string for a witness that is no cycle."""
     rows = witness.transactions
     if not witness.steps or not rows:
         return ""
@@ -65,7 +66,7 @@ def _head(order: str) -> str:
 
 
 def _marks(axis: Axis, origin: int, bottom: int) -> list[str]:
-    """The time axis, with as many labels as have room."""
+    """Draw the time axis, with as many labels as have room."""
     parts = [f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}" class="axis"/>']
     last = -float(WIDTH)
     for time, place in zip(axis.times, axis.places, strict=True):
@@ -104,7 +105,7 @@ def _bar(number: int, one: TransactionFacts, steps: Sequence[StepFacts], axis: A
 
 
 def _arrow(lane: int, step: StepFacts, rows: Sequence[TransactionFacts], axis: Axis) -> list[str]:
-    """From bar to bar; each arrow has a place of its own between left and right, so that none covers another."""
+    """Draw an arrow from bar to bar. Each has its own place between left and right, so that none covers another."""
     share = (lane + 1) / (len(rows) + 1)
     (left, right), (other_left, other_right) = (_span(rows[at], axis) for at in (step.source, step.target))
     begin, end = left + share * (right - left), other_left + share * (other_right - other_left)

@@ -1,7 +1,7 @@
-"""Witnesses of transactions in plain words: who did what, and why each must come before the next.
+"""Describe witnesses of transactions in words: who did what, and why each must come before the next.
 
-A cycle is told as its transactions, T1 to Tn, and then as the chain of reasons that leads from T1 back to T1. What
-contradicts itself is told as the operations concerned. Lists are shown by their ends.
+A cycle is described by its transactions, T1 to Tn, and then by the chain of reasons that leads from T1 back to T1. A
+contradiction is described by the operations concerned. Lists are shown by their ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TYPES: Final = {"ok": "committed", "fail": "aborted", "info": "outcome unknown"
 
 
 def tell_transactions(witness: TransactionWitness, origin: int) -> tuple[WitnessLine, ...]:
-    """A witness in words; times count from `origin`."""
+    """Describe a witness in words; times count from `origin`."""
     lines = [_transaction(at, one, witness, origin) for at, one in enumerate(witness.transactions)]
     lines += [WitnessLine("because", _reason(step, witness, origin)) for step in witness.steps]
     lines += [WitnessLine("because", text) for text in _contradiction(witness)]
@@ -37,7 +37,7 @@ def title_of(witness: TransactionWitness) -> str:
 
 
 def name(place: int) -> str:
-    """A transaction of a witness: T1, T2, …"""
+    """The name of a transaction of a witness: T1, T2, …"""
     return f"T{place + 1}"
 
 

@@ -1,8 +1,8 @@
-"""The small picture beside a witness: its operations as bars over time, in the order in which they began.
+"""Draw the picture beside a witness: its operations as bars over time, in order of invocation.
 
-The order of all beginnings and ends is exact, and that is what a witness is about; the distances are not to
-scale, because milliseconds of a send and the minute until the final read must fit into one picture. Each mark
-on the axis carries its time.
+The order of all starts and ends is exact, because it is what a witness proves. Distances are not to scale, because a
+send of milliseconds and the minute until the final read must fit into one picture. Each mark on the axis carries its
+time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLOURS: Final = {"send": "#0072B2", "marker": "#0072B2", "poll": "#009E73", "fi
 
 
 class Axis:
-    """Times in ns to pixels: monotonic, with room for a label at every time, longer where more time passed."""
+    """Maps times in ns to pixels: monotonic, with room for a label at every time, longer where more time passed."""
 
     def __init__(self, times: Sequence[int]) -> None:
         self.times = sorted(set(times))
@@ -42,7 +42,7 @@ class Axis:
             self.places.append(self.places[-1] + least + spare * step / total)
 
     def at(self, time: int) -> float:
-        """Where a time lies; between marks in proportion, outside at the edge."""
+        """The position of a time: in proportion between marks, at the edge outside them."""
         if time <= self.times[0]:
             return self.places[0]
         for number in range(1, len(self.times)):
@@ -54,7 +54,7 @@ class Axis:
 
 
 def witness_diagram(witness: Witness, around: Surroundings) -> str:
-    """An `<svg>` element, or nothing for a witness without operations."""
+    """Return an `<svg>` element, or an empty string for a witness without operations."""
     rows = _rows(witness.facts.operations)
     if not rows:
         return ""
@@ -76,13 +76,13 @@ def witness_diagram(witness: Witness, around: Surroundings) -> str:
 
 
 def _rows(operations: Sequence[OperationFacts]) -> list[OperationFacts]:
-    """Each operation once, by beginning."""
+    """Return each operation once, in order of invocation."""
     once = {one.op_id: one for one in operations}
     return sorted(once.values(), key=lambda one: one.invoked)
 
 
 def shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[str]:
-    """The first of some faults behind all rows, with its name."""
+    """Draw the first of the faults behind all rows, with its name."""
     parts = []
     for one in faults[:1]:
         left = axis.at(one.injected if one.injected is not None else axis.times[0])
@@ -95,7 +95,7 @@ def shades(faults: Sequence[FaultWindow], axis: Axis, bottom: float) -> list[str
 
 
 def marks(axis: Axis, origin: int, bottom: float) -> list[str]:
-    """The axis of time, with as many labels as have room."""
+    """Draw the time axis, with as many labels as have room."""
     parts = [f'<line x1="{LEFT}" y1="{bottom}" x2="{WIDTH - RIGHT}" y2="{bottom}" class="axis"/>']
     last, digits = -float(WIDTH), _digits(axis)
     for time, place in zip(axis.times, axis.places, strict=True):
@@ -108,7 +108,7 @@ def marks(axis: Axis, origin: int, bottom: float) -> list[str]:
 
 
 def _digits(axis: Axis) -> int:
-    """As many as it takes to tell the times apart, within reason."""
+    """Return as many digits as it takes to tell the times apart: 3, 4 or 6."""
     closest = min((later - earlier for earlier, later in pairwise(axis.times)), default=10**9)
     return 3 if closest >= 1_000_000 else 4 if closest >= 100_000 else 6
 

@@ -1,8 +1,8 @@
-"""A run as pandas tables, for people who explore in notebooks: `squall.results.load(run)`.
+"""Load a run as pandas tables, for exploration in notebooks: `squall.results.load(run)`.
 
-Everything is read from what `squall check` leaves, or from the segments of a run that was never checked. Codes become
-names, times become seconds since the load began (as in the report), and nothing is left out: `operations` has every
-column of the history. Tables are made when they are asked for, and kept.
+All tables are read from the output of `squall check`, or from the segments of a run that was never checked. Codes
+become names, times become seconds since the load began (as in the report), and nothing is left out: `operations` has
+every column of the history. A table is made at first use and then kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from squall.results.tables import Series
 from squall.results.verdict import VERDICT_FILE, Verdict
 
 _WHOLE: Final = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
-"""Whole numbers stay whole where some are missing: a value does not fit a float."""
+"""Integers stay integers where some are missing, because a value does not fit a float."""
 _TIMES: Final = {"at": "at_second", "invoked": "second", "completed": "completed_second"}
 
 
@@ -39,26 +39,27 @@ class Run:
 
     @classmethod
     def load(cls, run: Path | str) -> Run:
-        """From its directory. Raises IllFormedHistory."""
+        """Load a run from its directory. Raises IllFormedHistory."""
         directory = Path(run)
         manifest = Manifest.load(directory)
         return cls(directory, manifest, History.load(directory, run_id=manifest.run_id))
 
     @property
     def verdict(self) -> Verdict | None:
-        """What `squall check` said; None if it has not looked yet."""
+        """The verdict of `squall check`; None if the run has not been checked."""
         return Verdict.load(self.directory) if (self.directory / VERDICT_FILE).exists() else None
 
     @cached_property
     def operations(self) -> pd.DataFrame:
-        """A row per operation on a log: names for codes, times in seconds, and `latency` from when it was meant to
-        start, in seconds; not a number while nothing came back.
+        """A row per operation on a log: names for codes, times in seconds.
+
+        `latency` counts from the intended start, in seconds; it is NaN if there was no completion.
         """
         return self._named(self.history.table, FUNCTIONS)
 
     @cached_property
     def records(self) -> pd.DataFrame:
-        """A row per record that was delivered: by which poll (`op_id`), when that ended, at which offset."""
+        """A row per delivered record: its poll (`op_id`), when the poll completed, and the record's offset."""
         table = self.history.table
         lengths = np.asarray(pc.list_value_length(table["offsets"])).astype(np.int64)
         polls = self.operations[["op_id", "process", "f", "topic", "partition", "completed_second"]]
@@ -75,20 +76,20 @@ class Run:
 
     @cached_property
     def faults(self) -> pd.DataFrame:
-        """A row per fault: what, on whom, from when to when, and whether evidence says that it took hold."""
+        """A row per fault: what, on which targets, from when to when, and whether evidence shows its effect."""
         names = ("id", "fault", "summary", "injected", "healed", "took", "undone")
         rows = [{name: getattr(one, name) for name in names} for one in read_faults(self.directory)]
         return self._in_seconds(pd.DataFrame(rows, columns=list(names)), ("injected", "healed"))
 
     @cached_property
     def cluster(self) -> pd.DataFrame:
-        """A row per change that was seen of the cluster: leaders, active controllers, ISRs."""
+        """A row per observed change of the cluster: leaders, active controllers, ISRs."""
         names = ("time", "kind", "node", "topic", "partition", "epoch", "nodes")
         rows = [{name: getattr(one, name) for name in names} for one in read_cluster(self.directory)]
         return self._in_seconds(pd.DataFrame(rows, columns=list(names)), ("time",))
 
     def series(self, name: str) -> pd.DataFrame:
-        """A table behind the report's plots: throughput, latency, errors, outages or partitions."""
+        """Return a table behind the report's plots: throughput, latency, errors, outages or partitions."""
         tables = Series.load(self.directory).tables
         if name not in tables:
             known = ", ".join(tables) or "none yet; squall check makes them"
@@ -118,6 +119,6 @@ class Run:
 
 
 def _names(codes: pa.ChunkedArray, known: dict[str, int]) -> pd.Series[str]:
-    """Codes as the names they stand for; there is one for each from 0 on."""
+    """Replace codes by their names; there is a name for each code from 0 on."""
     names = pa.array(list(known), pa.string())
     return pa.DictionaryArray.from_arrays(codes.combine_chunks().cast(pa.int32()), names).to_pandas()

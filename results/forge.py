@@ -1,10 +1,11 @@
-"""Forged histories: healthy ones from a seed, and the same with one anomaly put in, or its legal near-miss.
+"""Forge histories: healthy ones from a seed, and the same with an injected anomaly or its near-miss.
 
-The checkers' own negative controls (HX-08): a checker that never fires proves nothing. A forge writes real
+These are the checkers' negative controls (HX-08): a checker that never fires proves nothing. A forge writes real
 segments through the real writer, so that a forged run goes the whole way to a verdict.
 
-The healthy history is that of one correct log per topic-partition: sends take effect in some order, some of
-unknown outcome land and some do not, consumers poll ahead of each other, a marker and a final read close it.
+The healthy history is that of one correct log per topic-partition. Sends take effect in some order; some of unknown
+outcome are appended and some are not. Consumers poll at different positions. A marker and a final read close the
+history.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ EPOCH: Final = 3
 
 @dataclass(frozen=True)
 class Forged:
-    """One operation with its completion. Times in ns since the load began; `completed` None stays open."""
+    """One operation with its completion (none if `completed` is None). Times in ns since the load began."""
 
     f: str
     process: int
@@ -62,7 +63,7 @@ class Forged:
 
 @dataclass
 class Forge:
-    """Makes one healthy log. `sends` records, a hundredth of them of unknown outcome."""
+    """Makes one healthy log of `sends` sends, about two in a hundred of unknown outcome."""
 
     seed: int
     sends: int = 200
@@ -75,7 +76,7 @@ class Forge:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"{self.seed}/{self.partition}")
-        self.log: list[tuple[int, int]] = []  # (value, since when it can be read), by offset
+        self.log: list[tuple[int, int]] = []  # (value, time from which it can be read), by offset
         self.next_process = 1000 * (self.partition + 1)
         self._produce()
         self._consume()
@@ -86,7 +87,7 @@ class Forge:
         return self.next_process
 
     def _produce(self) -> None:
-        """Each process sends one record after the other; each takes effect somewhere in between."""
+        """Make sends: one after the other per process; each takes effect between invocation and completion."""
         landed: list[tuple[int, Forged]] = []
         sequences = dict.fromkeys(range(self.producers), 0)
         workers = [(self._fresh(), number % self.producers) for number in range(self.producers * self.processes)]
@@ -134,7 +135,7 @@ class Forge:
         return max((one.completed or one.invoked for one in self.operations), default=0)
 
     def _readable(self, moment: int) -> int:
-        """The log end a reader sees at a moment; it lags behind the latest appends."""
+        """The log end that a reader sees at a moment; it lags behind the latest appends."""
         return bisect_left(self.log, moment, key=lambda record: record[1])
 
     def _consume(self) -> None:
@@ -186,7 +187,7 @@ class Forge:
 
 
 def healthy(seed: int, sends: int = 200, partition: int = 0) -> list[Forged]:
-    """The history of a correct log."""
+    """Return the history of a correct log."""
     return Forge(seed, sends, partition).operations
 
 
@@ -196,7 +197,7 @@ Injection = Callable[[list[Forged], random.Random], list[Forged]]
 
 
 def _acked(history: list[Forged], rng: random.Random, low: float = 0.2, high: float = 0.8) -> Forged:
-    """An acknowledged send from the middle of the log."""
+    """Choose an acknowledged send from the middle of the log."""
     sends = sorted((one for one in history if one.f == "send" and one.type == "ok"), key=lambda one: one.offset or 0)
     return sends[rng.randrange(int(len(sends) * low), int(len(sends) * high))]
 
@@ -206,7 +207,7 @@ def _swap(history: list[Forged], old: Forged, new: Forged) -> list[Forged]:
 
 
 def _without(history: list[Forged], offset: int, f: tuple[str, ...] = ("poll", "final_poll")) -> list[Forged]:
-    """No poll delivers this offset."""
+    """Remove this offset from every poll."""
     return [
         replace(one, run=tuple(record for record in one.run if record[0] != offset)) if one.f in f else one
         for one in history
@@ -214,7 +215,7 @@ def _without(history: list[Forged], offset: int, f: tuple[str, ...] = ("poll", "
 
 
 def _with_value(history: list[Forged], offset: int, value: int) -> list[Forged]:
-    """Every poll delivers another value at this offset."""
+    """Let every poll deliver another value at this offset."""
     return [replace(one, run=tuple((at, value if at == offset else old) for at, old in one.run)) for one in history]
 
 
@@ -223,12 +224,12 @@ def _lost(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _lost_after_read(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Consumers read it, but the final log does not have it."""
+    """Consumers read the record, but the final log does not have it."""
     return _without(history, _acked(history, rng).offset or 0, ("final_poll",))
 
 
 def _lost_replaced(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A record of unknown outcome lies where the acknowledged one was."""
+    """A record of unknown outcome is at the offset of the acknowledged one."""
     send = _acked(history, rng)
     value = 77 << 40 | 1
     other = Forged("send", 77, 50, send.invoked, None, "info", send.partition, value=value)
@@ -264,7 +265,7 @@ def _aborted(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _inconsistent(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """One consumer was given another value than all others."""
+    """One consumer received another value than all others."""
     send = _acked(history, rng)
     offset, value = send.offset or 0, 78 << 40 | 1
     poll = next(one for one in history if one.f == "poll" and any(at == offset for at, _ in one.run))
@@ -274,7 +275,7 @@ def _inconsistent(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _duplicate(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A retry was appended again: the offset of an unacknowledged record shows an acknowledged value."""
+    """A retry was appended again: an acknowledged value is also at the offset of an unacknowledged record."""
     send = _acked(history, rng)
     landed = {value: at for one in history if one.f == "final_poll" for at, value in one.run}
     info = next((one for one in history if one.type == "info" and one.value in landed), None)
@@ -285,13 +286,13 @@ def _duplicate(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _at_the_end(history: list[Forged], value: int) -> list[Forged]:
-    """The final read ends with one more record."""
+    """Append one more record to the final read."""
     last = max((one for one in history if one.f == "final_poll"), key=lambda one: one.invoked)
     return _swap(history, last, replace(last, run=(*last.run, (last.run[-1][0] + 1, value))))
 
 
 def _early_copy(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Without idempotence there may be copies; this one lies before what had ended before its send began."""
+    """Without idempotence there may be copies; this one precedes records whose sends ended before its send began."""
     landed = {value: at for one in history if one.f == "final_poll" for at, value in one.run}
     early = next(one for one in history if one.f == "send" and one.value in landed and landed[one.value] > 20)
     assert early.value is not None and early.completed is not None
@@ -306,7 +307,7 @@ def _early_copy(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _moved_without_idempotence(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A record is gone from where it was acknowledged; a copy at the end is no excuse."""
+    """A record is missing at its acknowledged offset; a copy at the end is no excuse."""
     send = _acked(history, rng)
     assert send.value is not None
     copied = _at_the_end(_without(history, send.offset or 0), send.value)
@@ -314,7 +315,7 @@ def _moved_without_idempotence(history: list[Forged], rng: random.Random) -> lis
 
 
 def _replaced_below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Retention has moved the log's start; below it another value was read than was acknowledged."""
+    """Retention has moved the log start offset; below it, another value was read than was acknowledged."""
     send = _acked(history, rng)
     value, start = 77 << 40 | 1, (send.offset or 0) + 1
     other = Forged("send", 77, 50, send.invoked, None, "info", send.partition, value=value)
@@ -322,13 +323,13 @@ def _replaced_below_log_start(history: list[Forged], rng: random.Random) -> list
 
 
 def _unplaced_out_of_order(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """The same as `_nonmonotonic_send`, but acknowledgements do not say where the records lie."""
+    """The same as `_nonmonotonic_send`, but acknowledgements carry no offset."""
     broken = _nonmonotonic_send(history, rng)
     return [replace(one, offset=None) if one.f == "send" and one.client == 0 else one for one in broken]
 
 
 def _rt_swap(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Two sends one after the other in time lie the other way round, for every reader."""
+    """Swap two sends, one of which ended before the other began, for every reader."""
     first = _acked(history, rng, 0.2, 0.5)
     assert first.completed is not None
     done = first.completed
@@ -345,7 +346,7 @@ def _rt_swap(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _future(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A poll had ended before the send of what it delivered was begun."""
+    """A poll completed before the send of the record it delivered was invoked."""
     send = _acked(history, rng)
     polls = [one for one in history if one.f == "poll" and any(at == send.offset for at, _ in one.run)]
     poll = polls[0]
@@ -363,7 +364,7 @@ def _skip_in_poll(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _skip_poll(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A poll in the middle of a session was dropped, so its records were passed over."""
+    """A poll in the middle of a session was dropped, so the session passed over its records."""
     client = 100
     polls = [one for one in history if one.f == "poll" and one.client == client and one.run]
     gone = polls[rng.randrange(1, len(polls) - 1)]
@@ -382,7 +383,7 @@ def _backwards_in_poll(history: list[Forged], rng: random.Random) -> list[Forged
 
 
 def _nonmonotonic_send(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A client's sequence numbers are the other way round than the offsets."""
+    """The sequence numbers of a client are in the opposite order of the offsets."""
     sends = sorted(
         (one for one in history if one.f == "send" and one.type == "ok" and one.client == 0),
         key=lambda one: one.sequence or 0,
@@ -394,7 +395,7 @@ def _nonmonotonic_send(history: list[Forged], rng: random.Random) -> list[Forged
 
 
 def _list_offsets(history: list[Forged], rng: random.Random, below: int) -> list[Forged]:
-    """A list_offsets after an acknowledgement, whose answer is `below` the least it may be."""
+    """Add a list_offsets after an acknowledgement, whose response is `below` less than the least legal one."""
     send = _acked(history, rng)
     assert send.completed is not None and send.offset is not None
     moment = send.completed + 1
@@ -415,7 +416,10 @@ def _list_offsets(history: list[Forged], rng: random.Random, below: int) -> list
 
 
 def _stale(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """The next leader states less than its predecessor acknowledged. It leads until the end: the marker is its own."""
+    """The next leader states a log end below what its predecessor acknowledged.
+
+    It leads until the end of the run, so the marker was appended by it.
+    """
     broken = _list_offsets(history, rng, 1 + rng.randrange(3))
     last = max((one for one in broken if one.f == "final_poll"), key=lambda one: one.invoked)
     ended = _swap(broken[:-1], last, replace(last, leader_epoch=EPOCH + 1))
@@ -423,7 +427,7 @@ def _stale(history: list[Forged], rng: random.Random) -> list[Forged]:
 
 
 def _regress(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Two questions one after the other; the second answer is smaller, and below nothing acknowledged."""
+    """Two requests one after the other: the second response is smaller, and below no acknowledged record."""
     first = _list_offsets(history, rng, -3)[-1]
     assert first.high_watermark is not None and first.completed is not None
     second = replace(
@@ -460,11 +464,11 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "replaced below the log's start": ("inconsistent_offset", _replaced_below_log_start),
     "sends out of order as only reads show": ("nonmonotonic_send", _unplaced_out_of_order),
 }
-"""What can be injected: the anomaly it must raise, and how it is done."""
+"""The injections by name: the anomaly that each must raise, and the function that injects it."""
 
 
 def _info_unseen(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A send of unknown outcome that nobody ever reads."""
+    """A send of unknown outcome that is never read."""
     return [*history, Forged("send", 80, 60, 5, None, "info", value=80 << 40 | 1)]
 
 
@@ -476,19 +480,19 @@ def _duplicate_not_idempotent(history: list[Forged], rng: random.Random) -> list
 
 
 def _lost_acks_one(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Under acks=1 an acknowledgement promises nothing."""
+    """Under acks=1 an acknowledgement guarantees nothing."""
     send = _acked(history, rng)
     return _swap(_without(history, send.offset or 0), send, replace(send, acks=1))
 
 
 def _gap_nobody_saw(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """An offset that holds no record, such as a control record's."""
+    """An offset that holds no record, such as that of a control record."""
     send = _acked(history, rng)
     return _forget(_without(history, send.offset or 0), send)
 
 
 def _went_back_in_new_session(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A consumer that was told to start again may go back."""
+    """A consumer in a new session may go back."""
     broken = _nonmonotonic_poll(history, rng)
     changed = next(one for one in broken if one.f == "poll" and one.client == 100 and one not in history)
     return [replace(one, session=1) if one.client == 100 and one.invoked >= changed.invoked else one for one in broken]
@@ -499,14 +503,15 @@ def _list_offsets_just_right(history: list[Forged], rng: random.Random) -> list[
 
 
 def _stale_of_a_deposed_leader(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A leader that was cut off before its successor took these records."""
+    """A deposed leader that was cut off before its successor took these records."""
     broken = _stale(history, rng)
     return [*broken[:-1], replace(broken[-1], leader_epoch=EPOCH - 1)]
 
 
 def _stale_of_the_leader_that_appended(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Cut off as well: its successor committed what it had appended last. All is the successor's that was begun when
-    anything of that was known.
+    """A deposed leader that appended the record and was cut off before its successor committed it.
+
+    All records whose sends began once the record or a later one was known are the successor's.
     """
     broken = _stale(history, rng)
     end, begun = broken[-1].high_watermark or 0, {one.value: one.invoked for one in history}
@@ -525,7 +530,7 @@ def _stale_of_the_leader_that_appended(history: list[Forged], rng: random.Random
 
 
 def _stale_of_a_leader_without_records(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A leader between the two that committed nothing: it may never have had what its successor had."""
+    """A leader between the two that committed nothing: it may never have had its successor's records."""
     broken = _stale(history, rng)
     return [
         *(replace(one, leader_epoch=EPOCH + 2) if one.leader_epoch == EPOCH + 1 else one for one in broken[:-1]),
@@ -534,36 +539,36 @@ def _stale_of_a_leader_without_records(history: list[Forged], rng: random.Random
 
 
 def _stale_under_an_unknown_epoch(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """As some clients tell it: nobody can say whether that leader had to know."""
+    """Some clients report no leader epoch: whether that leader had to know cannot be decided."""
     broken = _stale(history, rng)
     return [*broken[:-1], replace(broken[-1], leader_epoch=None)]
 
 
 def _unplaced_in_order(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Acknowledgements need not say where the records lie."""
+    """Acknowledgements need not carry an offset."""
     return [replace(one, offset=None) if one.f == "send" and one.client == 0 else one for one in history]
 
 
 def _passed_below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """A consumer that lags behind retention goes on where the log starts now; others had read what lies between."""
+    """A consumer that lags behind retention continues at the log start offset; others had read the records between."""
     broken = _skip_poll(history, rng)
     on = next(one for one in broken if one.client == 100 and one.run and one.run[0][0] > _end_before(broken, one))
     return _cut_below(broken, on.run[0][0])
 
 
 def _end_before(history: list[Forged], poll: Forged) -> int:
-    """Where a consumer's session had come to before one of its polls."""
+    """The position that a consumer's session had reached before one of its polls."""
     earlier = (one for one in history if one.client == poll.client and one.run and one.invoked < poll.invoked)
     return max((one.run[-1][0] + 1 for one in earlier), default=poll.run[0][0])
 
 
 def _below_log_start(history: list[Forged], rng: random.Random) -> list[Forged]:
-    """Retention has moved the log's start; what lay below may be gone."""
+    """Retention has moved the log start offset; records below it may be deleted."""
     return _cut_below(history, (_acked(history, rng).offset or 0) + 1)
 
 
 def _cut_below(history: list[Forged], start: int) -> list[Forged]:
-    """The final read begins where the log does."""
+    """The final read begins at the log start offset `start`."""
     return [
         replace(one, run=tuple(record for record in one.run if record[0] >= start), log_start=start)
         if one.f == "final_poll"
@@ -587,14 +592,14 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "passing over records below the log's start": _passed_below_log_start,
     "acknowledgements that do not say where": _unplaced_in_order,
 }
-"""Histories that look like an anomaly and are none."""
+"""Legal histories that resemble an anomaly, by name."""
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
 def rows_of(operations: list[Forged]) -> list[InvocationRow | CompletionRow]:
-    """The rows of a segment, in order of time as a real writer would write them."""
+    """Return the rows of a segment, in order of time as a real writer would write them."""
     rows: list[tuple[int, int, InvocationRow | CompletionRow]] = []
     for number, one in enumerate(operations):
         rows.append((one.invoked, 2 * number + 1, _invocation(one)))

@@ -1,12 +1,12 @@
-"""All that can be forged, by kind of history: healthy ones, anomalies and near-misses, and how each becomes a run.
+"""List what can be forged, by kind of history, and write it as runs.
 
-A *case* is a healthy history of a seed that was changed in one way. A *family* has the cases of one kind, knows how to
-look for what they should raise (in memory, with the kernels alone) and how a history is written as the directory of a
-run, which goes the whole way to a verdict. Tests, benchmarks and `squall forge` share this catalogue.
+A *case* is a healthy history of a seed with one change. A *family* has the cases of one kind. It can find what they
+should raise (in memory, with the kernels alone) and write a history as a run directory, which goes the whole way to a
+verdict. Tests, benchmarks and `squall forge` share this catalogue.
 
-Sizes. A log is forged topic-partition by topic-partition, registers group by group, each part in a segment of its own,
-so that memory does not grow with the size; a case spoils the first part. The other kinds are forged in one piece. A
-large healthy log is forged in columns, and has no segments.
+Sizes: a log is forged topic-partition by topic-partition, registers group by group, each part in its own segment, so
+that memory does not grow with the size; a case changes the first part. The other kinds are forged in one piece. A large
+healthy log is forged in columns, and has no segments.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from squall.results.segments import (
 
 LOG: Final = "log"
 LOG_PART: Final = 20_000
-"""Operations of a topic-partition at most; the processes of one do not meet those of the next."""
+"""The most operations of a topic-partition; the processes of different topic-partitions are distinct."""
 WIDE_OPERATIONS: Final = 200_000
-"""From so many on, a healthy log is forged in columns (`forge_wide.py`)."""
+"""From this size on, a healthy log is forged in columns (`forge_wide.py`)."""
 REGISTER_PART: Final = 50_000
 PART_PROCESSES: Final = 1 << 20
 Found = dict[str, int]
@@ -70,15 +70,17 @@ class Case:
     name: str
     anomaly: str | None
     history: Callable[[int], Any]
-    """Of a seed, in the usual small size."""
+    """Makes the history from a seed, in the usual small size."""
     part: Callable[[int, int], Any]
-    """Of a seed and so many operations."""
+    """Makes the history from a seed and a number of operations."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Histories of one kind. `exact`: a case raises its anomaly and no other. `write` makes the directory of a run of
-    so many operations, spoilt by a case if there is one, and says how many operations it has.
+    """The histories of one kind.
+
+    `exact`: a case raises its own anomaly and no other. `write` makes the run directory of about so many operations,
+    changed by a case if there is one, and returns how many operations it has.
     """
 
     kind: str
@@ -97,7 +99,7 @@ class Family:
         return tuple(one for one in self.cases if one.anomaly is None)
 
     def case(self, name: str) -> Case:
-        """By its name. Raises KeyError."""
+        """Return the case with this name. Raises KeyError."""
         return {one.name: one for one in self.cases}[name]
 
 
@@ -123,7 +125,7 @@ def _spoilt_part(sized: Callable[[int, int], Any], change: Change) -> Callable[[
 
 
 def parts(operations: int, most: int) -> list[int]:
-    """So many operations in equal parts of at most `most`."""
+    """Divide operations into equal parts of at most `most`."""
     count = -(-operations // most)
     return [operations // count + (number < operations % count) for number in range(count)]
 
@@ -138,7 +140,7 @@ def _log_part(seed: int, operations: int, partition: int = 0) -> list[Forged]:
 
 
 def checked_log(operations: Sequence[Forged], *, linearizable_reads: bool = False) -> PartitionResult:
-    """Check operations of events-0 as if a segment had held them."""
+    """Check operations of events-0 as if they came from a segment."""
     rows = enumerate(rows_of(list(operations)), 2)
     history = history_of([joined(Path("segment"), SegmentHeader("forged", 0), rows)], 0, Path("history"))
     task = Task(0, "", "events", 0, (), ORIGIN, 10**9, ORIGIN + 10**9, linearizable_reads)
@@ -165,7 +167,7 @@ def _write_log(run_dir: Path, seed: int, operations: int, case: Case | None) -> 
 
 
 def _manifest(run_dir: Path, seed: int, kind: str, case: Case | None) -> Manifest:
-    """That of a run that ended well without a fault."""
+    """Make the manifest of a run that ended well without a fault."""
     return Manifest(
         run_id=f"forged-{seed}",
         scenario="forged",
@@ -201,7 +203,7 @@ def _write_registers(run_dir: Path, seed: int, operations: int, case: Case | Non
 
 
 def _write_register_part(run_dir: Path, seed: int, number: int, history: Sequence[RegisterOperation]) -> None:
-    """One segment, with registers and processes of its own."""
+    """Write one segment, with its own registers and processes."""
     header = SegmentHeader(f"forged-{seed}", number)
     rows: list[tuple[int, int, RegisterInvocation | RegisterCompletion]] = []
     for place, one in enumerate(_one_at_a_time(history)):
@@ -224,7 +226,7 @@ def _write_register_part(run_dir: Path, seed: int, number: int, history: Sequenc
 
 
 def _one_at_a_time(history: Sequence[RegisterOperation]) -> list[RegisterOperation]:
-    """The same operations, each that begins while its process is busy done by a fresh one."""
+    """Return the same operations; one that begins while its process is busy moves to a fresh process."""
     free: dict[int, float] = {}
     fresh, made = PART_PROCESSES // 2, []
     for one in sorted(history, key=lambda each: (each.invoked, each.completed or each.invoked)):
@@ -242,7 +244,7 @@ def _one_at_a_time(history: Sequence[RegisterOperation]) -> list[RegisterOperati
 def _write_table(
     kind: str, healthy: Callable[[int, int], pa.Table], table: Callable[[Any], pa.Table]
 ) -> Callable[[Path, int, int, Case | None], int]:
-    """Writes the table of a kind beside a history that has no operations on logs."""
+    """Return a function that writes the table of a kind beside a history without operations on logs."""
 
     def write(run_dir: Path, seed: int, operations: int, case: Case | None) -> int:
         made = healthy(seed, operations) if case is None else table(case.part(seed, operations))
@@ -263,7 +265,7 @@ def _since_origin(table: pa.Table) -> pa.Table:
 
 
 def _generations(operations: int) -> int:
-    """How many generations a group goes through in about so many operations."""
+    """The number of generations of a group in about so many operations."""
     return max(6, operations // 25)
 
 

@@ -1,7 +1,7 @@
-"""Anomalies of list-append histories and their legal near-misses, to be put into healthy ones.
+"""Inject anomalies and legal near-misses into healthy list-append histories.
 
-`INJECTIONS` names what can be injected, the anomaly it must raise, and nothing but that; `NEAR_MISSES` must not raise
-any. All are pure functions of a history and a random generator; cycles are made by `forge_rings.py`.
+`INJECTIONS` names what can be injected and the one anomaly that it must raise, with no other; `NEAR_MISSES` must raise
+none. All are pure functions of a history and a random generator; `forge_rings.py` makes the cycles.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from squall.results.forge_transactions import (
 
 
 def healthy_transactions(seed: int, transactions: int = 120) -> History:
-    """A healthy history as plain transactions, to be spoilt."""
+    """Make a healthy history as plain transactions, for injections to change."""
     return transactions_of(healthy_table(seed, transactions))
 
 
-# Lists that are wrong by themselves -----------------------------------------------------------------------------------
+# Lists that are wrong without a cycle ---------------------------------------------------------------------------------
 
 
 Place = tuple[int, int]
@@ -37,7 +37,7 @@ Place = tuple[int, int]
 
 
 def _reads_of(history: History, least: int) -> list[Place]:
-    """Committed reads of at least some elements, each the only operation of its transaction on its key."""
+    """Committed reads of at least `least` elements, each the only operation of its transaction on its key."""
     return [
         (at, number)
         for at, one in enumerate(history)
@@ -48,7 +48,7 @@ def _reads_of(history: History, least: int) -> list[Place]:
 
 
 def _is_alone(one: ForgedTransaction, number: int) -> bool:
-    """Whether nothing else in the transaction concerns the key."""
+    """Whether no other operation of the transaction concerns the key."""
     return sum(micro.key == one.operations[number].key for micro in one.operations) == 1
 
 
@@ -76,7 +76,7 @@ def _shown(history: History, place: Place) -> tuple[int, ...]:
 
 
 def _swapped(history: History, rng: random.Random) -> History:
-    """Two elements change places in one of two reads that show both; in an only one that might be right."""
+    """Swap two elements in one of two reads that show both; in a single read the swapped order might be correct."""
     place = rng.choice([place for place in _reads_of(history, 2) if _another_shows_as_much(history, place)])
     *begin, first, second = _shown(history, place)
     return _with_read(history, place, (*begin, second, first))
@@ -110,7 +110,7 @@ def _read_by_others(history: History, one: ForgedTransaction) -> bool:
 
 
 def _aborted(history: History, rng: random.Random) -> History:
-    """A transaction of which others saw elements turns out to have been aborted."""
+    """A transaction whose elements others read turns out to have been aborted."""
     at = rng.choice([at for at, one in enumerate(history) if one.type == OK and _read_by_others(history, one)])
     return [*history[:at], _without_reads(history[at], FAIL), *history[at + 1 :]]
 
@@ -125,12 +125,12 @@ def _moment(history: History, rng: random.Random) -> int:
 
 
 def _add(history: History, *made: tuple[int, int, int, tuple[Micro, ...]]) -> History:
-    """Committed transactions: process, beginning, end, operations."""
+    """Add committed transactions: process, invocation, completion, operations."""
     return [*history, *(ForgedTransaction(FRESH + who, begun, ended, does) for who, begun, ended, does in made)]
 
 
 def _midst(history: History, rng: random.Random) -> History:
-    """Somebody saw the first of two elements that a transaction appended, without the second."""
+    """A transaction appended two elements; another read the first without the second."""
     now = _moment(history, rng)
     writes = (append(FRESH, 1), append(FRESH, 2))
     return _add(
@@ -154,11 +154,11 @@ def _forgets_itself(history: History, rng: random.Random) -> History:
     return _add(history, (1, now, now + 20 * MILLISECOND, rng.choice(contradictions)))
 
 
-# Well-known stories ---------------------------------------------------------------------------------------------------
+# Well-known anomalies -------------------------------------------------------------------------------------------------
 
 
 def _lost_append(history: History, rng: random.Random) -> History:
-    """An append was acknowledged; the next one's list is without it, for ever."""
+    """An append was acknowledged; every later list lacks it."""
     now = _moment(history, rng)
     return _add(
         history,
@@ -213,7 +213,7 @@ def _long_fork(history: History, rng: random.Random) -> History:
 
 
 def _forgetful_session(history: History, rng: random.Random) -> History:
-    """A process does not see what it appended itself, a moment ago."""
+    """A process does not see what it appended itself in its previous transaction."""
     now = _moment(history, rng)
     return _add(
         history,
@@ -244,18 +244,18 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
     "long fork": ("G2", _long_fork),
     "session that forgets": ("G-single-process", _forgetful_session),
 }
-"""What can be injected: the anomaly it must raise, and how it is done."""
+"""The injections by name: the anomaly that each must raise, and the function that injects it."""
 
 
 def _unknown_unseen(history: History, rng: random.Random) -> History:
-    """A transaction of unknown outcome that nobody saw: it need not have happened."""
+    """A transaction of unknown outcome whose elements were never read: it need not have taken effect."""
     now = _moment(history, rng)
     unseen = ForgedTransaction(FRESH + 9, now, None, (append(FRESH, 1), read(FRESH + 1)), INFO)
     return [*_add(history, (1, now + 20 * MILLISECOND, now + 30 * MILLISECOND, (read(FRESH),))), unseen]
 
 
 def _unknown_late(history: History, rng: random.Random) -> History:
-    """A transaction of unknown outcome that takes effect only after somebody did not see it."""
+    """A transaction of unknown outcome that takes effect only after a read did not show it."""
     now = _moment(history, rng)
     late = ForgedTransaction(FRESH + 9, now, None, (append(FRESH, 1),), INFO)
     return [
@@ -269,7 +269,7 @@ def _unknown_late(history: History, rng: random.Random) -> History:
 
 
 def _aborted_unseen(history: History, rng: random.Random) -> History:
-    """An aborted transaction that read nonsense, whose elements nobody saw."""
+    """An aborted transaction that read impossible elements, and whose own elements were never read."""
     now = _moment(history, rng)
     return [
         *history,
@@ -278,7 +278,7 @@ def _aborted_unseen(history: History, rng: random.Random) -> History:
 
 
 def _read_by_unknown(history: History, rng: random.Random) -> History:
-    """A read that shows nonsense, of a transaction that is not known to have been committed."""
+    """A read of impossible elements, in a transaction that is not known to have committed."""
     now = _moment(history, rng)
     return [*history, ForgedTransaction(FRESH + 9, now, None, (append(FRESH + 1, 1), read(FRESH, 9)), INFO)]
 
@@ -305,7 +305,7 @@ def _stale_at_once(history: History, rng: random.Random) -> History:
 
 
 def _appends_nobody_read(history: History, rng: random.Random) -> History:
-    """Elements that nobody read, one of them of a transaction that had read the whole list."""
+    """Elements that were never read, one of them appended by a transaction that had read the whole list."""
     now = _moment(history, rng)
     return _add(
         history,
@@ -338,4 +338,4 @@ NEAR_MISSES: Final[dict[str, Injection]] = {
     "appends nobody read": _appends_nobody_read,
     "the same element in two keys": _same_elements_elsewhere,
 }
-"""Histories that look like an anomaly and are none."""
+"""Legal histories that resemble an anomaly, by name."""

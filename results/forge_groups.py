@@ -1,8 +1,8 @@
-"""Forged histories of consumer groups: healthy ones from a seed, each anomaly, and its legal near-misses.
+"""Forge histories of consumer groups: healthy ones from a seed, each anomaly, and its legal near-misses.
 
-The healthy group goes through generations. In each, its members join at once, divide the topic-partitions among
-themselves, ask for the positions, poll from there and commit what they were given; now and then a commit is refused
-or its outcome unknown. Beside them somebody without a group reads everything.
+The healthy group goes through generations. In each, its members join at the same time, divide the topic-partitions,
+request the positions, poll from there and commit what was delivered; some commits are refused or have an unknown
+outcome. A reader without a group reads everything.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ UNREAD: Final = 15
 
 @dataclass(frozen=True)
 class GroupOperation:
-    """One operation with its completion. `completed` None stays open. Without a `process`, one of its member's that is
-    free does it (`_processes`).
+    """One operation with its completion; with `completed` None it has no completion.
+
+    Without a `process`, a free process of the member carries it out (`_processes`).
     """
 
     f: int
@@ -50,7 +51,7 @@ Injection = Callable[[History, random.Random], History]
 
 
 def group_table(history: Sequence[GroupOperation]) -> pa.Table:
-    """The columns of some operations."""
+    """Return the columns of some operations."""
     return pa.table(
         {
             "op_id": list(range(len(history))),
@@ -73,8 +74,10 @@ def group_table(history: Sequence[GroupOperation]) -> pa.Table:
 
 
 def _processes(history: Sequence[GroupOperation]) -> list[int]:
-    """By operation: who does it. A process does one thing at a time, and nothing more after one of unknown outcome: its
-    member goes on with another, whose number is higher by 100 or more.
+    """Choose the process of each operation.
+
+    A process does one operation at a time, and no more after one of unknown outcome: its member continues with another
+    process, whose number is higher by 100 or more.
     """
     step = max([99, *(one.member for one in history)]) + 1
     chosen = [0] * len(history)
@@ -140,7 +143,7 @@ class _Group:
 
 
 def healthy_group(seed: int, generations: int = 6) -> History:
-    """The history of a correct group."""
+    """Return the history of a correct group."""
     return _Group(seed, generations).history
 
 
@@ -156,13 +159,13 @@ def _last_generation(history: History) -> int:
 
 
 def _told(history: History, position: int, partition: int = 0) -> History:
-    """Somebody is told a position after everything else."""
+    """A member receives a position after everything else."""
     end = _end_of(history)
     return [*history, GroupOperation(POSITION, 50, end, end + 1, partition=partition, position=position)]
 
 
 def _two_commits(history: History) -> History:
-    """Two more commits of a topic-partition of their own, one after the other, after what they commit was read."""
+    """Add two commits of a separate topic-partition, one after the other, after their records were read."""
     end, generation = _end_of(history), _last_generation(history)
     facts = {"partition": 40, "generation": generation}
     read = GroupOperation(POLL, 50, end, end + 1, partition=40, delivered=tuple(range(20)))
@@ -176,12 +179,12 @@ def _stale(history: History, rng: random.Random) -> History:
 
 
 def _forgotten(history: History, rng: random.Random) -> History:
-    """A group is told that it has no position, although it had committed one."""
+    """A group receives that it has no position, although it had committed one."""
     return _told(_two_commits(history), NOWHERE, 40)
 
 
 def _went_back(history: History, rng: random.Random) -> History:
-    """Of two commits, the later of unknown outcome: once it was told, the earlier is history."""
+    """Of two commits the later has an unknown outcome; once its position was returned, the earlier one is stale."""
     *before, read, first, second = _two_commits(history)
     unknown = replace(second, type=INFO, completed=None)
     return _told(_told([*before, read, first, unknown], 20, 40), 10, 40)
@@ -197,7 +200,7 @@ def _refused_but_stored(history: History, rng: random.Random) -> History:
 
 
 def _shared(history: History, rng: random.Random) -> History:
-    """A member is given a topic-partition of another, in the same generation."""
+    """A member is assigned a topic-partition of another member, in the same generation."""
     joins = [one for one in history if one.f == JOIN]
     one = rng.choice([one for one in joins if one.assigned])
     other = replace(one, member=60, assigned=(rng.choice(one.assigned),))
@@ -210,7 +213,7 @@ def _old_generation(history: History, rng: random.Random) -> History:
 
 
 def _zombie(history: History, rng: random.Random) -> History:
-    """A member of an older generation commits what it had been given, and is not refused."""
+    """A member of an older generation commits what was delivered to it, and is not refused."""
     *before, first, second = _two_commits(history)
     return [*before, first, replace(second, generation=_last_generation(history) - 1)]
 
@@ -228,7 +231,7 @@ def _unknown(commit: GroupOperation) -> GroupOperation:
 
 
 def _zombie_told(history: History, rng: random.Random) -> History:
-    """Nobody knows whether a zombie's commit was refused, until its position is told."""
+    """Whether a zombie's commit was refused is unknown until its position is returned."""
     *before, commit = _zombie(history, rng)
     return _told([*before, _unknown(commit)], 20, 40)
 
@@ -241,7 +244,7 @@ def _unknown_ahead(history: History, rng: random.Random) -> History:
 
 
 def _ahead_told(history: History, rng: random.Random) -> History:
-    """Nobody knows whether a commit ahead of delivery was done, until its position is told."""
+    """Whether a commit ahead of delivery was done is unknown until its position is returned."""
     return _told(_unknown_ahead(history, rng), 20, 40)
 
 
@@ -261,14 +264,14 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
 
 
 def _unknown_commit_late(history: History, rng: random.Random) -> History:
-    """A commit of unknown outcome that comes true after another."""
+    """A commit of unknown outcome that takes effect after another."""
     *before, read, first, second = _two_commits(history)
     unknown = replace(first, type=INFO, completed=None)
     return _told(_told([*before, read, unknown, second], 20, 40), 10, 40)
 
 
 def _asked_meanwhile(history: History, rng: random.Random) -> History:
-    """A position asked for while a commit was under way may be the old one."""
+    """A position requested while a commit is in flight may be the old one."""
     spoilt = _two_commits(history)
     second = spoilt[-1]
     asked = GroupOperation(POSITION, 51, second.invoked, second.invoked + 9, partition=40, position=10)
@@ -276,7 +279,7 @@ def _asked_meanwhile(history: History, rng: random.Random) -> History:
 
 
 def _same_generation_again(history: History, rng: random.Random) -> History:
-    """A member that asks again gets what it had."""
+    """A member that joins again gets the same generation and assignment."""
     newest = [one for one in history if one.f == JOIN and one.generation == _last_generation(history)]
     one, end = rng.choice(newest), _end_of(history)
     return [*history, replace(one, invoked=end, completed=end + 5)]
@@ -295,38 +298,38 @@ def _zombie_refused(history: History, rng: random.Random) -> History:
 
 
 def _zombie_just_before(history: History, rng: random.Random) -> History:
-    """A commit that was asked for when the next generation was not complete yet."""
+    """A commit that was invoked before the next generation was complete."""
     *before, commit = _zombie(history, rng)
     newer = GroupOperation(JOIN, 60, 1, commit.invoked, generation=_last_generation(history) + 1)
     return [*before, replace(commit, generation=_last_generation(history)), newer]
 
 
 def _begins_in_the_midst(history: History, rng: random.Random) -> History:
-    """A group that starts at the end of the log is not given what lies before."""
+    """A group that starts in the middle of the log need not receive the records before."""
     *before, read, first, second = _two_commits(history)
     return [*before, replace(read, group=NOBODY), replace(read, delivered=read.delivered[5:]), first, second]
 
 
 def _zombie_untold(history: History, rng: random.Random) -> History:
-    """A zombie's commit of unknown outcome, which was refused for all that was told since."""
+    """A zombie's commit of unknown outcome that was refused, as far as later responses show."""
     *before, commit = _zombie(history, rng)
     return _told([*before, _unknown(commit)], 10, 40)
 
 
 def _zombie_not_alone(history: History, rng: random.Random) -> History:
-    """A member of the new generation committed the position of the zombie, too; nobody knows the outcome of either."""
+    """A member of the new generation committed the zombie's position, too; both outcomes are unknown."""
     *before, commit = _zombie(history, rng)
     other = replace(commit, member=51, generation=_last_generation(history))
     return _told([*before, _unknown(commit), _unknown(other)], 20, 40)
 
 
 def _ahead_untold(history: History, rng: random.Random) -> History:
-    """A commit of unknown outcome and ahead of delivery, which was not done for all that was told since."""
+    """A commit of unknown outcome and ahead of delivery that was not done, as far as later responses show."""
     return _told(_unknown_ahead(history, rng), 10, 40)
 
 
 def _late_and_no_longer_ahead(history: History, rng: random.Random) -> History:
-    """What a commit of unknown outcome passed was delivered to another member before its position was told."""
+    """What a commit of unknown outcome passed was delivered to another member before its position was returned."""
     spoilt = _unknown_ahead(history, rng)
     end = _end_of(spoilt)
     return _told([*spoilt, GroupOperation(POLL, 51, end, end + 1, partition=40, delivered=(UNREAD,))], 20, 40)

@@ -1,8 +1,8 @@
-"""Forged histories of a transactional log: healthy ones from a seed, each anomaly, and its legal near-misses.
+"""Forge histories of a transactional log: healthy ones, each anomaly, and its legal near-misses.
 
 The healthy log has a few topic-partitions, to which transactions send while others are open, so that their records
-lie interleaved. Some are aborted, some of unknown outcome; consumers of committed records get whatever lies below the
-first open transaction. A final read takes everything.
+interleave. Some are aborted, some of unknown outcome; consumers of committed records receive what lies below the first
+open transaction. A final read takes everything.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ PARTITIONS: Final = 3
 FRESH: Final = 1 << 40
 READER: Final = 90
 FINAL_READER: Final = 91
-"""Processes that only read. Those that write are 1 to 4, and each that is retired is followed by one a hundred on."""
+"""Processes that only read. Those that write are 1 to 4; one that is retired is replaced by that number plus a hundred.
+"""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A record that a transaction sent; the offset is None where nobody told it."""
+    """A record that a transaction sent; the offset is None if no response stated it."""
 
     partition: int
     value: int
@@ -46,8 +47,10 @@ class Delivered:
 
 @dataclass(frozen=True)
 class LogTransaction:
-    """A transaction, or a plain poll (which is one that sends nothing). `completed` None stays open. A `final` read
-    covers `final_partitions`, or, if it does not say, those of which it was delivered something.
+    """A transaction, or a plain poll (a transaction that sends nothing).
+
+    With `completed` None it has no completion. A `final` read covers `final_partitions`, or, if these are None, the
+    topic-partitions of which it was delivered a record.
     """
 
     process: int
@@ -68,7 +71,7 @@ Injection = Callable[[History, random.Random], History]
 
 
 def log_table(history: Sequence[LogTransaction]) -> pa.Table:
-    """The columns of some transactions."""
+    """Return the columns of some transactions."""
     return pa.table(
         {
             "op_id": list(range(len(history))),
@@ -168,7 +171,7 @@ class _Log:
 
 
 def healthy_log(seed: int, transactions: int = 40) -> History:
-    """The history of a correct transactional log. Begins are distinct, which names transactions within it."""
+    """Return the history of a correct transactional log. Invocation times are distinct: they identify transactions."""
     return _Log(seed, transactions).history
 
 
@@ -177,7 +180,7 @@ def _end_of(history: History) -> int:
 
 
 def _written(history: History, rng: random.Random, kind: int = OK) -> LogTransaction:
-    """A transaction with a record that the final read shows."""
+    """Choose a transaction with a record that the final read shows."""
     shown = {record.value for one in history if one.final for record in one.polled}
     some = [one for one in history if one.type == kind and any(sent.value in shown for sent in one.sent)]
     return rng.choice(some)
@@ -188,7 +191,7 @@ def _swap(history: History, old: LogTransaction, new: LogTransaction) -> History
 
 
 def _without(history: History, value: int) -> History:
-    """Nobody is delivered a value."""
+    """Remove a value from every poll."""
     return [replace(one, polled=tuple(record for record in one.polled if record.value != value)) for one in history]
 
 
@@ -205,7 +208,7 @@ def _phantom(history: History, rng: random.Random) -> History:
 
 
 def _lost(history: History, rng: random.Random) -> History:
-    """A record of a committed transaction is delivered to nobody."""
+    """A record of a committed transaction is never delivered."""
     return _without(history, rng.choice(_written(history, rng).sent).value)
 
 
@@ -255,7 +258,7 @@ def _session_from_the_future(history: History, rng: random.Random) -> History:
     return [*history, low, replace(high, polled=())]
 
 
-# The laws of a log, on topic-partitions that no other transaction uses ----------------------------------------------
+# The laws of a log, on topic-partitions that no other transaction uses ------------------------------------------------
 
 LONE: Final = 7
 """The first topic-partition that no healthy transaction uses."""
@@ -272,14 +275,14 @@ def _final(process: int, begun: int, *records: Delivered, covers: tuple[int, ...
 
 
 def _busiest(history: History) -> tuple[Delivered, ...]:
-    """What the final read has of the topic-partition of which it has most."""
+    """Return the records of the final read in the topic-partition of which it has most."""
     (final,) = (one for one in history if one.final)
     here = [tuple(record for record in final.polled if record.partition == number) for number in range(PARTITIONS)]
     return max(here, key=lambda records: len(records))
 
 
 def _read_again(history: History, *runs: tuple[Delivered, ...], session: int | None = None) -> History:
-    """More polls by one process, one after the other."""
+    """Add polls by one process, one after the other."""
     end = _end_of(history)
     polls = [
         LogTransaction(ANOTHER, end + 10 * at, end + 10 * at + 5, (), records, session=session)
@@ -289,7 +292,7 @@ def _read_again(history: History, *runs: tuple[Delivered, ...], session: int | N
 
 
 def _final_reads_disagree(history: History, rng: random.Random, *, elsewhere: bool = False) -> History:
-    """A second final read has the value of a transaction of unknown outcome in the place of another."""
+    """A second final read has the value of a transaction of unknown outcome in place of another value."""
     (final,) = (one for one in history if one.final)
     here = _busiest(history)
     spoilt = rng.choice(here)
@@ -302,7 +305,7 @@ def _final_reads_disagree(history: History, rng: random.Random, *, elsewhere: bo
 
 
 def _unknown_at_anothers_offset(history: History, rng: random.Random, *, shown: bool = True) -> History:
-    """What an unknown transaction was told is the offset of a committed one; another of its records is delivered."""
+    """The stated offset of an unknown transaction is that of a committed one; another of its records is delivered."""
     end = _end_of(history)
     unknown = _sends(50, rng.randrange(end), None, Sent(LONE, FRESH, 0), Sent(LONE + 1, FRESH + 1))
     committed = _sends(51, rng.randrange(end), end, Sent(LONE, FRESH + 2, 0))
@@ -311,7 +314,7 @@ def _unknown_at_anothers_offset(history: History, rng: random.Random, *, shown: 
 
 
 def _unknown_read_elsewhere(history: History, rng: random.Random, *, told: int = 3) -> History:
-    """Every reader has a record of an unknown transaction at another offset than the one that was told."""
+    """Every reader has a record of an unknown transaction at another offset than the stated one."""
     end = _end_of(history)
     unknown = _sends(50, rng.randrange(end), None, Sent(LONE, FRESH, told))
     return [*history, unknown, _final(51, end, Delivered(LONE, 1, FRESH)), _final(52, end, Delivered(LONE, 1, FRESH))]
@@ -327,7 +330,7 @@ def _replaced(history: History, rng: random.Random) -> History:
 
 
 def _two_in_turn(history: History, rng: random.Random, first: int, second: int, *, same: bool = False) -> History:
-    """Two transactions one after the other, and the offsets that they were told; a final read has both."""
+    """Two transactions one after the other, with their stated offsets; a final read has both."""
     end = _end_of(history)
     begun = rng.randrange(end)
     early = _sends(60, begun, begun + 10, Sent(LONE, FRESH, first))
@@ -337,7 +340,7 @@ def _two_in_turn(history: History, rng: random.Random, first: int, second: int, 
 
 
 def _below_what_was_read(history: History, rng: random.Random, *, offset: int = 4) -> History:
-    """A transaction begins after a record was read, and its own lies at an offset."""
+    """A transaction begins after a record was read; its own record lies at `offset`."""
     end = _end_of(history)
     begun = rng.randrange(end)
     unknown, read = _sends(60, begun, None, Sent(LONE, FRESH)), Delivered(LONE, 5, FRESH)
@@ -348,13 +351,13 @@ def _below_what_was_read(history: History, rng: random.Random, *, offset: int = 
 
 
 def _within(history: History, rng: random.Random, first: int, second: int) -> History:
-    """Two records of one transaction of unknown outcome, and the offsets that were told."""
+    """Two records of one transaction of unknown outcome, with their stated offsets."""
     sent = (Sent(LONE, FRESH, first), Sent(LONE, FRESH + 1, second))
     return [*history, _sends(60, rng.randrange(_end_of(history)), None, *sent)]
 
 
 def _skipping(history: History, rng: random.Random, *, polls: int = 1, session: int | None = None) -> History:
-    """One poll, or two, without a record in their midst that others have."""
+    """One poll or two polls leave out a record between others that they deliver."""
     here = _busiest(history)
     at = rng.randrange(1, len(here) - 1)
     runs = (here[:at] + here[at + 1 :],) if polls == 1 else (here[:at], here[at + 1 :])
@@ -362,7 +365,7 @@ def _skipping(history: History, rng: random.Random, *, polls: int = 1, session: 
 
 
 def _turned(history: History, rng: random.Random, *, polls: int = 1, session: int | None = None) -> History:
-    """Two neighbours delivered in the wrong order, by one poll or by two."""
+    """Two neighbouring records delivered in the wrong order, by one poll or by two."""
     here = _busiest(history)
     at = rng.randrange(len(here) - 1)
     runs = ((here[at + 1], here[at]),) if polls == 1 else ((here[at + 1],), (here[at],))
@@ -394,13 +397,13 @@ INJECTIONS: Final[dict[str, tuple[str, Injection]]] = {
 
 
 def _uncommitted_reader(history: History, rng: random.Random) -> History:
-    """Who reads uncommitted records may see those of aborted transactions, and its own."""
+    """A reader of uncommitted records may see those of aborted transactions, and its own."""
     spoilt = _aborted(history, rng)
     return [replace(one, committed_only=False) if one.type == OK and not one.sent else one for one in spoilt]
 
 
 def _unknown_unseen(history: History, rng: random.Random) -> History:
-    """A transaction of unknown outcome of which nothing was ever delivered."""
+    """A transaction of unknown outcome of which no record was ever delivered."""
     sent = (Sent(0, FRESH, 2), Sent(1, FRESH + 1, 3))
     return [*history, LogTransaction(50, rng.randrange(_end_of(history)), None, sent, type=INFO)]
 

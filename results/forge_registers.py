@@ -1,9 +1,9 @@
-"""Forged histories of registers: healthy ones from a seed, and the same with one anomaly put in, or its near-miss.
+"""Forge histories of registers: healthy ones, and the same with an injected anomaly or its near-miss.
 
 The healthy history is that of registers that work: processes read, write and compare-and-set; every operation takes
-effect at one instant between its invocation and its completion; some have an unknown outcome and of these some take
-effect; some fail; a compare-and-set that meets another value is refused. Written values are unique, unless
-`repeated` says that they are drawn from a few. `forge.py` does the same for logs.
+effect at one instant between its invocation and its completion. Some operations have an unknown outcome, of which some
+take effect; some fail; a compare-and-set that meets another value is refused. Written values are unique, unless
+`repeated` states from how many values they are drawn. `forge.py` does the same for logs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from squall.results.checks.registers.operations import ABSENT, RegisterOperation
 
 MILLISECOND: Final = 1_000_000
 STRANGER: Final = 1 << 50
-"""Values from here on are written by nobody in a healthy history."""
+"""Values from here on are never written in a healthy history."""
 
 
 @dataclass
 class RegisterForge:
-    """Makes one healthy history of several registers. `repeated` is from how many values writers draw; 0: unique."""
+    """Makes one healthy history of several registers. Writers draw from `repeated` values; 0: values are unique."""
 
     seed: int
     operations: int = 200
@@ -42,7 +42,7 @@ class RegisterForge:
         self.history.sort(key=lambda one: one.invoked)
 
     def _plan(self) -> list[tuple[int, int, int, int]]:
-        """Process, invocation, effect and completion of each operation; no process has two at a time."""
+        """Plan process, invocation, effect and completion of each operation; no process has two at a time."""
         rng, plan = self.rng, []
         free = [rng.randrange(1, 5 * MILLISECOND) for _ in range(self.processes)]
         for _ in range(self.operations):
@@ -86,7 +86,7 @@ class RegisterForge:
         return self.rng.randrange(1, self.repeated + 1) if self.repeated else self.counter
 
     def _guess(self) -> int:
-        """A value that the register may have held once."""
+        """A value that the register may have held."""
         return self.rng.randrange(1, 1 + (self.repeated or self.counter))
 
     def _answered(self, one: RegisterOperation, place: int) -> RegisterOperation:
@@ -96,7 +96,7 @@ class RegisterForge:
 def healthy_registers(
     seed: int, operations: int = 200, *, versions: bool = False, repeated: int = 0
 ) -> list[RegisterOperation]:
-    """The history of registers that work."""
+    """Return the history of registers that work."""
     return RegisterForge(seed, operations, versions=versions, repeated=repeated).history
 
 
@@ -111,12 +111,12 @@ def _swap(history: History, old: RegisterOperation, new: RegisterOperation) -> H
 
 
 def _writers(history: History) -> dict[tuple[str, int], RegisterOperation]:
-    """Who put each value there, or may have."""
+    """The operation that wrote, or may have written, each value."""
     return {(one.register, one.value): one for one in history if one.value is not None and one.type != "fail"}
 
 
 def _reads(history: History) -> list[tuple[RegisterOperation, RegisterOperation]]:
-    """Reads with the acknowledged change whose value they show."""
+    """Reads, with the acknowledged change whose value they show."""
     writers = _writers(history)
     pairs = []
     for one in history:
@@ -133,26 +133,26 @@ def _ended(one: RegisterOperation) -> int:
 
 
 def _phantom(history: History, rng: random.Random) -> History:
-    """A read shows a value that nobody wrote."""
+    """A read shows a value that was never written."""
     read, _ = rng.choice(_reads(history))
     return _swap(history, read, replace(read, found=STRANGER))
 
 
 def _aborted(history: History, rng: random.Random) -> History:
-    """A write had been answered with a failure, and is read nevertheless."""
+    """A write failed, and is read nevertheless."""
     _, writer = rng.choice([pair for pair in _reads(history) if pair[1].f == "write"])
     return _swap(history, writer, replace(writer, type="fail", version=None, error="not_sent"))
 
 
 def _future(history: History, rng: random.Random) -> History:
-    """A read had ended before the write of what it shows began."""
+    """A read completed before the write of its value was invoked."""
     read, writer = rng.choice([pair for pair in _reads(history) if pair[1].f == "write" and pair[1].invoked > 9])
     early = replace(read, process=2000, invoked=writer.invoked - 3, completed=writer.invoked - 1)
     return [*history, early]
 
 
 def _replaced(history: History, rng: random.Random) -> tuple[RegisterOperation, RegisterOperation]:
-    """Two reads of different values of one register, the second of a value that was written after the first ended."""
+    """Two reads of different values of one register; the value of the second was written after the first read ended."""
     pairs = _reads(history)
     return rng.choice(
         [
@@ -165,13 +165,13 @@ def _replaced(history: History, rng: random.Random) -> tuple[RegisterOperation, 
 
 
 def _stale(history: History, rng: random.Random) -> History:
-    """A read shows what had been replaced, by a value that others see, before the read began."""
+    """A read shows a value that had been replaced, by a value that others see, before the read began."""
     earlier, later = _replaced(history, rng)
     return [*history, replace(earlier, process=2001, invoked=_ended(later) + 1, completed=_ended(later) + 3)]
 
 
 def _lost(history: History, rng: random.Random) -> History:
-    """An acknowledged write that nobody ever sees, although reads after it should."""
+    """An acknowledged write that is never seen, although later reads should see it."""
     read, writer = rng.choice([pair for pair in _reads(history) if pair[0].invoked > _ended(pair[1]) + 5])
     lost = RegisterOperation(
         "write", 2002, _ended(writer) + 1, read.invoked - 1, register=read.register, value=STRANGER + 1
@@ -186,7 +186,7 @@ def _double_cas(history: History, rng: random.Random) -> History:
 
 
 def _false_refusal(history: History, rng: random.Random) -> History:
-    """A compare-and-set is refused, and the answer shows the very value that it expected."""
+    """A compare-and-set is refused, and the response shows the very value that it expected."""
     one = rng.choice([one for one in history if one.refused])
     return _swap(history, one, replace(one, expected=one.found))
 
@@ -198,7 +198,7 @@ def _version_conflict(history: History, rng: random.Random) -> History:
 
 
 def _version_regress(history: History, rng: random.Random) -> History:
-    """Of two writes one after the other, the later was given the lower version, and everybody says so."""
+    """Of two writes one after the other, the later has the lower version, in all responses."""
     writes = [one for one in history if one.f == "write" and one.type == "ok"]
     first, second = rng.choice(
         [
@@ -219,7 +219,7 @@ def _version_regress(history: History, rng: random.Random) -> History:
 
 
 def _impossible_among_repeated(history: History, rng: random.Random) -> History:
-    """Values are written again and again, and a read shows one that nobody can have left there."""
+    """Values are written repeatedly, and a read shows one that cannot have been the register's value then."""
     start = max(one.completed or one.invoked for one in history) + 1
     register = rng.choice(history).register
     first, second = rng.sample(range(STRANGER + 3, STRANGER + 9), 2)
@@ -234,8 +234,9 @@ def _impossible_among_repeated(history: History, rng: random.Random) -> History:
 
 @dataclass(frozen=True)
 class RegisterCase:
-    """A way to change a healthy history, which `versions` and `repeated` describe, and the anomaly that it makes of
-    it; none for a near-miss.
+    """A way to change a healthy history, and the anomaly that this makes; None for a near-miss.
+
+    `versions` and `repeated` describe the healthy history.
     """
 
     anomaly: str | None
@@ -262,21 +263,21 @@ REGISTER_INJECTIONS: Final[dict[str, RegisterCase]] = {
         "nonlinearizable_register", _impossible_among_repeated, repeated=5
     ),
 }
-"""What can be put in: the anomaly that it must raise, and how it is done."""
+"""The injections by name: the anomaly that each must raise, and how it is injected."""
 
 
 # Near-misses ----------------------------------------------------------------------------------------------------------
 
 
 def _read_overlapping_the_next_write(history: History, rng: random.Random) -> History:
-    """A read shows what was replaced while it went on: it began before the write of the new value had ended."""
+    """A read shows a value that was replaced during the read: it began before the write of the new value had ended."""
     earlier, later = _replaced(history, rng)
     writer = _writers(history)[later.register, later.found or 0]
     return [*history, replace(earlier, process=2001, completed=_ended(writer) + 9)]
 
 
 def _read_overlapping_its_write(history: History, rng: random.Random) -> History:
-    """A read ends before the write of what it shows has ended, but not before that began."""
+    """A read ends before the write of its value ends, but not before that write began."""
     read, writer = rng.choice([pair for pair in _reads(history) if pair[1].f == "write"])
     return [*_swap(history, writer, replace(writer, invoked=0, process=2000)), replace(read, process=2001)]
 
@@ -293,7 +294,7 @@ def _info_write_that_comes_late(history: History, rng: random.Random) -> History
 
 
 def _info_cas_twice(history: History, rng: random.Random) -> History:
-    """A second compare-and-set from a value of which nobody knows whether it took effect, and nobody sees that."""
+    """A second compare-and-set from the same value has an unknown outcome, and its effect is never seen."""
     one = rng.choice([one for one in history if one.f == "cas" and one.type == "ok"])
     return [*history, replace(one, process=2003, value=STRANGER, version=None, type="info", completed=None)]
 
@@ -316,7 +317,7 @@ def _untouched(history: History, rng: random.Random) -> History:
 
 
 def _refusals_without_reason(history: History, rng: random.Random) -> History:
-    """Refusals do not say what they met."""
+    """Refusals do not state which value they met."""
     return [replace(one, found=None, version=None) if one.refused else one for one in history]
 
 
@@ -332,4 +333,4 @@ REGISTER_NEAR_MISSES: Final[dict[str, RegisterCase]] = {
     "values written again": RegisterCase(None, _untouched, repeated=3),
     "refusals that do not say what they met": RegisterCase(None, _refusals_without_reason),
 }
-"""Histories that look like an anomaly and are none."""
+"""Legal histories that resemble an anomaly, by name."""

@@ -1,9 +1,8 @@
-"""Forge what nodes leave after a run: replicas and control planes that are healthy, broken in one way, or nearly
-broken.
+"""Forge replicas and control planes after a run: healthy, broken in one way, or nearly broken.
 
-A healthy cluster has three brokers and three controllers, some topic-partitions with leader changes, followers out of
-sync with tails of their own, and traces in which leaders, ISRs and high watermarks move as committed records say. Each
-injection breaks one rule of `checks/replicas`; each near-miss does something legal that looks like it.
+A healthy cluster has three brokers and three controllers, some topic-partitions with leader changes, out-of-sync
+followers with their own tails, and traces in which leaders, ISRs and high watermarks move as committed records say.
+Each injection breaks one rule of `checks/replicas`; each near-miss does something legal that resembles it.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ Replicas = list[Replica]
 
 
 def host(node: int) -> str:
-    """`b2` for broker 2, `c1` for controller 101."""
+    """Return the host name: `b2` for broker 2, `c1` for controller 101."""
     return f"b{node}" if node < CONTROLLERS[0] else f"c{node - CONTROLLERS[0] + 1}"
 
 
 def batches_of(lengths: list[int], epochs: list[int], *, base: int = 0, salt: int = 0) -> Batches:
-    """Batches of these lengths and epochs, one after the other; another `salt` gives other content."""
+    """Make batches of these lengths and epochs, one after the other; another `salt` gives other content."""
     counts = np.array(lengths, np.int64)
     bases = base + np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)
     digests = (bases * 2654435761 + np.array(epochs, np.int64) * 97 + salt) % 2**32
@@ -51,32 +50,32 @@ def batches_of(lengths: list[int], epochs: list[int], *, base: int = 0, salt: in
 
 
 def extended(one: Replica, lengths: list[int], epochs: list[int], *, salt: int = 0) -> Replica:
-    """The same with further batches at its end."""
+    """Return the replica with further batches at its end."""
     more = batches_of(lengths, epochs, base=one.end, salt=salt)
     joined = Batches(*(np.concatenate((getattr(one.batches, name), getattr(more, name))) for name in BATCH_COLUMNS))
     return replace(one, batches=joined, end=one.end + sum(lengths))
 
 
 def cut(one: Replica, count: int) -> Replica:
-    """The same without its last batches."""
+    """Return the replica without its last `count` batches."""
     kept = one.batches.where(np.arange(len(one.batches)) < len(one.batches) - count)
     return replace(one, batches=kept, end=int(kept.last[-1]) + 1 if len(kept) else one.start)
 
 
 def without(one: Replica, index: int) -> Replica:
-    """The same without one batch."""
+    """Return the replica without one batch."""
     return replace(one, batches=one.batches.where(np.arange(len(one.batches)) != index))
 
 
 def with_column(one: Replica, name: str, index: int, value: int) -> Replica:
-    """The same with one number of one batch changed."""
+    """Return the replica with one number of one batch changed."""
     columns = {each: getattr(one.batches, each).copy() for each in BATCH_COLUMNS}
     columns[name][index] = value
     return replace(one, batches=Batches(**columns))
 
 
 def healthy_replicas(seed: int, batches: int = 30) -> Replicas:
-    """The three replicas of a topic-partition, all in sync; the leader is the first."""
+    """Make the three replicas of a topic-partition, all in sync; the first is the leader."""
     dice = random.Random(seed)
     lengths = [dice.randint(1, 20) for _ in range(batches)]
     epochs = sorted(dice.randint(0, 4) for _ in range(batches))
@@ -103,7 +102,7 @@ ReplicaChange = Callable[[Replicas, random.Random], Replicas]
 
 
 def _follower(change: Callable[[Replica, random.Random], Replica]) -> ReplicaChange:
-    """A change of the last follower."""
+    """Apply a change to the last follower."""
     return lambda replicas, dice: [*replicas[:-1], change(replicas[-1], dice)]
 
 
@@ -117,7 +116,7 @@ def _altered(one: Replica, dice: random.Random) -> Replica:
 
 
 def _of_another_epoch(one: Replica, dice: random.Random) -> Replica:
-    """It kept the last batch of a leader that was deposed before it was committed."""
+    """It kept the last batch of a leader that was deposed before the batch was committed."""
     kept = cut(one, 1)
     length = one.end - kept.end
     return extended(kept, [length], [int(one.batches.epoch[-1]) + 1], salt=7)
@@ -188,7 +187,7 @@ REPLICA_NEAR_MISSES: Final[Mapping[str, ReplicaChange]] = {
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What `judge_control` takes."""
+    """The arguments of `judge_control`."""
 
     quorum: QuorumFacts | None
     logs: tuple[Replica, ...]
@@ -197,7 +196,7 @@ class ControlPlane:
 
 
 def healthy_control(seed: int, changes: int = 12) -> ControlPlane:
-    """Some elections of the quorum and changes of a topic-partition, with metadata logs and traces that fit."""
+    """Make some quorum elections and changes of a topic-partition, with matching metadata logs and traces."""
     dice = random.Random(seed)
     quorum_epochs = sorted(dice.randint(1, 4) for _ in range(changes + 2))
     log = batches_of([1] * (changes + 2), quorum_epochs)
@@ -309,7 +308,7 @@ def _started_again(plane: ControlPlane, dice: random.Random) -> ControlPlane:
 
 
 def _lagging_voter(plane: ControlPlane, dice: random.Random) -> ControlPlane:
-    """It lags with a tail of a deposed leader, and never knew what is committed."""
+    """A voter lags with a tail of a deposed leader, and never knew what is committed."""
     return replace(
         plane,
         logs=tuple(

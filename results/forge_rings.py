@@ -1,9 +1,9 @@
-"""Cycles of transactions as rings, to be put into healthy list-append histories.
+"""Inject cycles of transactions, as rings, into healthy list-append histories.
 
-Transactions on keys of their own, each of which comes before the next for a reason that is chosen (ww, wr or rw), and
-the last before the first. If all of them run at once, dependencies alone close the circle. If the last had ended
-before the first began, only the order within a process or real time closes it, and the dependencies are a chain. The
-near-miss of a ring is the chain: the same transactions where nothing closes the circle.
+A ring consists of transactions on separate keys, each of which comes before the next for a chosen reason (ww, wr or
+rw), and the last before the first. If all of them run at the same time, dependencies alone close the cycle. If the last
+had ended before the first began, only the order within a process or real time closes it, and the dependencies are a
+chain. The near-miss of a ring is the chain: the same transactions where nothing closes the cycle.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ History = list[ForgedTransaction]
 Injection = Callable[[History, random.Random], History]
 Reason = str
 FRESH: Final = 1_000_000_000
-"""Keys, processes and elements from here on are an injection's own."""
+"""Keys, processes and elements from here on are used by injections only."""
 FAMILIES: Final = ("G0", "G1c", "G-single", "G2")
 
 
 class Ring:
-    """Transactions each of which comes before the next for a reason; `close` ties the last to the first as well.
+    """Transactions each of which comes before the next for a reason; `close` also ties the last to the first.
 
-    `apart` puts the last before the first in time, whole; the others overlap with both.
+    `apart` lets the last end before the first begins; the others overlap with both.
     """
 
     def __init__(self, history: History, rng: random.Random, reasons: Sequence[Reason], *, close: bool) -> None:
@@ -56,11 +56,11 @@ class Ring:
                 self.seen.append(read(key, second))
 
     def at_once(self) -> History:
-        """All transactions run at the same time."""
+        """Return the history in which all transactions run at the same time."""
         return self._with_observer([self._at(number, 0, 20) for number in range(len(self.operations))])
 
     def apart(self, *, same_process: bool) -> History:
-        """The last had ended before the first began, in one process or in two."""
+        """Return the history in which the last ended before the first began, in one process or in two."""
         last = len(self.operations) - 1
         made = [self._at(number, 0, 20) for number in range(1, last)]
         first, end = self._at(0, 12, 20), self._at(last, 0, 8)
@@ -69,7 +69,7 @@ class Ring:
         return self._with_observer([first, *made, end])
 
     def almost_apart(self) -> History:
-        """The last had not quite ended when the first began."""
+        """Return the history in which the last ended just as the first began."""
         last = len(self.operations) - 1
         made = [self._at(number, 0, 20) for number in range(1, last)]
         return self._with_observer([self._at(0, 10, 20), *made, self._at(last, 0, 10)])
@@ -79,14 +79,14 @@ class Ring:
         return ForgedTransaction(FRESH + number, begun, ended, tuple(self.operations[number]))
 
     def _with_observer(self, made: History) -> History:
-        """Somebody reads afterwards what the transactions left behind."""
+        """Add a transaction that reads afterwards what the others appended."""
         begun = self.moment + 40 * MILLISECOND
         seen = tuple(self.seen) or (read(FRESH - 1),)
         return [*made, ForgedTransaction(FRESH + 900, begun, begun + MILLISECOND, seen)]
 
 
 def _reasons(rng: random.Random, family: str, edges: int) -> list[Reason]:
-    """Reasons for the edges of a cycle of some family, in any order."""
+    """Choose the reasons for the edges of a cycle of some family, in random order."""
     if family == "G0":
         return ["ww"] * edges
     if family == "G1c":
@@ -104,7 +104,7 @@ def _edges(rng: random.Random, family: str, least: int) -> int:
 
 
 def at_once(family: str) -> Injection:
-    """Dependencies alone close the circle."""
+    """Inject a ring that dependencies alone close."""
 
     def inject(history: History, rng: random.Random) -> History:
         reasons = _reasons(rng, family, _edges(rng, family, 2))
@@ -114,7 +114,7 @@ def at_once(family: str) -> Injection:
 
 
 def apart(family: str, *, same_process: bool) -> Injection:
-    """The order within a process, or only real time, closes the circle."""
+    """Inject a chain that only the order within a process, or only real time, closes."""
 
     def inject(history: History, rng: random.Random) -> History:
         reasons = _reasons(rng, family, _edges(rng, family, 1))
@@ -124,7 +124,7 @@ def apart(family: str, *, same_process: bool) -> Injection:
 
 
 def chain(family: str) -> Injection:
-    """The same transactions at once, but nothing closes the circle."""
+    """Inject a chain: the same transactions at the same time, but nothing closes the cycle."""
 
     def inject(history: History, rng: random.Random) -> History:
         reasons = _reasons(rng, family, _edges(rng, family, 1))
@@ -134,7 +134,7 @@ def chain(family: str) -> Injection:
 
 
 def almost(family: str) -> Injection:
-    """A chain whose last transaction overlaps with the first, by the smallest bit of time."""
+    """Inject a chain whose last transaction overlaps with the first by the least possible time."""
 
     def inject(history: History, rng: random.Random) -> History:
         reasons = _reasons(rng, family, _edges(rng, family, 1))

@@ -1,11 +1,11 @@
-"""Forged list-append histories: healthy ones of any size from a seed, in columns, and small ones to be spoilt.
+"""Forge list-append histories: healthy ones of any size, in columns, and small ones for injections.
 
 The healthy history is that of one strictly serializable store: transactions take effect one after the other, each
-somewhere between its beginning and its end. A few are of unknown outcome, half of which took effect, and a few were
+between its invocation and its completion. A few are of unknown outcome, half of which took effect, and a few were
 aborted. Keys retire after a while, so that lists stay short; processes have one transaction after the other.
 
-`healthy_table` is built of whole columns, a million transactions in a second or two. `transactions_of` takes a
-table apart into plain transactions, which the injections of `forge_cycles.py` change, and `table_of` puts together.
+`healthy_table` is built of whole columns, a million transactions in a second or two. `transactions_of` turns a table
+into plain transactions, which the injections of `forge_cycles.py` change, and `table_of` turns them back into a table.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from squall.results.checks.transactions.versions import spread
 
 MILLISECOND: Final = 1_000_000
 SPACING: Final = MILLISECOND
-"""Between the effects of one transaction and the next."""
+"""Time between the effects of one transaction and the next."""
 
 
 @dataclass(frozen=True)
 class Micro:
-    """An append of an element, or a read; `read` is None where nobody knows what it returned."""
+    """An append of an element, or a read; `read` is None if its result is unknown."""
 
     f: int
     key: int
@@ -39,7 +39,7 @@ class Micro:
 
 @dataclass(frozen=True)
 class ForgedTransaction:
-    """One transaction. `completed` None stays open."""
+    """One transaction; with `completed` None it has no completion."""
 
     process: int
     invoked: int
@@ -57,7 +57,7 @@ def read(key: int, *elements: int) -> Micro:
 
 
 def table_of(transactions: Iterable[ForgedTransaction]) -> pa.Table:
-    """The columns of some transactions."""
+    """Return the columns of some transactions."""
     rows = list(transactions)
     return pa.table(
         {
@@ -77,7 +77,7 @@ def table_of(transactions: Iterable[ForgedTransaction]) -> pa.Table:
 
 
 def transactions_of(table: pa.Table) -> list[ForgedTransaction]:
-    """Plain transactions of a table."""
+    """Return the plain transactions of a table."""
     return [
         ForgedTransaction(
             row["process"],
@@ -106,7 +106,7 @@ def healthy_table(
     unknown: float = 0.02,
     aborted: float = 0.02,
 ) -> pa.Table:
-    """The history of a strictly serializable store."""
+    """Return the history of a strictly serializable store."""
     random = np.random.default_rng(seed)
     widths = random.integers(1, most_operations + 1, transactions)
     owner = np.repeat(np.arange(transactions), widths)
@@ -137,15 +137,15 @@ def healthy_table(
 
 
 def _keys(random: np.random.Generator, count: int, active: int, appends: int) -> Ints:
-    """A key for each micro-operation; of the keys in use the oldest retires after it had its share of appends."""
+    """Choose a key for each micro-operation; the oldest key in use retires after its share of appends."""
     step = max(1, 2 * appends)
     return np.arange(count) // step + random.integers(0, active, count)
 
 
 def _grown(key: Ints, is_append: Flags, landed: Flags) -> tuple[Ints, Ints]:
-    """Each append's element, unique within its key, and how long the key's list is before each micro-operation.
+    """Return each append's element, unique within its key, and the key's list length before each micro-operation.
 
-    Elements that never took effect have numbers beyond all others.
+    Elements that never took effect have numbers above all others.
     """
     order = np.argsort(key, kind="stable")
     lands = (is_append & landed)[order].astype(np.int64)
@@ -159,8 +159,9 @@ def _grown(key: Ints, is_append: Flags, landed: Flags) -> tuple[Ints, Ints]:
 
 
 def _times(random: np.random.Generator, transactions: int, processes: int, kind: Ints) -> tuple[Ints, Ints, Ints]:
-    """Beginnings and ends around each transaction's effect, and processes that never do two things at once. After a
-    transaction of unknown outcome its process is retired, and another takes its turn.
+    """Choose invocations and completions around each transaction's effect, and processes that do one at a time.
+
+    After a transaction of unknown outcome its process is retired, and another takes its turn.
     """
     effect = (np.arange(transactions) + processes) * SPACING
     reach = max(2, processes * SPACING // 2)
@@ -179,7 +180,7 @@ def _lists(offsets: Ints, values: npt.NDArray[np.generic]) -> pa.ListArray:
 
 
 def _reads(offsets: Ints, known: Flags, length: Ints, key: Ints) -> pa.ListArray:
-    """The lists read: of a key's list, the elements 1, 2, 3, … as many as there were."""
+    """Make the lists read: of a key's list, the elements 1, 2, 3, … as many as there were."""
     sizes = np.where(known, length, 0)
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     values = spread(np.ones(len(sizes), np.int64), sizes)

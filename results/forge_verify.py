@@ -1,7 +1,7 @@
-"""The checks against everything that can be forged: each anomaly found by its name, and nothing else flagged.
+"""Verify the checkers with forged histories: each anomaly found by name, and nothing else flagged.
 
-A *row* is one case with many seeds: an injection, which must be found in every history and, where its family is
-exact, without any other anomaly; a near-miss or the clean history, in which nothing may be found.
+A *row* is one case with many seeds. An injection must be found in every history and, if its family is exact, without
+any other anomaly. In a near-miss or the clean history nothing may be found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class Question:
-    """One row to be filled: a case of a kind of history (None: the clean one) and how many seeds, from 0 on."""
+    """One row to compute: a case of a kind of history (None: the clean one) and the number of seeds, from 0 on."""
 
     kind: str
     case: str | None
@@ -28,7 +28,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of it: in how many histories the right thing was said, and what was said in the others."""
+    """The result: in how many histories the checker was right, and its findings in the others."""
 
     kind: str
     case: str
@@ -44,7 +44,7 @@ class Row:
 
 
 def questions(seeds: int, clean: int, kinds: Sequence[str] = tuple(FAMILIES)) -> list[Question]:
-    """Every injection, every near-miss and the clean history of some kinds."""
+    """Return every injection, every near-miss and the clean history of some kinds."""
     cases = [Question(kind, one.name, seeds) for kind in kinds for one in FAMILIES[kind].cases]
     return cases + [Question(kind, None, clean) for kind in kinds]
 
@@ -72,19 +72,19 @@ def _is_right(found: Found, case: Case | None, *, exact: bool) -> bool:
 
 
 def verified(asked: Sequence[Question], processes: int = 1) -> Iterator[Row]:
-    """The rows in their order, as they get ready."""
+    """Compute the rows and yield them in their order."""
     if processes == 1:
         yield from map(answered, asked)
         return
     with ProcessPoolExecutor(processes, initializer=_ignore_interrupts) as pool:
         try:
             yield from pool.map(answered, asked)
-        except KeyboardInterrupt:  # the rows that are still being filled are not asked for
+        except KeyboardInterrupt:  # no result of the rows in progress is needed
             for process in list(getattr(pool, "_processes", {}).values()):
                 process.terminate()
             raise
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches the whole process group; the parent decides."""
+    """Ignore Ctrl-C in a child: it reaches the whole process group, and the parent decides."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

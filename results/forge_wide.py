@@ -1,19 +1,19 @@
-"""Wide histories: healthy logs of any size, forged in whole columns and written straight to `history.parquet`.
+"""Forge healthy logs of any size, in whole columns written straight to `history.parquet`.
 
 `forge.py` makes one object per operation and a segment of JSON lines, some ten thousand operations a second; here a
-million operations are arrays, and take a second or two. What comes of it is the same kind of history: sends take effect
-somewhere between invocation and completion, each client's one after the other; some are of unknown outcome, and their
-processes are retired; half of those land. Consumers poll ahead of each other, each record is read by all of them, and
-rebalances make new sessions. Somebody asks for the log's end now and then. Leaders change, and with them the epoch that
-polls and log ends are answered under. A marker and a final read close every topic-partition.
+million operations are arrays, and take a second or two. The history is of the same kind. Sends take effect between
+invocation and completion, each client's one after the other; some are of unknown outcome, and their processes are
+retired; half of those are appended. Consumers poll at different positions, each record is read by all of them, and
+rebalances make new sessions. A process requests the log end offset now and then. Leaders change, and with them the
+epoch of polls and log ends. A marker and a final read close every topic-partition.
 
-A history consists of *topics* of at most `TOPIC_OPERATIONS` operations, each with workers and a segment of its own. A
-worker sends to all topic-partitions of its topic by lot, so that a process is met in all of them. One topic at a time
-is in memory, whatever the size of the whole.
+A history consists of *topics* of at most `TOPIC_OPERATIONS` operations, each with its own workers and segment. A worker
+sends to all topic-partitions of its topic at random, so that a process occurs in all of them. Only one topic at a time
+is in memory.
 
-Time. A worker's operations follow each other with random pauses: their times are running sums. A consumer's poll ends
-when its last record has taken effect and its poll before has ended, whichever is later; such a recurrence is a running
-maximum over times from which the work until then is taken away.
+Time: a worker's operations follow each other with random pauses, so their times are running sums. A consumer's poll
+ends when its last record has taken effect and its previous poll has ended, whichever is later. Such a recurrence is a
+running maximum over times from which the work until then is subtracted.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ PARTITIONS: Final = 16
 WORKERS: Final = 36
 CONSUMERS: Final = 3
 OTHERS: Final = CONSUMERS + 3
-"""Of a topic-partition: its consumers, who sends its marker, who asks for its end, who reads it last."""
+"""Per topic-partition: its consumers, the sender of its marker, the requester of its log end and the final reader."""
 CLIENTS: Final = 1 << 14
-"""Of a topic: each has its own."""
+"""Client ids per topic; topics share none."""
 FIRST_PROCESS: Final = 1_000
 LONGEST_POLL: Final = 6
 LONGEST_FINAL_POLL: Final = 500
@@ -63,9 +63,9 @@ FAIL_SHARE: Final = 0.005
 LOG_ENDS_SHARE: Final = 0.0005
 SESSION_POLLS: Final = 2_000
 TERMS: Final = 5
-"""So many leaders a topic-partition has, one after the other."""
+"""The number of successive leaders of a topic-partition."""
 BUSY: Final = 0.7
-"""The share of its time that a consumer spends in polls that find their records there."""
+"""The share of its time that a consumer spends in polls whose records are already there."""
 ERRORS: Final = ("", "request_timed_out", "not_enough_replicas")
 
 Random = np.random.Generator
@@ -75,7 +75,7 @@ Columns = Mapping[str, npt.NDArray[Any] | int]
 def forge_wide(
     run_dir: Path, operations: int, *, seed: int = 1, partitions: int = PARTITIONS, most: int = TOPIC_OPERATIONS
 ) -> int:
-    """Write a run of about so many operations, in topics of at most `most`; how many there are in it."""
+    """Write a run of about so many operations, in topics of at most `most`; return how many it has."""
     run_dir.mkdir(parents=True, exist_ok=True)
     sizes = _parts(operations, most)
     file = HistoryFile(run_dir / HISTORY_FILE, origin=Origin(f"forged-{seed}"))
@@ -111,7 +111,7 @@ def _parts(operations: int, most: int) -> list[int]:
 
 
 def _write_topic(file: HistoryFile, topic: int, sends: Sends, seed: int, partitions: int) -> int:
-    """One topic's topic-partitions; how many operations there are."""
+    """Write the topic-partitions of one topic; return the number of operations."""
     written = 0
     for partition in range(partitions):
         random = np.random.default_rng((seed, topic, partition))
@@ -123,7 +123,7 @@ def _write_topic(file: HistoryFile, topic: int, sends: Sends, seed: int, partiti
 
 @dataclass(frozen=True)
 class Sends:
-    """All sends of a topic, worker after worker. `effect` is when one takes its place in the log, if it lands."""
+    """All sends of a topic, worker after worker. `effect` is when a send takes its place in the log, if it does."""
 
     worker: Ints
     process: Ints
@@ -169,7 +169,7 @@ class Sends:
 
 
 def topic_partition_rows(random: Random, sends: Sends, topic: int, partition: int, first_id: int) -> pa.Table:
-    """The rows of one topic-partition, sorted by invocation."""
+    """Return the rows of one topic-partition, sorted by invocation."""
     mine = np.flatnonzero(sends.partition == partition)
     landed = mine[sends.landed[mine]]
     landed = landed[np.argsort(sends.effect[landed], kind="stable")]
@@ -196,7 +196,7 @@ def topic_partition_rows(random: Random, sends: Sends, topic: int, partition: in
 
 @dataclass(frozen=True)
 class _Log:
-    """The records of a topic-partition by offset, the marker last: value, and since when it can be read."""
+    """The records of a topic-partition by offset, the marker last: value, and the time from which it can be read."""
 
     value: Ints
     effect: Ints
@@ -211,7 +211,7 @@ class _Log:
 
 @dataclass(frozen=True)
 class _People:
-    """Processes and clients of a topic-partition beside its workers, by number: consumers first, then the `OTHERS`."""
+    """Processes and clients of a topic-partition other than its workers, by number; the consumers come first."""
 
     first_process: int
     first_client: int
@@ -240,7 +240,7 @@ def _send_columns(sends: Sends, mine: Ints, offset: Ints, value: Ints, topic: in
 
 
 def _poll_columns(random: Random, log: _Log, consumer: int, people: _People) -> Columns:
-    """One consumer's polls of all records but the marker."""
+    """Make one consumer's polls of all records but the marker."""
     records = len(log.value) - 1
     length = random.integers(0, LONGEST_POLL + 1, 2 * records // LONGEST_POLL + 100)
     until = np.cumsum(length)
@@ -281,7 +281,7 @@ def _marker_columns(log: _Log, closing: int, people: _People) -> Columns:
 
 
 def _log_end_columns(random: Random, log: _Log, sends: int, closing: int, people: _People) -> Columns:
-    """Somebody asks where the log ends, and is told how it stood at some moment before the answer."""
+    """Make requests for the log end; each returns the log end at some moment before its completion."""
     count = max(1, round(2 * sends * LOG_ENDS_SHARE))
     invoked = np.arange(1, count + 1) * (closing // (count + 1))
     spread = max(2, closing // (count + 1) // 3)
@@ -298,7 +298,7 @@ def _log_end_columns(random: Random, log: _Log, sends: int, closing: int, people
 
 
 def _final_columns(random: Random, log: _Log, start: int, people: _People) -> Columns:
-    """The whole log once more, marker and all."""
+    """Make the final read of the whole log, marker included."""
     records = len(log.value)
     until = np.cumsum(random.integers(1, LONGEST_FINAL_POLL + 1, 2 * records // LONGEST_FINAL_POLL + 100))
     until = np.minimum(until[: int(np.searchsorted(until, records)) + 1], records)
@@ -323,7 +323,7 @@ def _final_columns(random: Random, log: _Log, start: int, people: _People) -> Co
 
 
 def _rows(kinds: Sequence[Columns], log: _Log, topic: int, partition: int, first_id: int) -> pa.Table:
-    """What each kind of operation states, as one table; what it does not state is null."""
+    """Join the columns of each kind of operation into one table; a column that a kind lacks is null."""
     sizes = [len(np.asarray(one["invoked"])) for one in kinds]
     order = np.argsort(np.concatenate([np.asarray(one["invoked"]) for one in kinds]), kind="stable")
     count = len(order)
@@ -363,7 +363,7 @@ def _texts(codes: npt.NDArray[np.int32], texts: Sequence[str], nothing: int | No
 
 
 def _runs(log: _Log, first: Ints, length: Ints) -> dict[str, pa.Array]:
-    """What each poll delivered: `length` records from `first` on."""
+    """Make the delivered records of each poll: `length` records from `first` on."""
     ends = np.append(0, np.cumsum(length))
     offsets = np.repeat(first - ends[:-1], length) + np.arange(ends[-1])
     edges = pa.array(ends.astype(np.int32))

@@ -1,7 +1,8 @@
-"""What the checks beside that of logs add to a verdict: what they say, reasons not to know, and witnesses in words.
+"""Add the other checks to a verdict: their statements, reasons for unknown, and witnesses in words.
 
-A violation found by any check makes a verdict invalid. What a check could not decide, what it had nothing to look at
-for, and what a suite asked to be checked and was never recorded are reasons why a verdict is unknown.
+These are the checks other than that of logs. A violation found by any check makes a verdict invalid. What a check could
+not decide, a check without anything to check, and a check that a suite requested but whose operations were never
+recorded are reasons why a verdict is unknown.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from squall.results.witness import Surroundings, WitnessLine, faults_between
 LOG: Final = "log"
 """The name of the check of logs among a manifest's `checks`."""
 KNOWN_CHECKS: Final = (LOG, "availability", *FURTHER_CHECKS)
-"""What may stand among a manifest's `checks`."""
+"""The names allowed among a manifest's `checks`."""
 MOST_FAULTS: Final = 3
 NOT_COLLECTED: Final = "nodes_not_collected"
 """Among a manifest's `options`: why a run has no tables of its nodes."""
 
 
 class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check says: its statement, whether that holds (None: nobody can tell), and how much was looked at."""
+    """The result of one check: its statement, whether that holds (None: unknown), and how much was checked."""
 
     check: str
     statement: str
@@ -51,7 +52,7 @@ class FurtherSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToldFurther(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of an anomaly that is not a log's, told."""
+    """One instance of an anomaly that is not a log's, described in words."""
 
     anomaly: str
     title: str
@@ -61,7 +62,7 @@ class ToldFurther(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarised(results: Sequence[FurtherResult]) -> tuple[FurtherSummary, ...]:
-    """Each check in brief."""
+    """Summarise each check."""
     return tuple(
         FurtherSummary(
             check=one.check,
@@ -78,7 +79,7 @@ def summarised(results: Sequence[FurtherResult]) -> tuple[FurtherSummary, ...]:
 
 
 def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
-    """Why these checks prove less than they should."""
+    """Return the reasons why these checks prove less than they should."""
     reasons = []
     done = {one.check for one in results}
     for name in manifest.checks:
@@ -97,7 +98,7 @@ def further_reasons(manifest: Manifest, results: Sequence[FurtherResult]) -> lis
 
 
 def _too_few(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
-    """Of a run that is not about logs: what it must have had acknowledged to prove anything."""
+    """For a run that is not about logs: whether enough operations were acknowledged to prove anything."""
     if LOG in manifest.checks or (manifest.checks and set(manifest.checks) <= set(OF_NODES)):
         return []
     if not any(name in FURTHER_CHECKS and name not in OF_NODES for name in manifest.checks):
@@ -112,7 +113,7 @@ def _too_few(manifest: Manifest, results: Sequence[FurtherResult]) -> list[str]:
 
 
 def tell_further(results: Sequence[FurtherResult], around: Surroundings) -> tuple[ToldFurther, ...]:
-    """All witnesses in words, in the order of the registry of anomalies."""
+    """Describe all witnesses in words, in the order of the registry of anomalies."""
     order = {name: place for place, name in enumerate(ANOMALIES)}
     told = [_told(one, facts, around) for one in results for facts in one.witnesses]
     return tuple(sorted(told, key=lambda one: order[one.anomaly]))
@@ -152,7 +153,7 @@ def _told_replica(witness: ReplicaWitness) -> tuple[str, tuple[WitnessLine, ...]
 
 
 def _rows(result: FurtherResult, ids: Sequence[int]) -> WitnessLine:
-    """Where the operations of the proof are to be looked up."""
+    """Where to look up the operations of the proof."""
     return WitnessLine("rows", f"op_id {', '.join(map(str, ids))} in {KINDS[result.check].file}")
 
 

@@ -1,4 +1,4 @@
-"""Witnesses of consumer groups in plain words: who did what, and which two of it cannot both be right."""
+"""Describe witnesses of consumer groups in words: the operations, and which two contradict each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def group_title(witness: GroupWitness) -> str:
 
 
 def tell_group(witness: GroupWitness, origin: int) -> tuple[WitnessLine, ...]:
-    """A witness in words; times count from `origin`. First the proof, then why it is one, then what lies around it."""
+    """Describe a witness in words: the proof, why it is one, the operations around it. Times count from `origin`."""
     when = _clock(witness, origin)
     lines = [_line(one, witness, when) for one in witness.operations]
     lines += [WitnessLine("so", text) for text in _CONTRADICTIONS[witness.anomaly](witness, when)]
@@ -36,7 +36,7 @@ def _clock(witness: GroupWitness, origin: int) -> Clock:
 
 
 def group_diagram(witness: GroupWitness, around: Surroundings) -> str:
-    """The operations as bars over time; those around the proof are pale."""
+    """Draw the operations as bars over time; those around the proof are pale."""
     shown = [(one, False) for one in witness.operations]
     shown += [(one, True) for one in (*witness.before, *witness.after)]
     spans = [
@@ -172,7 +172,7 @@ def _told_stale(witness: GroupWitness, when: Clock) -> list[str]:
 
 
 def _done(one: GroupOperationFacts, witness: GroupWitness, when: Clock) -> str:
-    """Since when a commit was certainly done, and who shows it if not its own end."""
+    """Since when a commit was certainly done, and which response shows it if not its own completion."""
     seen = [each for each in witness.of(f"{one.role} seen") if each.position == one.position]
     if seen:
         return (
@@ -196,7 +196,7 @@ def _both_at_once(witness: GroupWitness, when: Clock) -> list[str]:
 
 
 def _interval(some: list[GroupOperationFacts]) -> tuple[int | None, int]:
-    """From the first end to the last beginning; no position is the group's from the start."""
+    """From the first completion to the last invocation; "no position" holds from the start."""
     until = max(one.invoked for one in some)
     if some[0].position == NOWHERE:
         return None, until

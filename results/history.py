@@ -1,23 +1,23 @@
-"""The history: schema, codes, reader, and the step from segments to Parquet.
+"""Read, validate and close histories: the schema, its codes, and the step from segments to Parquet.
 
-It is the contract in the middle of the house: everything before it only writes it (`segments.py`), everything
-after it only reads it. One row per operation, its invocation and completion joined.
+The history is the contract between the packages: those before it only write it (`segments.py`), those after it only
+read it. One row per operation, its invocation and completion joined.
 
-Layout. `history.parquet` has row groups of one topic-partition each, sorted by invocation. A task that
-checks one topic-partition reads its own row groups and nothing else; which those are is in the file's
-metadata. `nemesis.parquet` and `cluster.parquet` lie beside it. A run whose control process was killed has
-only segments; `History.load` reads those just as well, and `close_history` makes the Parquet files of them.
-Operations that are not about logs lie in tables of their own (`kinds.py`); `joining.py` makes columns of rows.
+Layout. `history.parquet` has row groups of one topic-partition each, sorted by invocation. A task that checks one
+topic-partition reads only its own row groups, which the file's metadata lists. `nemesis.parquet` and `cluster.parquet`
+lie beside it. A run whose control process was killed has only segments; `History.load` reads those as well, and
+`close_history` makes the Parquet files of them. Operations that are not about logs have separate tables (`kinds.py`);
+`joining.py` makes columns of rows.
 
-Ill-formed histories. A completion without an invocation, time running backwards within a process, two
-outstanding operations of one process, or a file that cannot be read raise `IllFormedHistory` with file and
-row. `validate` looks at a table in memory; at stored ones the engine looks (`checks/well_formed_task.py`). A file that
-is not what was written is ill-formed, too: segments and Parquet files have check sums. `cut_off` counts segments
-that their writers had not ended, which is how killed ones leave them. Such a history says nothing about the system
-under test: its verdict is unknown, never valid.
+Ill-formed histories. A completion without an invocation, time running backwards within a process, two outstanding
+operations of one process, or a file that cannot be read raise `IllFormedHistory` with file and row. `validate` checks a
+table in memory; the engine checks stored ones (`checks/well_formed_task.py`). A file whose content is not what was
+written is ill-formed, too: segments and Parquet files have checksums. `cut_off` counts segments that their writers did
+not end, as killed writers leave them. An ill-formed history proves nothing about the system under test: its verdict is
+unknown, never valid.
 
-Times are the control process's monotonic nanoseconds; `clock_error` says how far off they may be, which the
-real-time rules of the checkers allow for. `completed` is null while nothing came back, `type` is then info.
+Times are the control process's monotonic nanoseconds; `clock_error` bounds their error, which the real-time rules of
+the checkers allow for. `completed` is null without a response, and `type` is then info.
 """
 
 from __future__ import annotations
@@ -122,8 +122,10 @@ CLUSTER_TABLE: Final = "cluster.parquet"
 
 @dataclass(frozen=True)
 class History:
-    """All operations of a run on logs, sorted by topic-partition and invocation. `torn` counts torn last lines,
-    `cut_off` segments without an end; `further` has the operations of other kinds, by kind.
+    """All operations of a run on logs, sorted by topic-partition and invocation.
+
+    `torn` counts torn last lines, `cut_off` segments without an end; `further` has the operations of other kinds, by
+    kind.
     """
 
     table: pa.Table
@@ -135,8 +137,9 @@ class History:
 
     @classmethod
     def load(cls, run_dir: Path | str, *, run_id: str | None = None, kinds: Iterable[str] = tuple(KINDS)) -> History:
-        """From `history.parquet`, or from the segments of a run that was never closed, with the tables of these kinds
-        that lie beside it. All must be of one run: that of `run_id`, or else of which the history says it is.
+        """Load `history.parquet` or the segments of a run that was never closed, with the tables of these kinds.
+
+        All must be of one run: that of `run_id`, or else the one that the history names.
         """
         run_dir = Path(run_dir)
         path = run_dir / HISTORY_FILE
@@ -161,12 +164,12 @@ class History:
         return [(topic, partition) for topic, partition, _, _ in _slices(self.table)]
 
     def parts(self) -> Iterator[tuple[str, int, pa.Table]]:
-        """The operations of each topic-partition, sorted by invocation."""
+        """Yield the operations of each topic-partition, sorted by invocation."""
         for topic, partition, start, stop in _slices(self.table):
             yield topic, partition, self.table.slice(start, stop - start)
 
     def of(self, topic: str, partition: int) -> pa.Table:
-        """The operations of one topic-partition, sorted by invocation; empty if there are none."""
+        """Return the operations of one topic-partition, sorted by invocation; empty if there are none."""
         for name, number, start, stop in _slices(self.table):
             if (name, number) == (topic, partition):
                 return self.table.slice(start, stop - start)
@@ -174,8 +177,9 @@ class History:
 
 
 def close_history(run_dir: Path | str) -> Path:
-    """Make `history.parquet`, `nemesis.parquet` and `cluster.parquet` of what was recorded. Does nothing for a
-    run that has its history. Raises IllFormedHistory.
+    """Make `history.parquet`, `nemesis.parquet` and `cluster.parquet` from what was recorded.
+
+    Does nothing for a run that has its history. Raises IllFormedHistory.
     """
     run_dir = Path(run_dir)
     path = run_dir / HISTORY_FILE
@@ -193,9 +197,10 @@ def close_history(run_dir: Path | str) -> Path:
 
 
 def _is_closed(run_dir: Path) -> bool:
-    """Whether its Parquet files hold all that was recorded: a worker may outlive the control process for a while, and
-    the table of registers may have been taken away, or be that of another run. Raises IllFormedHistory if nobody can
-    make it again.
+    """Whether the Parquet files hold all that was recorded.
+
+    They may not: a worker may outlive the control process for a while, and the table of registers may be missing or be
+    that of another run. Raises IllFormedHistory if that table cannot be made again.
     """
     path = run_dir / HISTORY_FILE
     try:
@@ -215,8 +220,9 @@ def _is_closed(run_dir: Path) -> bool:
 
 
 def _registers_problem(run_dir: Path, origin: Origin) -> str | None:
-    """Why the table of registers is not the one that was made with a history of such an origin; None if it is, or if
-    none was. Raises IllFormedHistory for one that cannot be read.
+    """Why the table of registers is not the one made with a history of this origin; None if it is, or if none was made.
+
+    Raises IllFormedHistory if the table cannot be read.
     """
     there = recorded_rows(run_dir, REGISTERS)
     if not origin.registers:
@@ -231,7 +237,7 @@ def _registers_problem(run_dir: Path, origin: Origin) -> str | None:
 
 
 def _is_stale(table: Path, recorded: Path) -> bool:
-    """Whether a table has to be made, or made anew, of what was recorded."""
+    """Whether a table must be made, or made again, from what was recorded."""
     try:
         made = table.stat().st_mtime_ns
         return recorded.stat().st_mtime_ns >= made
@@ -248,7 +254,7 @@ def write_history(history: History, path: Path) -> None:
 
 
 def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:
-    """The rows of some row groups. Raises IllFormedHistory."""
+    """Read the rows of some row groups. Raises IllFormedHistory."""
     return read_table(path, SCHEMA.names, row_groups)
 
 
@@ -256,7 +262,7 @@ def read_topic_partition(path: Path, row_groups: Iterable[int]) -> pa.Table:
 
 
 def _from_segments(run_dir: Path) -> History:
-    """The history that they make, with operations on registers if they hold any."""
+    """Load the history from its segments, with operations on registers if they hold any."""
     folder = run_dir / SEGMENTS_FOLDER
     paths = sorted(folder.glob("segment-*.jsonl"))
     if not paths:
@@ -288,14 +294,14 @@ def _from_segments(run_dir: Path) -> History:
 
 
 def history_of(tables: Sequence[pa.Table], torn: int, source: Path) -> History:
-    """The history that the operations of several segments on logs make. Raises IllFormedHistory."""
+    """Make the history of several segments' operations on logs. Raises IllFormedHistory."""
     table = _sorted(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
     validate(table, source)
     return History(table, torn, source)
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """By topic, partition, invocation."""
+    """Sort by topic, partition, invocation."""
     topics = table["topic"].combine_chunks()
     ranks = np.argsort(np.argsort(np.asarray(topics.dictionary.to_pylist(), dtype=object)))
     codes = np.asarray(pc.fill_null(topics.indices, -1))
@@ -305,7 +311,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def _slices(table: pa.Table) -> Iterator[tuple[str, int, int, int]]:
-    """(topic, partition, start, stop) of each topic-partition of a sorted table. Rows of none come as "", -1."""
+    """Yield (topic, partition, start, stop) of each topic-partition of a sorted table; "", -1 for rows without one."""
     if table.num_rows == 0:
         return
     topics = table["topic"].combine_chunks()
@@ -319,14 +325,14 @@ def _slices(table: pa.Table) -> Iterator[tuple[str, int, int, int]]:
 
 
 def validate(table: pa.Table, source: Path) -> None:
-    """What must hold of every history, whatever wrote it. Raises IllFormedHistory."""
+    """Require what must hold of every history, regardless of its writer. Raises IllFormedHistory."""
     breach = _first_breach(table)
     if breach is not None:
         raise IllFormedHistory(source, breach.row, breach.problem)
 
 
 def validate_together(history: History, source: Path) -> None:
-    """That operations on logs and on registers keep the rules together. Raises IllFormedHistory."""
+    """Require that operations on logs and on registers together obey the rules. Raises IllFormedHistory."""
     registers = history.further.get(REGISTERS)
     if registers is None:
         validate(history.table, source)
@@ -338,7 +344,7 @@ def validate_together(history: History, source: Path) -> None:
 
 
 def _place(history: History, source: Path, row: int) -> tuple[Path, int]:
-    """The file and row of an operation on a log, or on a register: the latter are counted on from the former."""
+    """Return file and row of an operation on a log or on a register; register rows are numbered after log rows."""
     rows = history.table.num_rows
     if source.name != HISTORY_FILE or row < rows:
         return source, row

@@ -1,8 +1,8 @@
-"""`history.parquet` as a file: written topic-partition by topic-partition, and where each of them lies in it.
+"""Write `history.parquet` topic-partition by topic-partition, and read where each lies in it.
 
-Row groups hold one topic-partition each, sorted by invocation. Which hold which is a list in the file's metadata,
-beside the version of the schema and what is known of the segments that it was made of. A history that is larger than
-memory is written like any other: part by part.
+Row groups hold one topic-partition each, sorted by invocation. The file's metadata lists which row groups hold which
+topic-partition, the version of the schema and the facts about the segments that the file was made of. A history larger
+than memory is written like any other: part by part.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from squall.results.segments import SCHEMA_VERSION, IllFormedHistory
 
 ROW_GROUP_ROWS: Final = 1 << 20
 LARGE_ROWS: Final = 1 << 22
-"""From so many on, a topic-partition may be checked in slices. Each reads some row groups of its neighbours and a part
-of the final read, so that row groups have few rows then, and few records that were delivered.
+"""From this size on, a topic-partition may be checked in slices.
+
+Each slice reads some row groups of its neighbours and a part of the final read, so row groups then have few rows and
+few delivered records.
 """
 FEW_ROWS: Final = 1 << 18
 FEW_RECORDS: Final = 1 << 20
@@ -51,9 +53,9 @@ class TopicPartitionRows:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a history was made of: the run whose it is, the numbers of its segments, and how many operations on
-    registers they held, which have a table of their own. None where nobody knows, as of a file that was not made of
-    segments.
+    """What a history was made of: its run, the numbers of its segments, and how many operations on registers they held.
+
+    Operations on registers have a separate table. A field is None if it is unknown, as for a file not made of segments.
     """
 
     run_id: str | None = None
@@ -65,7 +67,7 @@ UNKNOWN_ORIGIN: Final = Origin()
 
 
 class HistoryFile:
-    """A `history.parquet` that is being written. It is there, whole, when `finish` was called, and not before."""
+    """A `history.parquet` that is being written. The file appears, whole, when `finish` is called, and not before."""
 
     def __init__(self, path: Path, *, torn: int = 0, cut_off: int = 0, origin: Origin = UNKNOWN_ORIGIN) -> None:
         metadata = {_SCHEMA_KEY: str(SCHEMA_VERSION), _TORN_KEY: str(torn), _CUT_OFF_KEY: str(cut_off)}
@@ -80,7 +82,7 @@ class HistoryFile:
         self._groups = 0
 
     def add(self, topic: str, partition: int, rows: pa.Table) -> None:
-        """All rows of one topic-partition, sorted by invocation; "", -1 for rows of none."""
+        """Add all rows of one topic-partition, sorted by invocation; "", -1 for rows without one."""
         large = rows.num_rows >= LARGE_ROWS
         sizes = _row_groups(rows, FEW_ROWS, FEW_RECORDS) if large else _row_groups(rows, ROW_GROUP_ROWS)
         begins = accumulate(sizes, initial=0)
@@ -95,7 +97,7 @@ class HistoryFile:
 
 
 def _row_groups(rows: pa.Table, most_rows: int, most_records: int | None = None) -> list[int]:
-    """How many rows each row group gets: at most so many, and one, or no more than delivered so many records."""
+    """Compute row group sizes: at most `most_rows`, and either one row or at most `most_records` delivered records."""
     if most_records is None:
         return [min(most_rows, rows.num_rows - begin) for begin in range(0, rows.num_rows, most_rows)]
     lengths = np.asarray(pc.list_value_length(rows["offsets"]), dtype=np.int64)
@@ -110,7 +112,7 @@ def _row_groups(rows: pa.Table, most_rows: int, most_records: int | None = None)
 
 
 def layout(path: Path) -> list[TopicPartitionRows]:
-    """Which row groups hold which topic-partition. Raises IllFormedHistory unless that accounts for every row."""
+    """Return which row groups hold which topic-partition. Raises IllFormedHistory unless that covers every row."""
     file = opened(path, SCHEMA.names)
     metadata = file.metadata.metadata or {}
     _require_schema(path, metadata)
@@ -130,17 +132,17 @@ def layout(path: Path) -> list[TopicPartitionRows]:
 
 
 def torn_lines(path: Path) -> int:
-    """How many torn last lines the segments had from which a Parquet file was made."""
+    """The number of torn last lines in the segments from which a Parquet file was made."""
     return _number(path, _TORN_KEY)
 
 
 def cut_off_segments(path: Path) -> int:
-    """How many of the segments from which a Parquet file was made had no end."""
+    """The number of segments without an end from which a Parquet file was made."""
     return _number(path, _CUT_OFF_KEY)
 
 
 def origin_of(path: Path) -> Origin:
-    """What a Parquet file says of the segments from which it was made."""
+    """Return what a Parquet file states about the segments from which it was made."""
     metadata = opened(path, SCHEMA.names).schema_arrow.metadata or {}
     _require_schema(path, metadata)
     run_id, segments, registers = (metadata.get(key) for key in (RUN_KEY, _SEGMENTS_KEY, _REGISTERS_KEY))
@@ -155,7 +157,7 @@ def origin_of(path: Path) -> Origin:
 
 
 def require_run(source: Path, origin: Origin, run_id: str) -> None:
-    """A history that says of which run it is must be of this one, as `run.json` has it. Raises IllFormedHistory."""
+    """Require that a history that names its run is of this run, as `run.json` names it. Raises IllFormedHistory."""
     if origin.run_id is not None and origin.run_id != run_id:
         problem = f"is the history of run {origin.run_id!r}, and {MANIFEST_FILE} beside it says {run_id!r}"
         raise IllFormedHistory(source, None, problem)

@@ -1,7 +1,7 @@
-"""From the rows of a segment to columns: invocations and completions joined, one row per operation.
+"""Join the invocations and completions of a segment into columns, one row per operation.
 
-The rules that make a history well-formed are kept here for all kinds of operations alike, line by line: what breaks
-them is named with file and line, and says nothing about the system under test.
+The rules of a well-formed history are enforced here line by line, for all kinds of operations. A breach is reported
+with file and line, and proves nothing about the system under test.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCHEMA: Final = pa.schema(
         pa.field("type", pa.int8(), nullable=False),
         pa.field("topic", _TEXT),
         pa.field("partition", pa.int32()),
-        pa.field("at", pa.int64(), nullable=False),  # when it was meant to start
+        pa.field("at", pa.int64(), nullable=False),  # the intended start
         pa.field("invoked", pa.int64(), nullable=False),
         pa.field("completed", pa.int64()),
         pa.field("value", pa.int64()),
@@ -72,12 +72,12 @@ class JoinedSegment:
 
 
 def joined(path: Path, header: SegmentHeader, rows: Iterable[tuple[int, Row]]) -> pa.Table:
-    """The operations of one segment on logs, from its numbered rows. Raises IllFormedHistory."""
+    """Return one segment's operations on logs, from its numbered rows. Raises IllFormedHistory."""
     return joined_segment(path, header, rows).log
 
 
 def joined_segment(path: Path, header: SegmentHeader, rows: Iterable[tuple[int, Row]]) -> JoinedSegment:
-    """All operations of one segment from its numbered rows. Raises IllFormedHistory."""
+    """Return all operations of one segment, from its numbered rows. Raises IllFormedHistory."""
     return _Joiner(path, header).segment(rows)
 
 
@@ -87,14 +87,14 @@ Ended = TypeVar("Ended", CompletionRow, RegisterCompletion)
 
 @dataclass(frozen=True)
 class _Operations(Generic[Begun, Ended]):
-    """Operations of one kind, and which of the segment's they are. None: nothing came back."""
+    """Operations of one kind, with their numbers in the segment; `ended` is None without a completion."""
 
     numbers: list[int] = field(default_factory=list)
     begun: list[Begun] = field(default_factory=list)
     ended: list[Ended | None] = field(default_factory=list)
 
     def open(self, number: int, row: Begun) -> int:
-        """A new operation; its place among these."""
+        """Add a new operation; return its place among these."""
         self.numbers.append(number)
         self.begun.append(row)
         self.ended.append(None)

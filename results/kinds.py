@@ -1,5 +1,4 @@
-"""What a history may hold beside operations on logs: other kinds of operations, and what nodes left, each in a table
-of its own.
+"""Read and write the tables beside a history: other kinds of operations, and what the nodes left.
 
     history.parquet             sends, polls and what concerns logs (`joining.SCHEMA`)
     registers.parquet           reads, writes and compare-and-sets of registers; made of the segments
@@ -9,14 +8,14 @@ of its own.
     replicas.parquet            no operations: every replica's log after the run, batch by batch
     control-plane.parquet       no operations: metadata logs and control traces of the nodes
 
-Only of registers rows stand in segments. Those of the workload `list-append` are made of its sends and polls
-(`lists.py`); of the other kinds, what records such operations writes the table. A kind is known by its
-name, which is also that of its check (`checks/further.py`) and stands in a suite's `checks`. A table that is not there
-means that a history holds no such operations.
+Of these kinds, only operations on registers are rows of segments. The table of the workload `list-append` is made of
+its sends and polls (`lists.py`); the tables of other kinds are written by what records such operations. A kind is
+identified by its name, which is also the name of its check (`checks/further.py`) and is used in a suite's `checks`. A
+missing table means that a history holds no such operations.
 
-Each says in its footer whose it is: `squall.run_id`, as `history.parquet` does. What is found in the table of another
-run proves nothing about this one, however well it fits, so whoever reads one says of which run it must be, and is
-refused what belongs to another, or to nobody knows whom.
+Each table names its run in the footer: `squall.run_id`, as `history.parquet` does. A finding in the table of another
+run proves nothing about this one, however well the table fits. So a reader states which run it must belong to, and a
+table of another or an unknown run is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ OF_NODES: Final = (REPLICAS, CONTROL_PLANE)
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of operations: the file of its table, the columns, and those of them that older tables lack."""
+    """One kind of operations: the file of its table, its columns, and the columns that older tables lack."""
 
     file: str
     schema: pa.Schema
@@ -73,26 +72,27 @@ KINDS: Final[Mapping[str, Kind]] = {
 _REMEDIES: Final[Mapping[str, str]] = {
     LIST_APPEND: "squall check makes that of the workload list-append anew; any other must be put back",
 }
-"""What to do about the table of another run, where that is not simply to put back that of this one."""
+"""What to do about the table of another run, if not just to restore that of this run."""
 
 
 def write_kind(run_dir: Path, name: str, table: pa.Table, *, run_id: str) -> Path:
-    """Write the table of a kind beside the history of the run of which it is."""
+    """Write the table of a kind beside the history of its run."""
     path = run_dir / KINDS[name].file
     write_sealed(path, table.replace_schema_metadata({**(table.schema.metadata or {}), RUN_KEY: run_id}))
     return path
 
 
 def require_owner(path: Path, name: str, run_id: str) -> None:
-    """A table of a kind must say that it is that of this run. Raises IllFormedHistory."""
+    """Require that a table of a kind names this run. Raises IllFormedHistory."""
     problem = foreign(path, name, run_id)
     if problem is not None:
         raise IllFormedHistory(path, None, problem)
 
 
 def foreign(path: Path, name: str, run_id: str) -> str | None:
-    """Why a table of a kind is not known to be that of this run, and what to do; None if it says that it is. Raises
-    IllFormedHistory if it cannot be read.
+    """Why a table of a kind is not known to belong to this run, and what to do; None if it names this run.
+
+    Raises IllFormedHistory if it cannot be read.
     """
     said = run_id_of(path, KINDS[name].required)
     if said == run_id:
@@ -107,7 +107,7 @@ def foreign(path: Path, name: str, run_id: str) -> str | None:
 
 
 def recorded_rows(run_dir: Path, name: str) -> int:
-    """How many operations of a kind there are; 0 without a table. Raises IllFormedHistory."""
+    """The number of operations of a kind; 0 without a table. Raises IllFormedHistory."""
     path = run_dir / KINDS[name].file
     return opened(path, KINDS[name].required).metadata.num_rows if path.exists() else 0
 
@@ -119,7 +119,7 @@ def recorded_files(run_dir: Path) -> dict[str, Path]:
 
 
 def read_kind(path: Path, name: str, run_id: str | None) -> pa.Table:
-    """The table of a kind, which must be that of a run (None: of whichever). Raises IllFormedHistory."""
+    """Read the table of a kind, which must belong to a run (None: any). Raises IllFormedHistory."""
     with kept_open():
         if run_id is not None:
             require_owner(path, name, run_id)
@@ -127,8 +127,9 @@ def read_kind(path: Path, name: str, run_id: str | None) -> pa.Table:
 
 
 def recorded_kinds(run_dir: Path, run_id: str | None, names: Iterable[str] = tuple(KINDS)) -> dict[str, pa.Table]:
-    """What the tables of these kinds hold that lie beside the history of a run. Raises IllFormedHistory for one that
-    cannot be read, or is that of another.
+    """Read the tables of these kinds that lie beside the history of a run.
+
+    Raises IllFormedHistory for a table that cannot be read or belongs to another run.
     """
     there = recorded_files(run_dir)
     return {name: read_kind(there[name], name, run_id) for name in names if name in there}

@@ -1,9 +1,9 @@
-"""How long sends took, over a whole run: the quantiles that the end of the load, verdict and report all state.
+"""Compute send latencies over a whole run, for the end of the load, verdict and report.
 
-Of every acknowledged send counts the time from when it was *due* to its acknowledgement, so that what had to wait while
-the system stood still is late by that wait, too (no coordinated omission). A send of unknown outcome, or one that was
-refused, has no such time: it is counted as `without`, and while there are any the quantiles are those of the others. A
-send that never had its turn before the load ended is in no history, and in neither number.
+For every acknowledged send, the time from when it was *due* to its acknowledgement counts, so that a send that had to
+wait while the system stood still includes that wait (no coordinated omission). A send of unknown outcome, or one that
+was refused, has no such time: it is counted as `without`, and the quantiles are those of the others. A send that was
+never begun before the load ended is in no history, and in neither number.
 
 Quantiles are read off a histogram of classes one per cent wide (`checks/kernels/series.py`) and are the upper ends of
 their classes: at most one per cent too high and never too low.
@@ -23,7 +23,7 @@ from squall.results.text import SHARES, quantile_words, several
 
 
 class SendLatency(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all acknowledged sends of a run, in nanoseconds from when each was due; and how many sends have none."""
+    """Latencies of all acknowledged sends of a run, in ns from when each was due; and how many sends have none."""
 
     acknowledged: int
     without: int
@@ -45,7 +45,7 @@ class SendLatency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def send_latency(latencies: Tally, results: Sequence[PartitionResult]) -> SendLatency | None:
-    """From what was counted by bucket and class; None if nothing was acknowledged."""
+    """Compute latencies from the counts by bucket and class; None if nothing was acknowledged."""
     keys, counts = latencies.arrays
     histogram: Counter[int] = Counter()
     for number, count in zip(bucket_and_class(keys)[1].tolist(), counts.tolist(), strict=True):

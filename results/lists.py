@@ -1,16 +1,16 @@
-"""Transactions out of a history of the workload `list-append`, for the check of the same name.
+"""Make transactions out of a history of the workload `list-append`, for the check of the same name.
 
     send, marker                  an append of its value to the list that its topic-partition is
     poll from position 0          a read of that list
-    final polls of one session    one read, from the first's invocation to the last's completion; left out where they
-                                  do not begin at 0, do not follow on each other (that the checks of the log judge), or
-                                  were cut off: did not come to an acknowledged marker, so that there may be more
+    final polls of one session    one read, from the first's invocation to the last's completion; left out if they do
+                                  not begin at 0, do not follow each other (which the check of the log judges), or were
+                                  cut off: did not reach an acknowledged marker, so that there may be more
 
 A read that failed says nothing and is left out. Lists are numbered in the order of topics and topic-partitions, which
 for a single topic is the number of the topic-partition.
 
-The table is derived, never recorded: a run's segments and its history are what it rests on, so it is made anew from
-them each time, and whoever tampers with it proves nothing.
+The table is derived, never recorded: it is made from a run's segments and history each time, so that a changed table
+proves nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from squall.results.rows import FUNCTIONS, TYPES
 from squall.results.segments import IllFormedHistory
 
 WORKLOAD: Final = LIST_APPEND
-"""The workload whose histories these are; it is called as the check is."""
+"""The workload of these histories; it has the name of the check."""
 
 _APPENDS: Final = (FUNCTIONS["send"], FUNCTIONS["marker"])
 _NEEDED: Final = (
@@ -42,22 +42,22 @@ Row = Mapping[str, Any]
 
 
 def holds_lists(workload: Mapping[str, Any]) -> bool:
-    """Whether a history with this workload, as its manifest has it, is one of lists."""
+    """Whether a history with this workload, as its manifest states it, is one of lists."""
     return workload.get("name") == WORKLOAD
 
 
 def recorded_beside(workload: Mapping[str, Any]) -> list[str]:
-    """The kinds whose tables beside a history with this workload count: not what is made of the history itself."""
+    """The kinds whose tables beside a history with this workload count: not those made of the history itself."""
     return [name for name in KINDS if name != LIST_APPEND or not holds_lists(workload)]
 
 
 def transactions_of(history: pa.Table) -> pa.Table:
-    """The table of transactions (`checks/transactions/columns.SCHEMA`) that a history of operations on logs makes.
+    """Make the table of transactions (`checks/transactions/columns.SCHEMA`) of a history of operations on logs.
 
-    Raises IllFormedHistory for one with rows that say neither that a poll delivered something nor that it did not.
+    Raises IllFormedHistory for rows that state neither that a poll delivered something nor that it did not.
     """
     columns = history.select(_NEEDED)
-    for name in ("offsets", "values"):  # what appends and empty polls have, too
+    for name in ("offsets", "values"):  # appends and empty polls have them, too
         if columns[name].null_count:
             raise IllFormedHistory(Path(HISTORY_FILE), None, f"holds nulls in the column {name}; it must not")
     rows = [row for row in columns.to_pylist() if row["topic"] is not None and row["partition"] is not None]
@@ -69,7 +69,7 @@ def transactions_of(history: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Transaction:
-    """Of a single micro-operation: an append of `element`, or a read of `elements`."""
+    """A transaction with a single micro-operation: an append of `element`, or a read of `elements`."""
 
     first: Row
     last: Row

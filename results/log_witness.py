@@ -1,6 +1,6 @@
-"""Witnesses of a transactional log in plain words: who sent what, who was handed it, and why that cannot be.
+"""Describe witnesses of a transactional log in words: the transactions, and why they contradict.
 
-The transactions are T1 to Tn; a plain poll counts as one that sends nothing.
+The transactions are T1 to Tn; a plain poll counts as a transaction that sends nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def log_title(witness: LogWitness) -> str:
 
 
 def tell_log(witness: LogWitness, origin: int) -> tuple[WitnessLine, ...]:
-    """A witness in words; times count from `origin`. First the proof, then why it is one, then what lies around it."""
+    """Describe a witness in words: the proof, why it is one, the operations around it. Times count from `origin`."""
     when = _clock(witness, origin)
     lines = [_line(f"{name(at)}, process {one.process}", one, when) for at, one in enumerate(witness.transactions)]
     if witness.steps:
@@ -54,7 +54,7 @@ def _clock(witness: LogWitness, origin: int) -> Clock:
 
 
 def log_diagram(witness: LogWitness, around: Surroundings) -> str:
-    """The transactions as bars over time, with an arrow for each step of a cycle; those around the proof are pale."""
+    """Draw the transactions as bars over time, with an arrow per step of a cycle; those around the proof are pale."""
     spans = [_span(f"{name(at)}, process {one.process}", one) for at, one in enumerate(witness.transactions)]
     spans += [_span(f"process {one.process}", one, pale=True) for one in (*witness.before, *witness.after)]
     arrows = [
@@ -64,7 +64,7 @@ def log_diagram(witness: LogWitness, around: Surroundings) -> str:
 
 
 def name(place: int) -> str:
-    """A transaction of a witness: T1, T2, …"""
+    """The name of a transaction of a witness: T1, T2, …"""
     return f"T{place + 1}"
 
 
@@ -87,7 +87,7 @@ def _around(subject: str, one: LogTransactionFacts, when: Clock) -> WitnessLine:
 
 
 def _what(one: LogTransactionFacts) -> str:
-    """What a transaction sent and was handed, as far as it concerns the witness, and its outcome."""
+    """What a transaction sent and polled, as far as it concerns the witness, and its outcome."""
     parts = [f"sent {_record(each)}" for each in one.sent[:MOST_SENT]]
     left = one.sends - len(parts)
     if left:
@@ -183,8 +183,9 @@ def _committed_all_the_same(witness: LogWitness, writer: int, reader: int, when:
 
 
 def _missed(witness: LogWitness, reader: LogTransactionFacts, at: int, writer: int, when: Clock) -> str:
-    """How a lost record was missed: by a single poll that has both sides of it, by one that has another record in its
-    place, or by a late final read.
+    """How a lost record was missed.
+
+    A single poll has both sides of it, a poll has another record in its place, or a late final read does not have it.
     """
     assert witness.record is not None
     whose = f"{name(writer)} was committed, and {_value(witness)} of it is missing"
@@ -199,7 +200,7 @@ def _missed(witness: LogWitness, reader: LogTransactionFacts, at: int, writer: i
 
 
 def _told_unknown(witness: LogWitness, when: Clock) -> list[str]:
-    """Which writers of unknown outcome were committed all the same, and who shows it."""
+    """Which writers of unknown outcome were committed nevertheless, and which delivery shows it."""
     unknown = [at for at in witness.of("writer") if witness.transactions[at].type == "info"]
     shown = witness.of("shown") or witness.of("reader")
     return [
@@ -227,7 +228,7 @@ def _two_offsets(witness: LogWitness, when: Clock) -> list[str]:
 
 
 def _left_out(witness: LogWitness, when: Clock) -> list[str]:
-    """A poll, or a session, that passes by what another reader was delivered."""
+    """A poll, or a session, passes over a record that was delivered to another reader."""
     assert witness.record is not None and witness.other is not None
     (reader, *_), shown = witness.of("reader"), witness.of("shown")
     offset, beyond = grouped(witness.record.offset or 0), grouped(witness.other.offset or 0)
@@ -245,7 +246,7 @@ def _backwards(witness: LogWitness, when: Clock) -> list[str]:
 
 
 def _order(witness: LogWitness, when: Clock) -> list[str]:
-    """What was there first lies higher than what came later."""
+    """An earlier record lies above a later one."""
     assert witness.record is not None and witness.other is not None
     low, high = (f"offset {grouped(one.offset or 0)}" for one in (witness.record, witness.other))
     if witness.of("both"):

@@ -1,8 +1,10 @@
-"""`run.json`: everything about a run that a checker, a report or a person needs and the history does not hold.
+"""Read and write `run.json`: the facts about a run that are not in its history.
 
-Knowledge travels in the manifest, not by import: `results` never asks the harness, the workloads or the
-cluster. It is written when a run starts, with `completed` false, and again when it ends, so that a run whose
-control process was killed still has one and can be judged for what it recorded. It holds no secrets.
+A checker, a report or a person may need them.
+
+Facts travel in the manifest, not by import: `results` never calls the harness, the workloads or the cluster. It is
+written when a run starts, with `completed` false, and again when it ends, so that a run whose control process was
+killed still has one and can be judged for what it recorded. It holds no secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A host of the run, in words for people; `facts` are name and value."""
+    """A host of the run, described for people; `facts` are name and value."""
 
     name: str
     address: str = ""
@@ -37,7 +39,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scenario says must come of it."""
+    """The outcome that the scenario expects."""
 
     verdict: Literal["valid", "invalid", "unknown"] = "valid"
     anomalies: tuple[str, ...] = ()
@@ -56,8 +58,10 @@ class RateRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Required(msgspec.Struct, frozen=True, kw_only=True):
-    """What the scenario requires beyond safety; see `required.py`. `longest_gap` in seconds, throughout the load or
-    in `gap_during` only."""
+    """What the scenario requires beyond safety; see `required.py`.
+
+    `longest_gap` is in seconds, throughout the load or in `gap_during` only.
+    """
 
     rate: RateRule | None = None
     silence: Window | None = None
@@ -68,9 +72,10 @@ class Required(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an imported history comes from and how it was mapped: the tool, the file and its checksum, its notation,
-    how many operations of clients it has. `unknown` is what the file does not say, in words; nothing is known of faults
-    or of the cluster.
+    """Where an imported history comes from and how it was mapped.
+
+    These are the tool, the file and its checksum, its notation, and the number of operations of clients. `unknown` is
+    what the file does not state, in words; faults and cluster changes are unknown.
     """
 
     tool: str
@@ -86,13 +91,12 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of one run.
 
-    Times in nanoseconds are on the history's clock: `load_started` is second 0 of every report. `profile` is
-    the consistency model: `kafka`, or `lin` where reads must be linearizable. `faults_planned` counts the
-    fault windows of the schedule; fewer in `nemesis.parquet` means that some were never injected. `trouble`
-    lists what went wrong outside the system under test (a host that went away, an interrupted run): each
-    makes the verdict unknown. `command` repeats the run. `segments` is how many segments were begun, one by each load
-    worker, and None until they were: a history that lacks one is half a history. `imported` is set if another tool
-    recorded the history.
+    Times in nanoseconds are on the history's clock: `load_started` is second 0 of every report. `profile` is the
+    consistency model: `kafka`, or `lin` if reads must be linearizable. `faults_planned` counts the fault windows of the
+    schedule; fewer in `nemesis.parquet` means that some were never injected. `trouble` lists what went wrong outside
+    the system under test (a host that failed, an interrupted run): each makes the verdict unknown. `command` repeats
+    the run. `segments` is how many segments were begun, one by each load worker, and None until they were: a history
+    that lacks a segment is incomplete. `imported` is set if another tool recorded the history.
     """
 
     run_id: str
@@ -130,19 +134,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     imported: Imported | None = None
 
     def save(self, run_dir: Path | str) -> Path:
-        """Write it whole or not at all: a killed control process leaves the old one."""
+        """Write it whole or not at all: if the control process is killed, the old one remains."""
         target = Path(run_dir) / MANIFEST_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
         return target
 
     def with_changes(self, **changes: Any) -> Manifest:
-        """The same manifest with some fields changed."""
+        """Return the manifest with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
     @classmethod
     def load(cls, run_dir: Path | str) -> Manifest:
-        """Raises IllFormedHistory naming the file and the field."""
+        """Load a manifest. Raises IllFormedHistory naming the file and the field."""
         path = Path(run_dir) / MANIFEST_FILE
         try:
             manifest = msgspec.json.decode(path.read_bytes(), type=cls)

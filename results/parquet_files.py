@@ -1,17 +1,18 @@
-"""Parquet files that show damage: pages carry check sums, and a seal beside the file has that of its footer.
+"""Read and write Parquet files that show damage, by checksums of pages and a seal of the footer.
 
-Parquet checks the sums of its pages by itself if they are written and asked for; nothing guards the footer, which says
-where the pages lie and what they mean. So a small file beside it, `history.parquet.seal`, holds the footer's check sum
-and the size of the whole. A file without a seal, of before there were any, is read as it stands.
+Parquet checks the sums of its pages if they are written and requested; nothing guards the footer, which states where
+the pages lie and what they mean. So a small file beside it, `history.parquet.seal`, holds the footer's checksum and the
+size of the whole. A file without a seal, from before seals were written, is read as it is.
 
 A file is written whole or not at all, and its seal after it: between the two it has none.
 
-Numbers of 64 bits (times, offsets, ids) are written as differences from one to the next, which is how they grow, all
-else by dictionary; pages are LZ4. That is smaller than dictionaries under zstd, and takes half the time to read.
+Numbers of 64 bits (times, offsets, ids) are written as differences from one to the next, because they grow steadily;
+all other columns by dictionary; pages are LZ4. That is smaller than dictionaries under zstd, and takes half the time to
+read.
 
 The footer of a large file takes longer to read than some of its row groups: within `kept_open` the file that was opened
-last stays open. Of a small file (`SMALL_BYTES`) whose row groups are asked for one after the other, all rows are read
-at once and stay as well, if that is wanted: to read a column of some thousand rows costs as much as ten times as many.
+last stays open. If requested, all rows of a small file (`SMALL_BYTES`) are read at once and kept as well: reading a
+column of some thousand rows costs as much as reading ten times as many.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from squall.results.segments import IllFormedHistory
 
 SEAL: Final = ".seal"
 RUN_KEY: Final = b"squall.run_id"
-"""Under this a footer says whose a file is."""
+"""The footer key that names the run of a file."""
 TAIL_BYTES: Final = 8
 """The length of the footer, and `PAR1`."""
 DIFFERENCES: Final = "DELTA_BINARY_PACKED"
@@ -43,7 +44,7 @@ SMALL_BYTES: Final = 8 << 20
 
 
 class _Kept:
-    """The file that was opened last, and all its rows if they were wanted."""
+    """The file that was opened last, and all its rows if they were requested."""
 
     def __init__(self, *, rows_as_well: bool) -> None:
         self.path: Path | None = None
@@ -55,7 +56,7 @@ class _Kept:
         self._starts: list[int] = []
 
     def drop(self, path: Path) -> None:
-        """That file is another from now on."""
+        """Forget a file that is about to be replaced."""
         if self.path == path:
             self.path, self.file, self._rows = None, None, None
 
@@ -64,7 +65,7 @@ class _Kept:
         self._to_read = self._rows_as_well
 
     def rows_of(self, row_groups: list[int]) -> pa.Table | None:
-        """The rows of some row groups that follow each other, None where they are to be read by themselves."""
+        """Return the rows of some consecutive row groups; None if they must be read separately."""
         first, last = row_groups[0], row_groups[-1]
         if row_groups != list(range(first, last + 1)) or not self._has_rows() or last + 1 >= len(self._starts):
             return None
@@ -72,7 +73,7 @@ class _Kept:
         return self._rows.slice(self._starts[first], self._starts[last + 1] - self._starts[first])
 
     def _has_rows(self) -> bool:
-        """Whether they are there, or can be read. Who asks for a part of a damaged file hears of that part."""
+        """Whether the rows are there, or can be read. If not, each part is read alone, and a damaged one raises."""
         if self._to_read and self.file is not None:
             self._to_read = False
             footer = self.file.metadata
@@ -90,12 +91,12 @@ _KEPT: Final[ContextVar[_Kept | None]] = ContextVar("kept", default=None)
 
 
 def seal_path(path: Path) -> Path:
-    """Where the seal of a file lies."""
+    """The path of a file's seal."""
     return path.with_name(path.name + SEAL)
 
 
 class SealedWriter:
-    """Writes a Parquet file part by part; it takes its place, and gets its seal, when the last part is there."""
+    """Writes a Parquet file part by part; the file takes its place, and gets its seal, after the last part."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
@@ -111,7 +112,7 @@ class SealedWriter:
         )
 
     def finish(self, metadata: Mapping[bytes, str] | None = None) -> None:
-        """The file is whole. `metadata` goes into its footer."""
+        """Complete the file. `metadata` goes into its footer."""
         if metadata:
             self.writer.add_key_value_metadata(dict(metadata))
         self.writer.close()
@@ -136,8 +137,9 @@ def write_sealed(path: Path, table: pa.Table) -> None:
 
 @contextmanager
 def kept_open(*, rows_as_well: bool = False) -> Iterator[None]:
-    """While this lasts, nobody but a `SealedWriter` of this process changes the files that are read, and the one opened
-    last is not opened again; if it is small, and its rows are to stay as well, they are not read again.
+    """Keep the file that was opened last open, and with `rows_as_well` keep its rows if it is small.
+
+    In this context only a `SealedWriter` of this process may change the files that are read.
     """
     token = _KEPT.set(_Kept(rows_as_well=rows_as_well))
     try:
@@ -171,13 +173,13 @@ def _opened(path: Path) -> pq.ParquetFile:
 
 
 def run_id_of(path: Path, columns: Iterable[str]) -> str | None:
-    """The run whose a file is, by its footer; None if that does not say. Raises IllFormedHistory."""
+    """The run of a file, by its footer; None if that names none. Raises IllFormedHistory."""
     said = (opened(path, columns).metadata.metadata or {}).get(RUN_KEY)
     return None if said is None else said.decode(errors="replace")
 
 
 def read_table(path: Path, columns: Iterable[str], row_groups: Iterable[int] | None = None) -> pa.Table:
-    """All columns of a file that must have these, or only some row groups of it. Raises IllFormedHistory."""
+    """Read all columns of a file that must have these, or only some of its row groups. Raises IllFormedHistory."""
     file = opened(path, columns)
     try:
         return file.read() if row_groups is None else _row_groups(file, list(row_groups))
@@ -186,7 +188,7 @@ def read_table(path: Path, columns: Iterable[str], row_groups: Iterable[int] | N
 
 
 def read_columns(path: Path, columns: list[str], row_groups: Iterable[int]) -> pa.Table:
-    """Some columns of some row groups. Raises IllFormedHistory."""
+    """Read some columns of some row groups. Raises IllFormedHistory."""
     file = opened(path, columns)
     try:
         return _row_groups(file, list(row_groups), columns)
@@ -203,7 +205,7 @@ def _row_groups(file: pq.ParquetFile, numbers: list[int], columns: list[str] | N
 
 
 def _leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns that Parquet makes of one of Arrow's, and what each holds."""
+    """Yield the columns that Parquet makes of one of Arrow's, and the type of each."""
     if pa.types.is_list(kind):
         yield from _leaves(f"{name}.list.element", kind.value_type)
     elif pa.types.is_struct(kind):
@@ -225,7 +227,7 @@ def _seal_of(path: Path) -> str:
 
 
 def _require_seal(path: Path) -> None:
-    """Raises IllFormedHistory if a file is not the one that was sealed."""
+    """Require that a file is the one that was sealed. Raises IllFormedHistory."""
     try:
         sealed = seal_path(path).read_bytes()
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""The timeline of a run: one picture, time from left to right, every panel at the same scale.
+"""Draw the timeline of a run: one picture, time from left to right, every panel at the same scale.
 
-From the top: the faults by name; throughput; latency quantiles from the intended start; errors by kind; and a
-band per topic-partition, coloured by the broker that led it, hatched where no send was acknowledged. Fault
-windows are shaded through all panels. Colours are Okabe and Ito's, which people who cannot tell red from green
-can tell apart; nothing is said by colour alone.
+From the top: the faults by name; throughput; latency quantiles from the intended start; errors by kind; and a band per
+topic-partition, coloured by the broker that led it, hatched where no send was acknowledged. Fault windows are shaded
+through all panels. Colours are Okabe and Ito's, which people who cannot distinguish red from green can distinguish; no
+fact is shown by colour alone.
 
 The picture is SVG with text as text: it is small, searchable, sharp in print, and the same for the same run.
 """
@@ -62,7 +62,7 @@ def timeline(
     cluster: Sequence[ClusterObservation],
     frame: Frame,
 ) -> str:
-    """The picture as an `<svg>` element."""
+    """Draw the picture as an `<svg>` element."""
     import matplotlib
 
     matplotlib.use("Agg", force=False)
@@ -134,7 +134,7 @@ class _Window:
 
 
 def _lanes(windows: list[_Window], end: float) -> int:
-    """Put the windows into lanes so that neither bars nor names overlap; returns how many lanes that takes."""
+    """Put the windows into lanes so that neither bars nor names overlap; return the number of lanes."""
     free: list[float] = []
     for window in sorted(windows, key=lambda one: one.start):
         needed = max(window.end, window.start + 0.0066 * end * (len(window.name) + 2)) + 0.004 * end
@@ -188,7 +188,7 @@ def _draw_throughput(panel: Axes, series: Series, frame: Frame) -> None:
 
 
 def _filled(per_bucket: dict[float, float], width: float) -> tuple[list[float], list[float]]:
-    """Buckets without a row hold nothing, and that must be seen."""
+    """Add buckets without a row as zeros, so that the plot shows them."""
     if not per_bucket:
         return [0.0], [0.0]
     first, last = min(per_bucket), max(per_bucket)
@@ -274,7 +274,7 @@ def _draw_bands(
     frame: Frame,
     end: float,
 ) -> None:
-    """A band per topic-partition and one for the active controller."""
+    """Draw a band per topic-partition and one for the active controller."""
     panel.set_title("who led what; hatched where no send was acknowledged; ▾ ISR changed", pad=3)
     nodes = sorted({one.node for one in cluster if one.node and one.kind in ("leader", "controller")})
     colours = {node: NODE_COLOURS[place % len(NODE_COLOURS)] for place, node in enumerate(nodes)}
@@ -303,7 +303,7 @@ def _draw_bands(
 
 
 def _reigns(seen: Sequence[ClusterObservation], frame: Frame, end: float) -> list[tuple[float, float, str | None]]:
-    """(from, to, node) of each leader, from when it was seen."""
+    """Return (from, to, node) of each leader, from when it was first observed."""
     found: list[tuple[float, float, str | None]] = []
     for number, one in enumerate(seen):
         start = max(0.0, (one.time - frame.start) / 1e9)

@@ -1,7 +1,7 @@
-"""Why a verdict is unknown: what keeps a run from proving what it should.
+"""List why a verdict is unknown: what keeps a run from proving what it should.
 
-Nothing or too little was acknowledged, nothing was read, a final read did not get to its marker, values were not
-unique, a fault left no evidence, the run was cut off, there was no time to look. Each is a sentence for people.
+Nothing or too little was acknowledged, nothing was read, a final read did not reach its marker, values were not unique,
+a fault left no evidence, the run was cut off, or time ran out. Each reason is a sentence for people.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def reasons_of(
     faults: Sequence[FaultWindow],
     unchecked: Sequence[str] = (),
 ) -> list[str]:
-    """Everything that keeps logs, faults and the run itself from proving what they should. `unchecked` are
-    topic-partitions for which there was no time.
+    """List everything that keeps logs, faults and the run itself from proving what they should.
+
+    `unchecked` are topic-partitions for which there was no time.
     """
     return [
         *_unchecked(unchecked),
@@ -37,7 +38,8 @@ def reasons_of(
 
 def about_logs(manifest: Manifest, results: Sequence[PartitionResult]) -> bool:
     """Whether a run must prove what it should of logs: its `checks` name them, or clients sent to a log or read one.
-    A list of checks that leaves them out never makes a verdict stronger.
+
+    Leaving logs out of `checks` never makes a verdict stronger.
     """
     return LOG in manifest.checks or any(_ON_LOGS & one.operations.keys() for one in results)
 
@@ -47,7 +49,7 @@ _ON_LOGS: Final = {f"{f}.{kind}" for f in ("send", "poll", "marker", "final_poll
 
 
 def _of_logs(manifest: Manifest, results: Sequence[PartitionResult], unchecked: Sequence[str]) -> list[str]:
-    """Of those that were not looked at nobody can say that there was too little."""
+    """List the reasons of logs. With unchecked topic-partitions it is unknown whether there was too little."""
     too_little = [] if unchecked else _too_little(manifest, results)
     if not manifest.topics:
         too_little.append("the manifest names no topics: nobody knows which logs had to be read to their end")
@@ -82,7 +84,7 @@ def with_final_read(results: Sequence[PartitionResult]) -> set[tuple[str, int]]:
 
 
 def without_final_read(manifest: Manifest, results: Sequence[PartitionResult]) -> list[str]:
-    """The names of those that were used, or should have been, and were not."""
+    """The names of topic-partitions that were used, or should have been, but were not read to their marker."""
     done = with_final_read(results)
     used = {(one.topic, one.partition) for one in results}
     wanted = sorted(used | set(manifest.topic_partitions))
@@ -110,9 +112,9 @@ def _ambiguous(results: Sequence[PartitionResult]) -> list[str]:
 
 
 def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str]:
-    """What keeps a run's faults from counting: none at all, fewer than planned, no evidence of one, or one that held
-    while there was no load. An imported history claims no fault: that nothing is known of them stands beside its
-    verdict (`Verdict.not_known`).
+    """Why a run's faults do not count: none, fewer than planned, no evidence of one, or one that held without load.
+
+    An imported history claims no fault: its verdict states that faults are unknown (`Verdict.not_known`).
     """
     if manifest.imported is not None:
         return []
@@ -138,7 +140,7 @@ def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str
 
 
 def _outside_the_load(manifest: Manifest, one: FaultWindow) -> str | None:
-    """When a fault held that held at no moment of the load; None if it did, or nobody says when the load was."""
+    """When a fault held that held at no moment of the load; None if it did, or if the time of the load is unknown."""
     began, ended = manifest.load_started, manifest.load_ended
     assert one.injected is not None
     if one.healed is not None and one.healed < one.injected:

@@ -1,8 +1,8 @@
-"""The picture of a register's witness: its operations as bars over time, and what had ended before what began.
+"""Draw a register's witness: its operations as bars over time, and which ended before which began.
 
-As in `diagram.py` the order of all beginnings and ends is exact and the distances are not to scale. An arrow leads from
-the end of an operation to the beginning of one that must come after it. What has no known end is dashed; the shade
-is a fault that held at the time.
+As in `diagram.py`, the order of all starts and ends is exact and the distances are not to scale. An arrow leads from
+the end of an operation to the start of one that must come after it. Bars without a known end are dashed; the shade is a
+fault that held at the time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TICK: Final = 8
 
 
 def register_diagram(witness: RegisterWitness, origin: int = 0, faults: tuple[FaultWindow, ...] = ()) -> str:
-    """An `<svg>` element."""
+    """Return an `<svg>` element."""
     rows = sorted(witness.operations, key=lambda one: one.invoked)
     axis = Axis([one.invoked for one in rows] + [one.completed for one in rows if one.completed is not None])
     bottom = TOP + ROW * len(rows)
@@ -88,7 +88,7 @@ def _bar(one: RegisterOperationFacts, axis: Axis, middle: float) -> list[str]:
 
 
 def label(one: RegisterOperationFacts) -> str:
-    """An operation in the fewest words."""
+    """Describe an operation in the fewest words."""
     version = "" if one.version is None else f" (version {one.version})"
     if one.f == "read":
         return f"read → {value_text(one.found)}{version}"
@@ -105,7 +105,7 @@ def _swap(one: RegisterOperationFacts) -> str:
 def _arrow(
     first: RegisterOperationFacts, second: RegisterOperationFacts, axis: Axis, heights: dict[int, float]
 ) -> list[str]:
-    """From the end of one to the beginning of the other, with a dot where it arrives."""
+    """Draw an arrow from the end of one to the start of the other, with a dot at its head."""
     left, right = axis.at(first.completed or first.invoked), axis.at(second.invoked)
     upper, lower = heights[first.op_id] + 2, heights[second.op_id] + 2
     return [

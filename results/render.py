@@ -1,4 +1,4 @@
-"""Verdicts as plain text, in the order in which a person asks: what is it, what was wrong, where, what now.
+"""Render verdicts as plain text: what was checked, what was wrong, where, and what to do next.
 
 Lines are (style, text); the command line colours them by style (`good`, `bad`, `doubt`, `strong`, `dim`, `plain`).
 Colour never carries meaning alone.
@@ -21,17 +21,17 @@ MARKS: Final = {True: "✔", False: "✘", None: "?"}
 STYLES: Final = {"valid": "good", "invalid": "bad", "unknown": "doubt"}
 MOST_REASONS: Final = 8
 PROMISES: Final = 3
-"""Statements of every verdict on logs; what follows is what its scenario requires."""
+"""The number of statements of every verdict on logs; the statements after them are requirements of the scenario."""
 WIDTH: Final = 108
 
 
 def verdict_lines(verdict: Verdict, run: str = "runs/latest", report: str = "") -> list[Line]:
-    """Everything the terminal shows of a verdict. `run` is how commands name the run."""
+    """Return everything the terminal shows of a verdict. `run` is how commands name the run."""
     return [*check_lines(verdict), ("plain", ""), *outcome_lines(verdict, run, report)]
 
 
 def check_lines(verdict: Verdict) -> list[Line]:
-    """What was checked, by what, and what of it holds."""
+    """Return what was checked, by which engine, and which statements hold."""
     coverage = verdict.coverage
     if not coverage.engine:
         return []
@@ -86,7 +86,7 @@ def availability_text(verdict: Verdict) -> str:
 
 
 def outcome_lines(verdict: Verdict, run: str, report: str = "") -> list[Line]:
-    """The verdict itself, witnesses, reasons, and where to look next."""
+    """Return the verdict itself, witnesses, reasons, and where to look next."""
     lines = [
         (STYLES[verdict.verdict], f"{verdict.verdict.upper():<10}{summary(verdict):<60}  exit {verdict.exit_code}")
     ]
@@ -112,7 +112,7 @@ def outcome_lines(verdict: Verdict, run: str, report: str = "") -> list[Line]:
 
 
 def summary(verdict: Verdict) -> str:
-    """The verdict line's few words."""
+    """The short text of the verdict line."""
     if verdict.verdict == "invalid":
         if not verdict.anomalies:
             return "nothing is wrong with the log, but what the scenario requires does not hold"
@@ -130,7 +130,7 @@ def summary(verdict: Verdict) -> str:
 
 
 def witness_lines(witness: Witness, run: str = "runs/latest") -> list[Line]:
-    """A witness as a block: headline, the operations, circumstances, where to look."""
+    """Return a witness as a block: headline, operations, circumstances, where to look."""
     return [*_told_lines(witness), ("dim", f"  Rows: squall show {run} {witness.rows}")]
 
 
@@ -150,5 +150,5 @@ def statement_mark(statement: Statement) -> str:
 
 
 def plain(lines: list[Line]) -> str:
-    """Without any colour."""
+    """Return the text without any colour."""
     return "\n".join(text for _, text in lines)

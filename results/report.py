@@ -1,8 +1,8 @@
-"""`report.html`: one file that opens offline, in a browser or on paper, and answers in order what a person asks.
+"""Write `report.html`: one file that opens offline, in a browser or on paper.
 
-Verdict and what it rests on; the timeline; every witness with its picture and the rows around it; the faults
-with their evidence; topic-partitions; hosts; how to do it again. Nothing is loaded from anywhere, and no script
-is needed. Colours are never the only sign.
+It shows verdict and coverage; the timeline; every witness with its picture and the rows around it; the faults with
+their evidence; topic-partitions; hosts; how to repeat the run. Nothing is loaded from elsewhere, and no script is
+needed. Colours are never the only sign.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write_report(
 
 
 class BenchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workload that measures has measured, as `bench.json` holds it; latencies in milliseconds by quantile."""
+    """The figures of a workload that measures, as `bench.json` holds them; latencies in milliseconds by quantile."""
 
     intended_rate: float
     seconds: float
@@ -62,7 +62,7 @@ class BenchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_bench(run_dir: Path) -> BenchFacts | None:
-    """The figures of a run of `produce-bench`; None of any other, and where they cannot be read."""
+    """Load the figures of a run of `produce-bench`; None for any other run, and if they cannot be read."""
     try:
         return msgspec.json.decode((run_dir / BENCH_FILE).read_bytes(), type=BenchFacts)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -78,7 +78,7 @@ def render_report(
     *,
     bench: BenchFacts | None = None,
 ) -> str:
-    """The report as HTML."""
+    """Render the report as HTML."""
     return _template().render(
         manifest=manifest,
         verdict=verdict,
@@ -103,7 +103,7 @@ def render_report(
 
 @cache
 def _template() -> jinja2.Template:
-    """To compile it takes as long as a third of the picture."""
+    """Compile the template once: that takes a third of the time of the picture."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -138,7 +138,7 @@ def _further_view(told: ToldFurther, around: Surroundings) -> dict[str, Any]:
 
 
 def _further_diagram(told: ToldFurther, around: Surroundings) -> str:
-    """The picture of the operations; nothing for lists that contradict each other, which words tell."""
+    """Draw the operations; return an empty string for lists that contradict each other, which only words describe."""
     if told.facts.register is not None:
         return register_diagram(told.facts.register, around.origin, around.faults)
     if told.facts.transactions is not None:
@@ -163,7 +163,7 @@ def _sign(fact: bool | None, yes: str, no: str, nobody: str) -> str:
 
 
 def _latency_view(series: Series) -> dict[str, str]:
-    """Median of the buckets' medians would flatter; the worst bucket of each quantile does not."""
+    """The worst bucket of each quantile: the median of the buckets' medians would flatter."""
     table = series["latency"]
     if table.num_rows == 0:
         return {}
@@ -172,7 +172,7 @@ def _latency_view(series: Series) -> dict[str, str]:
 
 
 def _changes(cluster: Sequence[ClusterObservation], origin: int) -> list[dict[str, str]]:
-    """Who led what when: every change but the first look at each."""
+    """Return which node led what from when: every change but the first observation of each."""
     seen: set[tuple[str, str | None, int | None]] = set()
     rows = []
     for one in cluster:
@@ -201,7 +201,7 @@ def _what_changed(one: ClusterObservation) -> str:
 
 
 def _settings(manifest: Manifest) -> list[tuple[str, dict[str, str]]]:
-    """Tables of names and values for the last section."""
+    """Return tables of names and values for the last section."""
     topics = {
         name: f"{several(facts.partitions, 'partition')}, RF {facts.replication_factor}, "
         f"min ISR {facts.min_insync_replicas}" + (f", id {facts.topic_id}" if facts.topic_id else "")

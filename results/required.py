@@ -1,21 +1,21 @@
-"""What a scenario requires beyond that nothing is lost: judged from history and cluster, told as statements.
+"""Judge what a scenario requires beyond safety, from history and cluster observations, and state it.
 
-Safety is checked in every run; how long a cluster may stand still is the scenario's business, and a rule that nobody
-states is judged by eye. A suite says it under `require` (`harness/suite.py`), the manifest carries it here:
+Safety is checked in every run; how long a cluster may be unavailable is for the scenario to state. A suite states it
+under `require` (`harness/suite.py`), the manifest carries it here:
 
 * `rate`         in one window at least this share of the acknowledged sends per second of another (P06)
 * `silence`      in this window nothing at all is acknowledged: what was, could not have been replicated (P06)
 * `longest_gap`  on no topic-partition a longer time without an acknowledged send (P14), throughout the load or
                  within `gap_during` only
-* `elections`    so many times at most another active controller (P19)
+* `elections`    at most so many times another active controller (P19)
 * `calm`         no topic-partition gets another leader, and no ISR becomes smaller (P12)
 
-The latter two go by what was seen of the cluster while the load lasted. Windows are seconds from the start of the
+`elections` and `calm` use what was observed of the cluster during the load. Windows are seconds from the start of the
 load; a send counts by the time at which it was acknowledged. A rule that does not hold makes the verdict invalid, as a
-broken promise to clients does. One that nobody can judge makes it unknown: nothing was acknowledged in the window it
-compares with, nobody sent to a topic-partition, the load ended before the window did, or the cluster was not watched
-throughout the load. Who watches a cluster through its brokers may be without an answer for a moment;
-`LONGEST_BLIND_SECONDS` are one question that went unanswered, not two.
+broken guarantee to clients does. A rule that cannot be decided makes it unknown: nothing was acknowledged in the window
+it compares with, a topic-partition received no send, the load ended before the window did, or the cluster was not
+watched throughout the load. Polling the cluster through its brokers may fail for a moment: `LONGEST_BLIND_SECONDS`
+allows for one unanswered request, not for two.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from squall.results.text import duration, several
 LONGEST_BLIND_SECONDS: Final = 10.0
 
 Seen = tuple[str, str | None, int | None]
-"""What an observation is about: its kind, and where it is one the topic-partition."""
+"""The subject of an observation: its kind, and its topic-partition if it has one."""
 Judged = tuple[str, bool | None]
-"""A rule in words, and whether it holds; None if nobody can tell."""
+"""A rule in words, and whether it holds; None if that is unknown."""
 
 
 def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
-    """The windows that each topic-partition's acknowledged sends are looked at in, in this order."""
+    """The windows in which each topic-partition's acknowledged sends are counted, in this order."""
     rate = () if required.rate is None else (required.rate.during, required.rate.compared_with)
     silence = () if required.silence is None else (required.silence,)
     return rate + silence + (() if required.gap_during is None else (required.gap_during,))
@@ -46,8 +46,9 @@ def windows_of(required: Required) -> tuple[tuple[float, float], ...]:
 
 @dataclass(frozen=True)
 class Load:
-    """When the load began and ended, in ns, None where nobody says; the topic-partitions under test; and from when to
-    when somebody `watched` the cluster, in order.
+    """When the load began and ended, in ns, None if unknown; the topic-partitions under test.
+
+    `watched` are the intervals, in order, in which the cluster was observed.
     """
 
     began: int = 0
@@ -66,8 +67,9 @@ def judged_requirements(
     cluster: Sequence[ClusterObservation] = (),
     load: Load | None = None,
 ) -> Iterator[Judged]:
-    """Each rule, and whether it holds. `cluster` is how things stood at the start of the load and what was seen from
-    then to its end.
+    """Yield each rule, and whether it holds.
+
+    `cluster` is the state at the start of the load, followed by the changes observed until its end.
     """
     load = load or Load()
     counted = [sum(column) for column in zip(*(one.acknowledged_within for one in results), strict=True)]
@@ -86,13 +88,13 @@ def judged_requirements(
 
 
 def _if_watched(load: Load, words: str, holds: bool | None) -> Judged:
-    """What is said to hold does so only if somebody looked throughout the load; what broke it was seen."""
+    """A rule holds only if the cluster was observed throughout the load; a breach was observed in any case."""
     blind = _blind(load) if holds else None
     return (words, holds) if blind is None else (f"{words}: {blind}", None)
 
 
 def _blind(load: Load) -> str | None:
-    """The first time within the load that was too long without a look at the cluster; None if there is none."""
+    """The first interval of the load that was too long without an observation of the cluster; None if there is none."""
     if not load.watched:
         return "nobody watched the cluster"
     seen = load.began
@@ -116,7 +118,7 @@ def _silence(window: Window, count: int, load: Load) -> Judged:
 
 
 def _elections(most: int, cluster: Sequence[ClusterObservation]) -> Judged:
-    """The controller that was active first, before the load or as it began, is no election."""
+    """Count elections. The controller that was active first, before the load or at its start, is no election."""
     epochs = {one.epoch for one in cluster if one.kind == "controller"}
     words = f"at most {several(most, 'election')} of another active controller"
     if not epochs:
@@ -125,7 +127,7 @@ def _elections(most: int, cluster: Sequence[ClusterObservation]) -> Judged:
 
 
 def _calm(cluster: Sequence[ClusterObservation], topic_partitions: Sequence[tuple[str, int]]) -> Judged:
-    """The first that is seen of a topic-partition is no change."""
+    """Find changes. The first observation of a topic-partition is no change."""
     known: dict[Seen, ClusterObservation] = {}
     changes = []
     for one in cluster:

@@ -1,9 +1,9 @@
-"""What the footer of a `history.parquet` says of its row groups: from where to where each of some columns goes.
+"""Read the ranges of columns in the row groups of a `history.parquet` from its footer.
 
 A history that is larger than memory is planned and framed by its footer alone: which row groups have processes in
-common, when its first operation began and its last ended. Whoever reads the rows of a group compares (`Range.holds`): a
-footer that did not say the truth makes the history ill-formed. Where a writer left such statistics out, the column is
-read, one row group at a time.
+common, when its first operation began and its last ended. Each reader of a row group's rows compares them with its
+ranges (`Range.holds`): a footer that is wrong makes the history ill-formed. If a writer left such statistics out, the
+column is read, one row group at a time.
 """
 
 from __future__ import annotations
@@ -26,29 +26,28 @@ from squall.results.rows import FUNCTIONS, TYPES
 from squall.results.segments import IllFormedHistory
 
 TOLD: Final = ("op_id", "process", "invoked", "completed", "type")
-"""The columns of which something is said."""
+"""The columns whose ranges are read."""
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the greatest value of a column; of nulls alone there is none."""
+    """The least and the greatest value of a column; a column of nulls has no range."""
 
     low: int
     high: int
 
     def holds(self, values: Ints) -> bool:
-        """Whether all values lie within."""
+        """Whether all values are in the range."""
         return len(values) == 0 or (self.low <= int(values.min()) and int(values.max()) <= self.high)
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """One row group: its number in the file that it lies in, how many rows lie before it, how many it has, and the
-    ranges of its columns.
+    """One row group: its number in its file, how many rows precede it, how many it has, and the ranges of its columns.
 
-    `endless` if it may hold operations without an end: of unknown outcome, or without a completion. Those of a table
-    beside the history say so; their rows are counted on from the history's.
+    `endless` if it may hold operations without an end: of unknown outcome, or without a completion. `beside` if it is
+    of a table beside the history; the rows of such a table are numbered after the history's.
     """
 
     number: int
@@ -64,12 +63,12 @@ class RowGroup:
 
 
 def row_groups_of(path: Path, numbers: Iterable[int] | None = None) -> list[RowGroup]:
-    """Row groups of a history with rows in them: all, or these. Raises IllFormedHistory."""
+    """Return the non-empty row groups of a history: all, or these. Raises IllFormedHistory."""
     return _row_groups(path, SCHEMA.names, numbers, 0, beside=False)
 
 
 def row_groups_beside(history: Path, table: Path, numbers: Iterable[int] | None = None) -> list[RowGroup]:
-    """The same of a table of other operations that share the history's ids and processes."""
+    """Return the row groups of a table of other operations that share the history's ids and processes."""
     return _row_groups(table, TOLD, numbers, opened(history, SCHEMA.names).metadata.num_rows, beside=True)
 
 
@@ -107,7 +106,7 @@ def _row_group(
 def _told(
     path: Path, group: pq.RowGroupMetaData, place: Mapping[str, int], number: int, name: str
 ) -> tuple[Range | None, int]:
-    """The range of a column within a row group, None if there are only nulls; and how many of these there are."""
+    """Return the range of a column within a row group, None if there are only nulls; and the number of nulls."""
     said = group.column(place[name]).statistics if name in place else None
     if said is not None and said.has_null_count:
         if said.has_min_max and isinstance(said.min, int):
@@ -120,7 +119,7 @@ def _told(
 
 
 def whole_numbers(path: Path, table: pa.Table, name: str, *, nullable: bool = False) -> pa.ChunkedArray:
-    """A column of numbers as those of 64 bits. Raises IllFormedHistory where it is none, or has nulls and must not."""
+    """Return a column as 64-bit integers. Raises IllFormedHistory for another type, or for nulls unless `nullable`."""
     column = table[name]
     if not pa.types.is_signed_integer(column.type):
         raise IllFormedHistory(path, None, f"holds {column.type} in the column {name}; it must be whole numbers")
@@ -139,7 +138,7 @@ class Span:
 
 
 def span_of(table: pa.Table) -> Span | None:
-    """That of operations in memory; of none there is none."""
+    """Return the span of operations in memory; None without operations."""
     if table.num_rows == 0:
         return None
     first, last = (pc.min_max(table["invoked"])[name].as_py() for name in ("min", "max"))
@@ -147,7 +146,10 @@ def span_of(table: pa.Table) -> Span | None:
 
 
 def stored_span(path: Path, groups: Sequence[RowGroup], *, sends_matter: bool) -> Span | None:
-    """That of a stored history, by its footer. If sends matter, row groups are read that may have the last one."""
+    """Return the span of a stored history, by its footer.
+
+    If sends matter, row groups that may have the last send are read.
+    """
     if not groups:
         return None
     first = last_send = min(one.invoked.low for one in groups)

@@ -1,28 +1,28 @@
-"""The rows of a segment: what stands in a history while it is being recorded.
+"""Define the rows of a segment: what a history consists of while it is being recorded.
 
 A row is an array with its kind first. Operations on a log are `i` (invocation) and `c` (completion); operations on a
 register are `ri` and `rc`. All of them share the rules of a history: a process has one operation open at a time, its
-times do not go back, and after an operation of unknown outcome (`info`) it is never used again. Invocations number
-the operations of a segment, of whatever kind.
+times do not go back, and after an operation of unknown outcome (`info`) it is never used again. Invocations of all
+kinds number the operations of a segment.
 
 Registers. A *register* is anything that is read, written and compared-and-set as a whole, such as one configuration
-value of a topic; `register` is its name, free but unique in the run (`retention.ms of events`). Values are whole
-numbers, unique per register wherever the workload can see to it (`process << 40 | counter`), and `ABSENT` says that
-the register holds nothing, which is what every register holds at first.
+value of a topic; `register` is its name, free but unique in the run (`retention.ms of events`). Values are integers,
+unique per register if the workload can ensure it (`process << 40 | counter`). `ABSENT` means that the register holds
+nothing, as every register does at first.
 
     f       of an invocation                       of a completion
     read                                           ok: `found` is what it held, `version` that value's version
-    write   `value` is what it puts there          ok: `version` is the one it was given, if the answer names it
+    write   `value` is what it puts there          ok: `version` is the one it was given, if the response names it
     cas     `value`, if it holds `expected`        the same; if it held something else: fail, `refused`, and in
-                                                   `found` and `version` what it held, as far as that was answered
+                                                   `found` and `version` what it held, as far as the response says
 
 A cas whose expectation is a version and not a value states the value that it read with that version. `fail` without
-`refused` says that the operation has certainly not changed anything, and nothing about the register. Versions grow
-with every change, not necessarily by one.
+`refused` means that the operation has certainly not changed anything, and states nothing about the register. Versions
+grow with every change, not necessarily by one.
 
-The last row of a segment, `e`, says how many lines there were and what their check sum is. A segment without it was
-not closed by its writer: its process died, or somebody cut it off. The header has a check sum of its own, since it is
-made anew when a segment comes from another machine.
+The last row of a segment, `e`, states how many lines there were and their checksum. A segment without it was not closed
+by its writer: the process died, or the file was cut off. The header has its own checksum, since it is rewritten when a
+segment is fetched from another host.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ ABSENT: Final = -(1 << 63) + 1
 class SegmentHeader(msgspec.Struct, frozen=True, tag="segment", tag_field="row", array_like=True):
     """The first line of a segment.
 
-    `segment` is unique in the run and numbers its operations. `acks` and `idempotent` hold for every send that
-    does not say otherwise. `clock_offset` is added to every time to get the control process's, and is right to
-    within `clock_error`. `digest` is the check sum of the header; None in one that was written before there were any.
+    `segment` is unique in the run and numbers its operations. `acks` and `idempotent` hold for every send that does not
+    state otherwise. `clock_offset` is added to every time to get the control process's, and is right to within
+    `clock_error`. `digest` is the checksum of the header; None in a header from before checksums were written.
     """
 
     run_id: str
@@ -81,12 +81,12 @@ class SegmentHeader(msgspec.Struct, frozen=True, tag="segment", tag_field="row",
     digest: int | None = None
 
     def sealed(self) -> SegmentHeader:
-        """The same header with its check sum."""
+        """Return the same header with its checksum."""
         return msgspec.structs.replace(self, digest=self._sum())
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says what its writer wrote."""
+        """Whether the header is what its writer wrote."""
         return self.digest is None or self.digest == self._sum()
 
     def _sum(self) -> int:
@@ -94,7 +94,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, tag="segment", tag_field="row",
 
 
 class InvocationRow(msgspec.Struct, frozen=True, tag="i", tag_field="row", array_like=True, gc=False):
-    """An operation begins. `at` is when it was meant to, `invoked` when it did."""
+    """An operation begins. `at` is the intended start, `invoked` the actual one."""
 
     f: str
     process: int
@@ -109,8 +109,9 @@ class InvocationRow(msgspec.Struct, frozen=True, tag="i", tag_field="row", array
 
 
 class CompletionRow(msgspec.Struct, frozen=True, tag="c", tag_field="row", array_like=True, gc=False):
-    """What came of the open operation of `process`. `client` and `idempotent` are set where they differ from the
-    invocation's.
+    """The outcome of the open operation of `process`.
+
+    `client` and `idempotent` are set if they differ from the invocation's.
     """
 
     process: int
@@ -145,7 +146,7 @@ class RegisterInvocation(msgspec.Struct, frozen=True, tag="ri", tag_field="row",
 
 
 class RegisterCompletion(msgspec.Struct, frozen=True, tag="rc", tag_field="row", array_like=True, gc=False):
-    """What came of the open operation of `process` on a register."""
+    """The outcome of the open operation of `process` on a register."""
 
     process: int
     type: Literal["ok", "fail", "info"]
@@ -158,7 +159,7 @@ class RegisterCompletion(msgspec.Struct, frozen=True, tag="rc", tag_field="row",
 
 
 class SegmentEnd(msgspec.Struct, frozen=True, tag="e", tag_field="row", array_like=True):
-    """The last line of a segment that was closed: how many lines lie between header and here, and their check sum."""
+    """The last line of a segment that was closed: the number of lines between header and here, and their checksum."""
 
     lines: int
     digest: int
@@ -170,14 +171,14 @@ Row = Invocation | Completion
 
 
 class Sum:
-    """The check sum of lines, taken as they come."""
+    """A running checksum of lines."""
 
     def __init__(self) -> None:
         self.lines = 0
         self.digest = 0
 
     def add(self, lines: bytes | bytearray) -> None:
-        """Some whole lines, each with its end."""
+        """Add some whole lines, each with its line end."""
         self.lines += lines.count(b"\n")
         self.digest = zlib.crc32(lines, self.digest)
 
@@ -187,7 +188,7 @@ class Sum:
 
 
 def end_of(lines: Iterable[bytes]) -> SegmentEnd:
-    """What the last row of a segment with these lines, without their ends, must say."""
+    """Return the last row of a segment with these lines (without their line ends)."""
     total = Sum()
     for line in lines:
         total.add(line + b"\n")

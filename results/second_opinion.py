@@ -1,8 +1,8 @@
-"""Whether a second opinion (`checks/dataframes.py`) is the same as the verdicts: per run, topic-partition and anomaly.
+"""Compare a second opinion (`checks/dataframes.py`) with the verdicts, by topic-partition and anomaly.
 
-Where the two disagree, one formulation of the rules is wrong, and nobody knows which: that is a mistake of Squall's,
-and the verdict of that run is not to be trusted. A run whose logs were not checked gets no second opinion either, and
-neither does a topic-partition with declared losses: the queries do not leave out what an unclean election may lose.
+Where the two disagree, one formulation of the rules is wrong, and it is unknown which: that is a mistake of Squall's,
+and the verdict of that run must not be trusted. A run whose logs were not checked gets no second opinion, and neither
+does a topic-partition with declared losses: the queries do not remove what an unclean election may lose.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ Opinions = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """What was compared: `counts` numbers, of which those in `disagreements` differ, in words. `left_out` are the names
-    of topic-partitions without a second opinion because losses were declared there.
+    """The comparison: `counts` numbers were compared; `disagreements` describes those that differ.
+
+    `left_out` are the names of topic-partitions without a second opinion because losses were declared there.
     """
 
     counts: int
@@ -38,7 +39,7 @@ class SecondOpinion:
 
 
 def compared_with(verdicts: Sequence[tuple[Path, Verdict]], session: SparkSession) -> list[SecondOpinion | None]:
-    """A second opinion on each run whose logs were checked, in one query; None for the others."""
+    """Return a second opinion on each run whose logs were checked, in one query; None for the others."""
     histories = [(run / HISTORY_FILE).resolve() for run, _ in verdicts]
     checked = [file for file, (_, one) in zip(histories, verdicts, strict=True) if one.coverage.topic_partitions]
     found = second_opinions(session, checked) if checked else {}
@@ -56,8 +57,9 @@ def _with_declared_losses(run: Path) -> frozenset[str]:
 
 
 def comparison(verdict: Verdict, opinions: Opinions, left_out: Set[str] = frozenset()) -> SecondOpinion:
-    """What the verdict counts against what the second opinion does, but for `left_out`. Losses count only where both
-    know the log's end.
+    """Compare the counts of the verdict with those of the second opinion, except in `left_out`.
+
+    Losses count only where both know the log's end.
     """
     told = {one.name: one.where for one in verdict.anomalies}
     places = sorted({*opinions, *(place for name in COVERED for place in told.get(name, {}))} - set(KINDS) - left_out)

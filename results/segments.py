@@ -1,22 +1,21 @@
-"""Histories in progress: what the running side writes, and nothing heavier than it needs.
+"""Write and read segments and event files: the history in progress, with no heavy dependency.
 
-A *segment* is one file of JSON lines written by one process: first a header, then two lines per operation,
-its invocation and its completion, in the order in which they happened. The invocation is handed to the operating
-system before the operation begins and the completion when it comes, so that an operation still open when its
-process dies is open in the history as well, which is the truth about it (HX-03). Whatever `flush` has handed over
-survives `kill -9` of the writer, though not the loss of power of its machine; a last line that was torn is
-tolerated by the reader, and counted. `rows.py` says what the lines are. A writer that ends in good order seals its
-segment with a check sum, so that a file that was damaged or cut off later is not taken for the truth.
+A *segment* is one file of JSON lines written by one process: first a header, then two lines per operation, its
+invocation and its completion, in the order in which they occurred. The invocation is handed to the operating system
+before the operation begins and the completion when it arrives, so that an operation still open when its process dies is
+open in the history as well (HX-03). What `flush` has handed over survives `kill -9` of the writer, but not a power
+failure of its host; the reader tolerates and counts a torn last line. `rows.py` defines the lines. A writer that ends
+in good order seals its segment with a checksum, so that a file that was damaged or cut off later is detected.
 
     history/segment-000.jsonl     operations, one segment per load worker
     faults.jsonl                  the nemesis: the whole state of a fault, each time it changes
     cluster.jsonl                 what was seen of the cluster: leaders, active controller, ISR
 
-Lines are arrays, so that a row costs two or three microseconds to write. `results/history.py` turns the
-segments into tables; this module and `rows.py` are all a load worker has to import, and they need only msgspec.
+Lines are arrays, so that a row costs two or three microseconds to write. `results/history.py` turns the segments into
+tables; a load worker imports only this module and `rows.py`, and they need only msgspec.
 
-Times are nanoseconds of the writer's monotonic clock. Segments of several machines have different clocks; the
-header of each says how far its clock is from the control process's, and how uncertain that is.
+Times are nanoseconds of the writer's monotonic clock. Segments of several hosts have different clocks; the header of
+each states how far its clock is from the control process's, and how uncertain that is.
 """
 
 from __future__ import annotations
@@ -103,12 +102,12 @@ class IllFormedHistory(Exception):
 
 
 class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fault: from when to when it held, on whom, and what was seen of it (HX-04).
+    """One fault: from when to when it held, on which targets, and the evidence of it (HX-04).
 
-    Written anew, whole, each time something about it becomes known; the last line of an `id` counts. `took` says
-    whether evidence showed that the fault took hold, `undone` whether evidence showed that it was healed; None
-    means that nobody has looked yet. The evidence is a sentence each, for people. `shown` and `ended` are when it was
-    in (or given up): that of the fault, and that of its end.
+    The whole state is written again each time a fact about the fault becomes known; the last line of an `id` counts.
+    `took` says whether evidence showed that the fault took effect, `undone` whether evidence showed that it was healed;
+    None means that this was not examined yet. The evidence is a sentence each, for people. `shown` and `ended` are the
+    times when the evidence had arrived (or was given up): that of the fault, and that of its end.
     """
 
     id: str
@@ -128,14 +127,16 @@ class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def name(self) -> str:
-        """`isolate b2`: how the fault is called in verdicts and plots."""
+        """The name of the fault in verdicts and plots: `isolate b2`."""
         return f"{self.fault} {', '.join(self.targets)}".strip()
 
 
 class ClusterObservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change seen in the cluster: a new leader, a new active controller, another ISR. Or, as `watched`, that somebody
-    looked again and again from `since` to `time`: what is not told of that while did not happen. Or, as `unclean`, that
-    the leader of an unclean election has begun leader epoch `epoch`: from `offset` on, its log is another one.
+    """A change observed in the cluster: a new leader, a new active controller, another ISR.
+
+    `watched` states that the cluster was polled repeatedly from `since` to `time`: a change that is not reported for
+    that interval did not occur. `unclean` states that the leader of an unclean election has begun leader epoch `epoch`:
+    from `offset` on, its log is another one.
     """
 
     time: int
@@ -150,20 +151,20 @@ class ClusterObservation(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 def segment_path(run_dir: Path | str, segment: int) -> Path:
-    """Where the segment of a load worker lies within its run."""
+    """The path of a load worker's segment within its run."""
     return Path(run_dir) / SEGMENTS_FOLDER / f"segment-{segment:03d}.jsonl"
 
 
 def segment_number(path: Path) -> int:
-    """Of which worker a segment is, by its name."""
+    """The worker number of a segment, by its name."""
     return int(path.stem.removeprefix("segment-"))
 
 
 class HistoryWriter:
-    """Writes one segment. Buffers up to `BUFFER_BYTES` or 0.2 s of rows; `flush` hands them to the system. Whoever
-    acts on an invocation flushes before (`harness/interpreter.py` does): what the system holds survives a kill.
+    """Writes one segment. Buffers up to `BUFFER_BYTES` or 0.2 s of rows; `flush` hands them to the operating system.
 
-    Not for several threads. Costs two to three microseconds per row.
+    A caller that acts on an invocation flushes before (`harness/interpreter.py` does): what the operating system holds
+    survives a kill. Not for several threads. Costs two to three microseconds per row.
     """
 
     def __init__(self, path: Path | str, header: SegmentHeader) -> None:
@@ -177,14 +178,14 @@ class HistoryWriter:
         self._sum = Sum()
         self._write(header.sealed())
         self.flush()
-        self._sum = Sum()  # of what follows the header
+        self._sum = Sum()  # counts only what follows the header
 
     def invoke(self, row: Invocation) -> None:
-        """An operation begins."""
+        """Record that an operation begins."""
         self._write(row)
 
     def complete(self, row: Completion) -> None:
-        """The open operation of `row.process` ends."""
+        """Record that the open operation of `row.process` ends."""
         self._write(row)
         self.rows += 1
 
@@ -205,7 +206,7 @@ class HistoryWriter:
             with memoryview(self._buffer) as view:
                 while written < len(view):
                     written += os.write(self._file, view[written:])
-        finally:  # a disk may become full half-way, and have room again: nothing is written twice
+        finally:  # a disk may become full half-way and have room later: nothing is written twice
             self._sum.add(self._buffer[:written])
             del self._buffer[:written]
 
@@ -230,7 +231,7 @@ class HistoryWriter:
 
 
 class EventWriter:
-    """Appends fault windows or cluster observations to their file, each line handed over at once."""
+    """Appends fault windows or cluster observations to their file, each line handed to the operating system at once."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -246,7 +247,7 @@ class EventWriter:
         return cls(Path(run_dir) / CLUSTER_FILE)
 
     def write(self, row: FaultWindow | ClusterObservation) -> None:
-        """Append a line. Raises OSError; the file then ends where it ended before, and takes further lines."""
+        """Append a line. Raises OSError; the file then ends where it ended before, and accepts further lines."""
         line = msgspec.json.encode(row) + b"\n"
         before = os.fstat(self._file).st_size
         try:
@@ -264,7 +265,7 @@ class EventWriter:
 
 
 def complete_lines(path: Path) -> tuple[list[bytes], int]:
-    """The whole lines of a file, and how many torn ones were left off its end (0 or 1)."""
+    """Return the whole lines of a file, and how many torn ones were left off its end (0 or 1)."""
     try:
         content = path.read_bytes()
     except OSError as trouble:
@@ -274,10 +275,10 @@ def complete_lines(path: Path) -> tuple[list[bytes], int]:
 
 
 def adopt_segment(source: Path, target: Path, clock_offset: int, clock_error: int) -> None:
-    """Put a segment that was fetched from another machine into its place, whole or not at all.
+    """Move a segment that was fetched from another host into its place, whole or not at all.
 
-    How far its clock was off is known better at the end than when the header was written, so the header is made
-    anew. A header that is torn, damaged or missing is left for the reader to tell of.
+    The clock offset is known better at the end than when the header was written, so the header is rewritten. A torn,
+    damaged or missing header is left for the reader to report.
     """
     draft = target.with_suffix(".new")
     with source.open("rb") as fetched, draft.open("wb") as adopted:
@@ -305,8 +306,10 @@ _END_START: Final = b'["e",'
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment as it was found. `torn` counts torn last lines (0 or 1); it is `cut_off` if its writer had not ended
-    it. `lines` are its rows, encoded, from line 2 of the file on.
+    """A segment as it was found.
+
+    `torn` counts torn last lines (0 or 1); it is `cut_off` if its writer did not end it. `lines` are its rows, encoded,
+    from line 2 of the file on.
     """
 
     path: Path
@@ -316,7 +319,7 @@ class Segment:
     cut_off: bool
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Each row with its line number. Raises IllFormedHistory at a line that is no row."""
+        """Yield each row with its line number. Raises IllFormedHistory at a line that is no row."""
         for number, line in enumerate(self.lines, 2):
             if line.startswith(_END_START):
                 raise IllFormedHistory(self.path, number, "ends the segment, but more follows; lines were added to it")
@@ -347,7 +350,7 @@ def open_segment(path: Path) -> Segment:
 
 
 def _require_whole(segment: Segment, last: bytes) -> None:
-    """Raises IllFormedHistory unless the last line agrees with the rows."""
+    """Require that the last line agrees with the rows. Raises IllFormedHistory."""
     path, number = segment.path, len(segment.lines) + 2
     try:
         told = _END.decode(last)
@@ -356,7 +359,7 @@ def _require_whole(segment: Segment, last: bytes) -> None:
     found = end_of(segment.lines)
     if found == told:
         return
-    for _ in segment.rows():  # a line that is no row says best what happened
+    for _ in segment.rows():  # a line that is no row raises the most precise error
         pass
     if told.lines != found.lines:
         problem = f"the segment had {told.lines} lines when it was closed, and has {found.lines}"
@@ -366,16 +369,16 @@ def _require_whole(segment: Segment, last: bytes) -> None:
 
 
 def read_segment(path: Path) -> tuple[SegmentHeader, Iterator[tuple[int, Row]], int]:
-    """The header, the rows with their line numbers, and the number of torn lines.
+    """Return the header, the rows with their line numbers, and the number of torn lines.
 
-    Raises IllFormedHistory for a line that is no row; the iterator does so when it gets there.
+    Raises IllFormedHistory for a line that is no row; the iterator raises it when it reaches the line.
     """
     segment = open_segment(path)
     return segment.header, segment.rows(), segment.torn
 
 
 def read_faults(run_dir: Path | str) -> list[FaultWindow]:
-    """The faults of a run, the last known state of each, in order of injection; none if there is no file."""
+    """Return the faults of a run, the last known state of each, in order of injection; none if there is no file."""
     latest: dict[str, FaultWindow] = {}
     for window in _read_events(Path(run_dir) / FAULTS_FILE, FaultWindow):
         latest[window.id] = window
@@ -383,13 +386,13 @@ def read_faults(run_dir: Path | str) -> list[FaultWindow]:
 
 
 def read_cluster(run_dir: Path | str) -> list[ClusterObservation]:
-    """What was seen to change in the cluster, in order of time."""
+    """Return the observed changes of the cluster, in order of time."""
     told = _read_events(Path(run_dir) / CLUSTER_FILE, ClusterObservation)
     return sorted((one for one in told if one.kind != "watched"), key=lambda one: one.time)
 
 
 def read_watched(run_dir: Path | str) -> list[tuple[int, int]]:
-    """From when to when somebody looked at the cluster, in order of time."""
+    """Return the intervals in which the cluster was observed, in order of time."""
     told = _read_events(Path(run_dir) / CLUSTER_FILE, ClusterObservation)
     return sorted((one.since, one.time) for one in told if one.kind == "watched" and one.since is not None)
 

@@ -1,7 +1,7 @@
-"""The picture of a witness that is neither a log's nor a register's: operations as bars over time, with arrows.
+"""Draw a witness that is neither a log's nor a register's: operations as bars over time, with arrows.
 
-As in `diagram.py` the order of all beginnings and ends is exact and the distances are not to scale. What has no known
-end is dashed; what lies around the proof and is no part of it is pale.
+As in `diagram.py`, the order of all starts and ends is exact and the distances are not to scale. Bars without a known
+end are dashed; operations around the proof that are no part of it are pale.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PALE: Final = 0.4
 
 @dataclass(frozen=True)
 class Span:
-    """One operation: whose it is, what it was, from when to when (None: nobody knows)."""
+    """One operation: who did it, what it was, from when to when (None: unknown)."""
 
     who: str
     text: str
@@ -33,7 +33,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Arrow:
-    """From one span to another, by their places, and why the one comes before the other."""
+    """An arrow from one span to another, by their places, and why the one comes before the other."""
 
     source: int
     target: int
@@ -41,7 +41,7 @@ class Arrow:
 
 
 def span_diagram(spans: Sequence[Span], around: Surroundings, label: str, arrows: Sequence[Arrow] = ()) -> str:
-    """An `<svg>` element, with a row for each operation in the order in which they began."""
+    """Return an `<svg>` element, with a row for each operation in the order in which they began."""
     axis = Axis([one.invoked for one in spans] + [one.completed for one in spans if one.completed is not None])
     order = sorted(range(len(spans)), key=lambda at: spans[at].invoked)
     heights = {at: TOP + ROW * row + ROW / 2 for row, at in enumerate(order)}
@@ -81,7 +81,7 @@ def _bar(one: Span, axis: Axis, middle: float) -> list[str]:
 
 
 def _arrow(one: Arrow, spans: Sequence[Span], axis: Axis, heights: dict[int, float]) -> list[str]:
-    """From the middle of a bar to that of another, with a dot where it arrives; the reason shows on pointing at it."""
+    """Draw an arrow from the middle of a bar to that of another, with a dot at its head; the reason is a tooltip."""
     places = [sum(_ends(spans[at], axis)) / 2 for at in (one.source, one.target)]
     upper, lower = heights[one.source] + 2, heights[one.target] + 2
     return [

@@ -1,4 +1,4 @@
-"""Where runs lie: `runs/SCENARIO/TIME/`, and `runs/latest`, a link to the one whose load began last."""
+"""Locate runs: `runs/SCENARIO/TIME/`, and `runs/latest`, a link to the run whose load began last."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LATEST: Final = "latest"
 
 
 class NoSuchRun(Exception):
-    """There is no run of that name. The message lists what there is."""
+    """There is no run of that name. The message lists existing runs."""
 
 
 def claim_run(wanted: Path) -> Path:
-    """Make the directory of a new run, which is nobody else's: `wanted`, or with a number behind it if that is there.
+    """Make the directory of a new run, for this caller alone: `wanted`, or with a number appended if that exists.
 
-    Of any number of runs that want one name at once each gets a directory of its own.
+    Any number of runs may claim one name at once; each gets a different directory.
     """
     for number in itertools.count():
         directory = wanted if number == 0 else wanted.with_name(f"{wanted.name}-{number}")
@@ -45,9 +45,9 @@ def discard_run(directory: Path) -> None:
 
 @contextlib.contextmanager
 def checked_alone(runs: Sequence[Path], waiting: Callable[[Path], None]) -> Iterator[None]:
-    """Nobody else checks these runs meanwhile: what a check writes into a run has one name for all of them.
+    """Hold a lock on these runs, so that no other process checks them: all checks of a run write the same files.
 
-    `waiting` is called with a run that somebody else is checking, before that is waited for.
+    `waiting` is called with a run that another process is checking, before waiting for it.
     """
     with contextlib.ExitStack() as stack:
         for run in sorted({run.resolve() for run in runs if run.is_dir()}):
@@ -70,9 +70,9 @@ def point_latest(runs: Path, directory: Path) -> None:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a directory is a run: it has a manifest that can be read, or something of a history.
+    """Whether a directory is a run: it has a readable manifest, a history or segments.
 
-    Nothing is ever written into any other.
+    Nothing is ever written into any other directory.
     """
     if (directory / HISTORY_FILE).exists() or any(directory.glob(f"{SEGMENTS_FOLDER}/segment-*.jsonl")):
         return True
@@ -91,10 +91,9 @@ def _is_of(run: Path, scenario: str) -> bool:
 
 
 def find_run(name: str | Path, runs: Path) -> Path:
-    """The directory of a run given by its path, `latest`, `SCENARIO` (its newest) or `SCENARIO/TIME`. A directory with
-    several runs that is no scenario's is refused: nobody can tell which is meant.
+    """Return the directory of a run given by its path, `latest`, `SCENARIO` (its newest) or `SCENARIO/TIME`.
 
-    Raises NoSuchRun.
+    A directory with several runs that is no scenario's is refused, since it is ambiguous. Raises NoSuchRun.
     """
     for candidate in (Path(name), runs / name):
         if (candidate / MANIFEST_FILE).exists():

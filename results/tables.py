@@ -1,4 +1,4 @@
-"""Series of a run as tables: what its plots show, and what comparisons and dashboards query later (HX-12).
+"""Make the series of a run as tables, for its plots and for later comparisons and dashboards (HX-12).
 
     tables/throughput.parquet     bucket, f, type, operations
     tables/latency.parquet        bucket, sends, p50, p99, p999, max (seconds, from the intended start)
@@ -36,7 +36,7 @@ _TYPE: Final = {code: name for name, code in TYPES.items()}
 
 
 def bucket_width(span_ns: int) -> int:
-    """The narrowest round width with which a run of this length has no more than `MOST_BUCKETS` buckets."""
+    """Return the narrowest round width with which a run of this length has at most `MOST_BUCKETS` buckets."""
     for seconds in BUCKET_SECONDS:
         if span_ns <= MOST_BUCKETS * seconds * 1e9:
             return int(seconds * 1e9)
@@ -64,7 +64,7 @@ class Series:
 
 
 def series_of(results: Sequence[PartitionResult], counts: Counts, frame: Frame) -> Series:
-    """From what was found of each topic-partition and what was counted of all of them."""
+    """Make the tables from the results of each topic-partition and the counts of all of them."""
     return Series(
         {
             "throughput": _throughput(counts.throughput, frame),
@@ -94,7 +94,7 @@ def _throughput(ended: Tally, frame: Frame) -> pa.Table:
 
 
 def _latency(sent: Tally, frame: Frame) -> pa.Table:
-    """The sends of all topic-partitions by bucket, slower after faster: quantiles are read off their running sum."""
+    """Read quantiles per bucket off the running sum of the sends of all topic-partitions, in order of latency."""
     keys, count = sent.arrays
     bucket, latency_class = bucket_and_class(keys)
     until = np.cumsum(count)

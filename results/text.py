@@ -1,4 +1,4 @@
-"""How numbers, values and times read in verdicts, reports and on the terminal."""
+"""Format numbers, values and times for verdicts, reports and the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 COUNTER_BITS: Final = 40
 SHARES: Final = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-"""The quantiles that are told of the latencies of a whole run."""
+"""The quantiles that are stated for the latencies of a whole run."""
 
 
 def grouped(number: int) -> str:
@@ -41,7 +41,7 @@ Clock = Callable[[int | None], str]
 
 
 def clock_of(times: Iterable[int | None], origin: int) -> Clock:
-    """A clock with as many digits as it takes to tell some times apart."""
+    """Return a clock with as many digits as it takes to tell some times apart."""
     known = sorted({time for time in times if time is not None})
     closest = min((later - earlier for earlier, later in pairwise(known)), default=10**9)
     digits = 3 if closest >= 1_000_000 else 6 if closest >= 1000 else 9

@@ -1,13 +1,13 @@
-"""The verdict: valid, invalid or unknown, with everything it rests on (HX-06, HX-07, HX-10).
+"""Judge a run: valid, invalid or unknown, with everything the verdict rests on (HX-06, HX-07, HX-10).
 
 Severity is invalid > unknown > valid. A rule of availability that the scenario states and that does not hold
-(`required.py`) is a violation as well. A definite violation stands, whatever else went wrong: no missing final
-read makes two values at one offset right. Otherwise a run is only as good as what was looked at. *Unknown*
-always has reasons: nothing or too little was acknowledged, nothing was read, a final read did not get to its
-marker, a fault left no evidence that it took hold and was undone, the run was cut off, the history is
-ill-formed, a check beside that of logs could not decide (`further_verdict.py`). A run that proves nothing is never
-green. What sends and final reads must amount to is asked only of runs that are about logs: `checks` has `log`, or their
-clients sent to a log or read one, whatever `checks` says.
+(`required.py`) is a violation as well. A definite violation stands regardless of other problems: a missing final read
+does not excuse two values at one offset. Otherwise a run proves only what was checked. *Unknown* always has reasons:
+nothing or too little was acknowledged, nothing was read, a final read did not reach its marker, a fault left no
+evidence that it took effect and was undone, the run was cut off, the history is ill-formed, a check other than that of
+logs could not decide (`further_verdict.py`). A run that proves nothing is never green. Minimum numbers of sends and
+final reads are required only of runs about logs: `checks` has `log`, or their clients sent to a log or read one,
+whether or not `checks` names it.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown.
 """
@@ -67,14 +67,14 @@ class AnomalyCount(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """Something that was checked: it holds, it does not, or (None) nobody can tell."""
+    """A checked statement: it holds, it does not, or (None) that is unknown."""
 
     text: str
     holds: bool | None
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the verdict rests on: how much was checked, and by what."""
+    """What the verdict rests on: how much was checked, and by which engine."""
 
     topic_partitions: int = 0
     sends_ok: int = 0
@@ -97,7 +97,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True):
-    """The longest time without an acknowledged send, and the faults that held meanwhile."""
+    """The longest time without an acknowledged send, and the faults that held during it."""
 
     nanoseconds: int
     start: int
@@ -106,7 +106,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said about one run. `verdict.json` is exactly this."""
+    """The verdict on one run. `verdict.json` is exactly this."""
 
     verdict: Name
     scenario: str
@@ -124,19 +124,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     mutants: tuple[str, ...]
     command: str
     not_known: tuple[str, ...] = ()
-    """What no check can know of an imported history; empty in any other."""
+    """What no check can know about an imported history; empty for any other."""
     further: tuple[FurtherSummary, ...] = ()
     further_witnesses: tuple[ToldFurther, ...] = ()
     send_latency: SendLatency | None = None
 
     @property
     def is_about_logs(self) -> bool:
-        """Whether it says what holds of logs; one about registers alone does not."""
+        """Whether it states what holds of logs; a verdict about registers alone does not."""
         return any(one.text == PROMISE for one in self.statements)
 
     @property
     def requirements_hold(self) -> bool:
-        """Whether nothing that the scenario requires of availability is broken."""
+        """Whether no availability requirement of the scenario is broken."""
         return not any(reason.startswith(REQUIRED) for reason in self.reasons)
 
     @property
@@ -145,7 +145,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def as_expected(self) -> bool:
-        """Whether it is the verdict the scenario wants, with at least the anomalies it names."""
+        """Whether it is the verdict the scenario expects, with at least the anomalies it names."""
         found = {one.name for one in self.anomalies}
         return self.verdict == self.expected.verdict and set(self.expected.anomalies) <= found
 
@@ -161,7 +161,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, run_dir: Path | str) -> Verdict:
-        """Raises FileNotFoundError if there is none yet, and IllFormedHistory for a file that holds none."""
+        """Load a verdict. Raises FileNotFoundError if there is none, and IllFormedHistory for an unreadable file."""
         path = Path(run_dir) / VERDICT_FILE
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
@@ -172,14 +172,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worst(verdicts: Sequence[Name]) -> Name:
-    """invalid > unknown > valid; of nothing, unknown."""
+    """Return the worst: invalid > unknown > valid; of none, unknown."""
     if not verdicts:
         return "unknown"
     return max(verdicts, key=("valid", "unknown", "invalid").index)
 
 
 def ill_formed(manifest: Manifest | None, problem: str) -> Verdict:
-    """The verdict on a history that cannot be read or makes no sense."""
+    """Return the verdict on a history that cannot be read or is ill-formed."""
     return Verdict(
         verdict="unknown",
         scenario=manifest.scenario if manifest else "",
@@ -211,8 +211,10 @@ def judge(
     engine: str = "",
     seconds: float = 0.0,
 ) -> Verdict:
-    """The verdict on a run from the results of its topic-partitions, all but those `unchecked` for want of time, and of
-    its `further` checks. `latencies` counts those of acknowledged sends by bucket and class.
+    """Judge a run from the results of its topic-partitions and of its `further` checks.
+
+    `unchecked` topic-partitions have no results for lack of time. `latencies` counts those of acknowledged sends by
+    bucket and class.
     """
     anomalies = _anomalies(results, further)
     seen = _seen_of_the_cluster(manifest, around)
@@ -258,7 +260,7 @@ def _anomalies(results: Sequence[PartitionResult], further: Sequence[FurtherResu
 
 
 def _witnesses(results: Sequence[PartitionResult], around: Surroundings) -> tuple[Witness, ...]:
-    """All of them, in the order of the registry: first what matters most, then by topic-partition."""
+    """Describe all witnesses, in the order of the registry: first by importance, then by topic-partition."""
     order = {name: place for place, name in enumerate(ANOMALIES)}
     told, seen = [], set()
     for one in results:
@@ -304,7 +306,7 @@ def _statements(
     *,
     all_checked: bool,
 ) -> tuple[Statement, ...]:
-    """What holds of logs; nothing is said of them in a run that is not about them."""
+    """What holds of logs; no statement in a run that is not about them."""
     if not about_logs(manifest, results):
         return ()
     found = {one.name for one in anomalies}
@@ -325,7 +327,7 @@ def _statements(
 
 
 def _not_known(manifest: Manifest) -> tuple[str, ...]:
-    """What a history that another tool recorded says nothing of."""
+    """What a history that another tool recorded does not state."""
     if manifest.imported is None:
         return ()
     return ("whether faults took hold", *manifest.imported.unknown)
@@ -350,7 +352,7 @@ def _load(manifest: Manifest, around: Surroundings) -> Load:
 
 
 def _seen_of_the_cluster(manifest: Manifest, around: Surroundings) -> list[ClusterObservation]:
-    """How things stood when the load began, and what changed while it lasted."""
+    """Return the state of the cluster when the load began, and the changes during the load."""
     began = manifest.load_started or 0
     stood = {(one.kind, one.topic, one.partition): one for one in around.cluster if one.time < began}
     return [*stood.values(), *(one for one in around.cluster if _within_load(manifest, one.time))]

@@ -1,4 +1,4 @@
-"""Write a small file whole or not at all: a full disk or a killed writer leaves the one that was there before."""
+"""Write a small file whole or not at all: a full disk or a killed writer leaves the old file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(target: Path, content: bytes | str) -> None:
-    """Put `content` (text as UTF-8) into `target`. Raises OSError that names the file; no draft stays then."""
+    """Write `content` (text as UTF-8) into `target`. Raises OSError that names the file; no draft remains then."""
     draft = target.with_name(f"{target.name}.new")
     try:
         with draft.open("wb") as file:

@@ -1,7 +1,7 @@
-"""Witnesses in plain words: which operations, at which offsets, when, under which fault.
+"""Describe witnesses in words: which operations, at which offsets, when, under which fault.
 
-The facts come from a task (`checks/result.py`); here they meet what the run knows besides, the faults and the
-leaders, and become lines that a person can read without knowing how the checker works.
+The facts come from a task (`checks/result.py`). They are combined with what else the run knows, the faults and the
+leaders, into lines that a person can read without knowing how the checker works.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WitnessLine(msgspec.Struct, frozen=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of an anomaly, told. `rows` is what `squall show RUN …` shows of it."""
+    """One instance of an anomaly, described. `rows` is what `squall show RUN …` shows of it."""
 
     anomaly: str
     title: str
@@ -39,7 +39,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What else is known about the run: second 0, the faults, what was seen of the cluster."""
+    """What else is known about the run: second 0, the faults, the observations of the cluster."""
 
     origin: int
     faults: tuple[FaultWindow, ...] = ()
@@ -48,8 +48,10 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 def tell(facts: WitnessFacts, count: int, around: Surroundings, *, another: bool = False) -> Witness:
-    """A witness in words. `count` is how often its anomaly occurred in its topic-partition; `another` says that
-    this is not the first of them that is told.
+    """Describe a witness in words.
+
+    `count` is how often its anomaly occurred in its topic-partition; `another` means that an earlier witness of it was
+    described already.
     """
     where = f"{facts.topic}-{facts.partition}"
     lines = [_operation_line(one, facts, around) for one in facts.operations]
@@ -131,7 +133,7 @@ def _poll_text(one: OperationFacts, facts: WitnessFacts, around: Surroundings) -
 
 
 def _left_out(facts: WitnessFacts) -> list[WitnessLine]:
-    """Of a record that was left out with others beside it: from where to where."""
+    """Where records were left out around the record: from which offset to which."""
     if facts.anomaly not in ("poll_skip", "int_poll_skip"):
         return []
     before, after = _sides(facts)
@@ -142,7 +144,7 @@ def _left_out(facts: WitnessFacts) -> list[WitnessLine]:
 
 
 def _sides(facts: WitnessFacts) -> tuple[int | None, int | None]:
-    """What the reader was delivered last before a record that it was not, and first after it, as far as is known."""
+    """The last offset delivered before a record that was not delivered, and the first after it, as far as known."""
     runs = {one.role: one.delivered for one in facts.operations}
     earlier, run = runs.get("previous_reader"), runs.get("reader")
     if run is None:
@@ -158,7 +160,7 @@ def _sides(facts: WitnessFacts) -> tuple[int | None, int | None]:
 
 
 def interval(facts: WitnessFacts) -> tuple[int, int]:
-    """From the beginning to the end of the operations concerned; final reads come long after and count not."""
+    """From the start to the end of the operations concerned; final reads come long after and do not count."""
     during = [one for one in facts.operations if one.f != "final_poll"] or list(facts.operations)
     begun = min((one.invoked for one in during), default=0)
     ended = max((one.completed or one.invoked for one in during), default=0)
@@ -181,7 +183,7 @@ def _fault_lines(facts: WitnessFacts, around: Surroundings) -> list[WitnessLine]
 
 
 def faults_between(faults: Sequence[FaultWindow], begun: int, ended: int) -> list[FaultWindow]:
-    """Faults that held at some moment between two times."""
+    """Return the faults that held at some moment between two times."""
     return [
         one
         for one in faults
@@ -195,7 +197,7 @@ def _fault_text(one: FaultWindow, origin: int) -> str:
 
 
 def _leader_lines(facts: WitnessFacts, around: Surroundings) -> list[WitnessLine]:
-    """Who led at the time, and who took over next, as far as it was seen."""
+    """Which node led at the time, and which took over next, as far as observed."""
     begun, ended = interval(facts)
     seen = [
         one

@@ -1,1 +1,1 @@
-"""The registry of checks and their drivers over Spark or in process."""
+"""The checkers and their engines: Spark or in process."""

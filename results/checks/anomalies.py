@@ -1,4 +1,4 @@
-"""The registry of anomalies: their stable names, what each means, and what a person should look at.
+"""The registry of anomalies: their stable names, what each means, and where to look for the cause.
 
 Names follow Jepsen's where it has one. They appear in suites (`expect: {invalid: [lost_write]}`), in
 `verdict.json` and in reports, and are never renamed.

@@ -1,4 +1,4 @@
-"""What an anomaly is: a name that never changes, a meaning, a hint where to look. `anomalies.py` lists them all."""
+"""Define an anomaly: a name that never changes, a meaning, a hint. `anomalies.py` lists them all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from squall.results.text import grouped
 
 @dataclass(frozen=True)
 class Anomaly:
-    """`meaning` is a sentence about the system; `hint` says where in it to look; `headline` counts instances."""
+    """`meaning` is a sentence about the system; `hint` says where in it to look; `headline` states a number of
+    instances.
+    """
 
     name: str
     meaning: str

@@ -1,19 +1,19 @@
-"""A Spark cluster: what its workers must have, how it is found out that they do, and how they reach this host.
+"""Check and reach a Spark cluster: what its workers must have, and how they reach this host.
 
-Nothing is shipped to workers. What a check needs is mostly compiled (numpy, pyarrow, msgspec) and cannot travel as
-Python files, and code that travels alone would meet other versions of it. So every worker must have
+Nothing is shipped to workers. The dependencies of a check are mostly compiled (numpy, pyarrow, msgspec) and cannot be
+sent as Python files, and Squall's code without them would meet other versions of them. So every worker must have
 
-    this Squall          the same modules, run by the interpreter at the path of the one that runs here; where it has
-                         another path there, PYSPARK_PYTHON names it
+    this Squall          the same modules, run by the interpreter at the same path as here; if it has another path
+                         there, PYSPARK_PYTHON names it
     the runs             at the same path, on storage that all share: a task reads its own row groups
 
-A worker that lacks either says so instead of checking, and no run of which it had a task gets a verdict: a missing
-file must not look like a damaged one, nor may older rules or a stale copy of a run judge. The code is compared by a
-digest of all modules of this room, files by their seals (`parquet_files.py`). Workers of `local[…]` are this
-interpreter on this host, and are not asked.
+A worker that lacks either reports it instead of checking, and no run with a task on that worker gets a verdict: a
+missing file must not look like a damaged one, nor may older rules or a stale copy of a run judge. The code is compared
+by a digest of all modules of `results`, files by their seals (`parquet_files.py`). Workers of `local[…]` are this
+interpreter on this host, and are not examined.
 
-Spark waits for ever where no worker has room for an executor, and a minute for a master that is not there; both are
-found out here.
+Spark waits for ever if no worker has room for an executor, and a minute for a master that does not exist; both are
+detected here.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ EXECUTOR_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
 DEFAULT_PORT: Final = 7077
 KEPT_BYTES: Final = 384 << 20
-"""What a worker may hold before it gives back what its last task left."""
+"""A worker that holds more memory than this releases unused memory between tasks."""
 GONE: Final = ("SparkContext was shut down", "Master removed our application", "ExecutorLostFailure")
-"""What Spark says of a job whose cluster went away."""
+"""Spark's messages about a job whose cluster stopped."""
 
 
 class SparkTrouble(Exception):
@@ -68,7 +68,7 @@ def masters(url: str) -> list[tuple[str, int]]:
 
 
 def require_master(url: str) -> None:
-    """Raises SparkTrouble if `url` names masters and none of them takes a connection."""
+    """Require that one of the masters that `url` names, if any, accepts a connection. Raises SparkTrouble."""
     reasons = []
     for host, port in masters(url):
         try:
@@ -85,15 +85,15 @@ def require_master(url: str) -> None:
 
 
 def address_towards(url: str) -> str | None:
-    """The address of this host on the way to the first master, which is where executors reach it; None if unknown.
+    """Return this host's address on the route to the first master, where executors reach it; None if unknown.
 
-    Without it, Spark takes what this host's name resolves to, which is often an address of no use to others.
+    Without it, Spark uses the address that this host's name resolves to, which other hosts often cannot reach.
     """
     for host, port in masters(url):
         try:
             family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
             with socket.socket(family, kind) as datagrams:
-                datagrams.connect(place)  # sends nothing: it only chooses the way
+                datagrams.connect(place)  # sends nothing: it only selects the route
                 return str(datagrams.getsockname()[0])
         except OSError:
             continue
@@ -113,7 +113,7 @@ def await_executor(executors: Callable[[], int], url: str, memory: str, seconds:
 
 
 def explanation(trouble: str) -> str | None:
-    """Why workers could not even begin, from what Spark says; None if it is no matter of theirs."""
+    """Explain from Spark's message why workers could not start; None if the workers are not the cause."""
     program = re.search(r'Cannot run program "([^"]+)"', trouble)
     if program is not None:
         return (
@@ -152,7 +152,7 @@ class Expected:
 
 
 def code_digest() -> str:
-    """Of all modules that take part in checking: this room's."""
+    """Digest all modules of `results`, which take part in checking."""
     room = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(room.rglob("*.py")):
@@ -161,17 +161,17 @@ def code_digest() -> str:
 
 
 def file_mark(path: Path) -> str:
-    """The size of a file, and its seal if it has one. Raises OSError."""
+    """Return the size of a file, and its seal if it has one. Raises OSError."""
     seal = seal_path(path)
     return f"{path.stat().st_size} {seal.read_text() if seal.exists() else ''}"
 
 
 Answer = tuple[bytes | None, str | None]
-"""The outcome of a task, or what a worker lacks to find it."""
+"""The outcome of a task, or what a worker lacks to compute it."""
 
 
 def carried_out(tasks: Sequence[bytes], code: str | None, files: Mapping[str, str]) -> list[Answer]:
-    """On a worker: the outcome of each task, or what this worker lacks to find it. Without `code`, nothing is asked."""
+    """Carry out tasks on a worker; return each outcome, or what the worker lacks (not checked without `code`)."""
     decoded = [decode_task(one) for one in tasks]
     lack = None if code is None else _lack_of_code(code) or _lack_of_files(decoded, files)
     if lack is not None:
@@ -181,8 +181,10 @@ def carried_out(tasks: Sequence[bytes], code: str | None, files: Mapping[str, st
 
 
 def spare_collections() -> None:
-    """On a worker, once it has carried out something. Spark has it look for garbage after every bundle; what it
-    imported is none and never will be, but takes as long to look through as half a run takes to check.
+    """Exempt what a worker has imported from garbage collection, after its first tasks.
+
+    Spark runs a collection after every bundle. Imported objects are never garbage, but scanning them takes as long as
+    checking half a run.
     """
     if gc.get_freeze_count() == 0:
         gc.collect()
@@ -190,8 +192,9 @@ def spare_collections() -> None:
 
 
 def _outcomes(tasks: Iterable[AnyTask]) -> Iterator[Outcome]:
-    """What a large task leaves is given back before the next one begins: memory is meant for one at a time. What small
-    ones leave serves the next one, for to take memory costs more than to read a few thousand rows into it.
+    """Carry out tasks; release a large task's memory before the next begins, since memory is limited to one at a time.
+
+    Small tasks reuse the memory of earlier ones, because allocating memory costs more than reading a few thousand rows.
     """
     this = psutil.Process()
     for one in tasks:
@@ -207,7 +210,7 @@ def _lack_of_files(tasks: Iterable[AnyTask], files: Mapping[str, str]) -> str | 
 
 
 def _files_of(task: AnyTask) -> list[str]:
-    """What a task reads."""
+    """The files that a task reads."""
     registers = task.registers if isinstance(task, WellFormedTask) else None
     return [task.path] if registers is None else [task.path, registers]
 

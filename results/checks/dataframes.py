@@ -1,18 +1,19 @@
-"""A second opinion: some rules of logs once more, as queries over DataFrames (HX-06).
+"""Compute a second opinion: some rules of logs again, as queries over DataFrames (HX-06).
 
 The kernels (`kernels/log.py`) work on sorted arrays, topic-partition by topic-partition. This module shares nothing
 with them but the columns of the history: rows are records and acknowledgements, rules are joins, groups and windows,
 over all topic-partitions of all given runs at once. A mistake in how the kernels sort, index or join is not likely to
-be made here as well. It costs many times what they do, so it is for samples, and what both say is compared.
+be made here as well. It costs many times as much as the kernels, so it is for samples; the results of both are
+compared.
 
-    inconsistent_offset       an offset at which two values were read; or acknowledged, where nobody read
+    inconsistent_offset       an offset at which two values were read; or acknowledged, if it was never read
     duplicate                 a value of an idempotent producer at two offsets, each beyond the first counted
     lost_write                acknowledged under acks=all, or read, and not in the complete final read, though that goes
                               so far or began afterwards
-    int_poll_skip, poll_skip  a record that somebody read was left out within a poll, or between two of a session
+    int_poll_skip, poll_skip  a record that a poll delivered was left out within a poll, or between two of a session
 
-Without a complete final read there is no opinion on losses: `OPINION_ON_LOSSES` is missing from what is said of the
-topic-partition.
+Without a complete final read there is no opinion on losses: `OPINION_ON_LOSSES` is missing from the topic-partition's
+counts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ Place = tuple[Path, str, int]
 
 @dataclass(frozen=True)
 class _History:
-    """Operations; the records that polls delivered, one row each; the distinct ones; acknowledged appends; and for each
+    """The tables that the queries use.
+
+    Operations; the records that polls delivered, one row each; the distinct ones; acknowledged appends; and for each
     topic-partition how far its final read goes.
     """
 
@@ -51,7 +54,7 @@ class _History:
 
 
 def second_opinions(session: SparkSession, histories: Sequence[Path]) -> dict[Place, dict[str, int]]:
-    """How often each anomaly occurs in each topic-partition of some `history.parquet`; nothing said is none found."""
+    """Count each anomaly in each topic-partition of some `history.parquet`; an anomaly not counted was not found."""
     history = _history(session, histories)
     said = _inconsistent(history)
     for rule in (_duplicates, _lost, _retracted, _skips, _complete):
@@ -102,14 +105,14 @@ def _final_reads(rows: DataFrame, records: DataFrame) -> DataFrame:
 
 
 def _start() -> Column:
-    """The highest start of a log that anybody stated, 0 if nobody did."""
+    """The highest stated log start offset, 0 if none was stated."""
     from pyspark.sql import functions as fn
 
     return fn.greatest(fn.coalesce(fn.max("log_start"), fn.lit(0)), fn.lit(0))
 
 
 def _starts(history: _History) -> DataFrame:
-    """Where each log starts: not beyond the marker of a complete final read."""
+    """The start of each log: not beyond the marker of a complete final read."""
     from pyspark.sql import functions as fn
 
     said = history.operations.groupBy(*PART).agg(_start().alias("said"))
@@ -136,8 +139,9 @@ def _inconsistent(history: _History) -> DataFrame:
 
 
 def _replaced_below_start(history: _History, read_twice: DataFrame) -> DataFrame:
-    """Offsets below the log's start at which one value was read and another acknowledged; but for one that is a
-    duplicate, because it lies elsewhere in spite of idempotence.
+    """Offsets below the log start at which one value was read and another acknowledged.
+
+    Those that are duplicates are excluded: their value lies elsewhere in spite of idempotence.
     """
     from pyspark.sql import functions as fn
 
@@ -163,8 +167,9 @@ def _duplicates(history: _History) -> DataFrame:
 
 
 def _lost_appends(history: _History) -> DataFrame:
-    """Acknowledged appends that a complete final read should have and does not, wherever it shows them; but for those
-    that are duplicates, because they lie elsewhere in spite of idempotence.
+    """Acknowledged appends that a complete final read should have but does not, at any offset.
+
+    Those that are duplicates are excluded: they lie elsewhere in spite of idempotence.
     """
     from pyspark.sql import functions as fn
 
@@ -190,7 +195,7 @@ def _lost(history: _History) -> DataFrame:
 
 
 def _retracted(history: _History) -> DataFrame:
-    """Records that were read, at offsets where the final read has nothing; those that are lost appends aside."""
+    """Records that were read, at offsets where the final read has nothing; lost appends are excluded."""
     from pyspark.sql import functions as fn
 
     early = fn.col("seen") < fn.col("asked")
@@ -226,8 +231,9 @@ def _skips(history: _History) -> DataFrame:
 
 
 def _kept(history: _History) -> DataFrame:
-    """Offsets, `kept` as well, that were read and are not lost where a final poll leaves them out: the final read has
-    them all the same, or they lie below the log's start.
+    """Offsets, as `kept` too, that were read and are not lost if a final poll leaves them out.
+
+    Another poll of the final read delivers them, or they lie below the log start.
     """
     from pyspark.sql import functions as fn
 

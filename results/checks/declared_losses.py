@@ -1,15 +1,18 @@
-"""Leave out of a history what an observed unclean election was allowed to lose, before the rules of a log are applied.
+"""Remove from a history what an observed unclean election was allowed to lose.
 
-An unclean election makes a leader of a replica that may lack acknowledged records (EL-04). From then on the log goes on
-in another line: below some offset it is what it was, from there on it is the new leader's. Records of the old line are
-gone, their offsets are given again, and a deposed leader may acknowledge and serve the old line until it hears of its
-successor. None of that is an anomaly. A loss that no observed election explains is one: without a `DeclaredLoss` for
-the topic-partition nothing is left out, and with one only what belongs to the old line, by leader epoch and offset.
+This happens before the rules of a log are applied.
+
+An unclean election makes a leader of a replica that may lack acknowledged records (EL-04). From then on the log
+continues in another line: below some offset it is unchanged, from there on it is the new leader's. Records of the old
+line are lost, their offsets are used again, and a deposed leader may acknowledge and serve the old line until it learns
+about its successor. None of that is an anomaly. A loss that no observed election explains is one: without a
+`DeclaredLoss` for the topic-partition nothing is removed, and with one only what belongs to the old line, by leader
+epoch and offset.
 
 Only an observer of the whole cluster sees where the lines part, so only simulations declare losses, as rows `unclean`
 of `cluster.jsonl`. A run on hosts declares none, and a loss there stays a `lost_write`.
 
-What becomes of an operation that was told of an offset of the old line, under a leader epoch before the loss:
+An operation whose response has an offset of the old line, under a leader epoch before the loss, is changed as follows:
 
 send             its outcome is unknown, unless its record is read at that offset in the new line as well
 poll             it did not deliver those records
@@ -39,14 +42,14 @@ _SENDS: Final = (FUNCTIONS["send"], FUNCTIONS["marker"])
 
 
 class DeclaredLoss(msgspec.Struct, frozen=True):
-    """From leader epoch `epoch` on, whatever stood at `offset` or beyond may be something else."""
+    """From leader epoch `epoch` on, the records at `offset` and beyond may be different ones."""
 
     epoch: int
     offset: int
 
 
 def declared_losses(cluster: Iterable[ClusterObservation]) -> Mapping[tuple[str, int], tuple[DeclaredLoss, ...]]:
-    """What was seen to be lost by unclean elections, by topic and partition, in order of leader epochs."""
+    """Return the observed losses by unclean elections, by topic and partition, in order of leader epochs."""
     found: defaultdict[tuple[str, int], list[DeclaredLoss]] = defaultdict(list)
     for one in cluster:
         if one.kind == "unclean" and one.topic is not None and one.partition is not None:
@@ -56,7 +59,9 @@ def declared_losses(cluster: Iterable[ClusterObservation]) -> Mapping[tuple[str,
 
 
 def without_lost(table: pa.Table, losses: Sequence[DeclaredLoss]) -> tuple[pa.Table, int]:
-    """The rows of one topic-partition without what was lost as declared; and how many acknowledged sends that were."""
+    """Remove declared losses from rows of one topic-partition; return the rows and the number of acknowledged sends
+    lost.
+    """
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         if row["f"] in _POLLS:
@@ -73,7 +78,7 @@ def without_lost(table: pa.Table, losses: Sequence[DeclaredLoss]) -> tuple[pa.Ta
 
 
 def _epoch(row: Mapping[str, Any]) -> int | None:
-    """The leader epoch that an operation was told under; clients say -1 for one they do not know."""
+    """The leader epoch of an operation's response, None if unknown; clients report -1 for an unknown one."""
     epoch: int | None = row["leader_epoch"]
     return None if epoch is None or epoch < 0 else epoch
 

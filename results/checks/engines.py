@@ -1,12 +1,13 @@
-"""Drivers: who runs the tasks. The kernels are the same under each.
+"""Run tasks: the interface of engines, and the engine that works in process.
+
+The kernels are the same under each.
 
 A task is one topic-partition of a run (`partition.py`) or a part of a huge one (`slices.py`, `figures.py`), all
-operations of another kind that a run holds (`further.py`), or a part of the question whether its history is well-formed
-(`well_formed_task.py`). `InProcess` runs
-tasks one after the other; `SparkEngine` (`spark.py`) has Spark schedule them. A task whose rows cannot be read yields a
-`TaskFailure`, so that one broken run does not take the others with it.
+operations of another kind that a run holds (`further.py`), or a part of the check whether its history is well-formed
+(`well_formed_task.py`). `InProcess` runs tasks one after the other; `SparkEngine` (`spark.py`) has Spark schedule them.
+A task whose rows cannot be read yields a `TaskFailure`, so that one broken run does not affect the others.
 
-Tasks come with their sizes, in rows: who shares them out needs to know (`schedule.py`).
+Tasks come with their sizes, in rows, because the scheduler needs them (`schedule.py`).
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class TaskFailure(msgspec.Struct, frozen=True, tag="failure"):
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):
-    """A topic-partition that was checked, and what was counted of it; None where that is added to another's."""
+    """A topic-partition that was checked, and its counts; None if they were added to those of another one."""
 
     result: PartitionResult
     counts: Counts | None
 
 
 class CheckedSlice(msgspec.Struct, frozen=True, tag="checked-slice"):
-    """What a slice of a huge topic-partition tells, and what was counted of it."""
+    """The result of a slice of a huge topic-partition, and its counts."""
 
     run: int
     result: Slice
@@ -64,7 +65,7 @@ class CheckedFurther(msgspec.Struct, frozen=True, tag="checked-further"):
 
 
 class LookedOver(msgspec.Struct, frozen=True, tag="looked-over"):
-    """Operations that were looked at for whether they are well-formed, and the first that are not."""
+    """The result of a check whether operations are well-formed, and the first breach."""
 
     run: int
     breach: Breach | None
@@ -81,26 +82,27 @@ Outcome = Checked | CheckedSlice | Measured | CheckedFurther | LookedOver | Task
 
 
 class Engine(Protocol):
-    """Runs tasks, and yields the outcome of each with its number, as they become known. `sizes` says how many rows each
-    looks at.
+    """Runs tasks and yields each outcome, with the task's number, as soon as it is known.
+
+    `sizes` are the numbers of rows that the tasks read.
     """
 
     name: str
 
     @property
     def at_once(self) -> int:
-        """How many tasks are carried out at the same time."""
+        """The number of tasks that are carried out at the same time."""
         ...
 
     def check(self, tasks: Sequence[AnyTask], sizes: Sequence[int]) -> Iterator[tuple[int, Outcome]]: ...
 
 
 Progress = Callable[[float], None]
-"""Is told how much of a job is done, from 0 to 1."""
+"""A callback that receives how much of a job is done, from 0 to 1."""
 
 
 class InProcess:
-    """One after the other, here. `on_progress`, if there is one, hears of each."""
+    """Runs tasks one after the other in this process. `on_progress`, if set, is called after each."""
 
     name = "in process"
     at_once = 1
@@ -122,7 +124,7 @@ class InProcess:
 
 
 def added_up(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """The same, but what was counted of topic-partitions of one run that follow each other comes with the last."""
+    """Yield the same outcomes, with the counts of consecutive topic-partitions of one run added to the last of them."""
     together = Together()
     for one, following in pairwise(chain(outcomes, [None])):
         if isinstance(one, Checked) and one.counts is not None:

@@ -1,8 +1,8 @@
-"""What is measured of a huge topic-partition that is checked in slices (`slices.py`): availability and lags.
+"""Measure availability and lags of a huge topic-partition that is checked in slices (`slices.py`).
 
 The median of gaps between acknowledgements and the 99th percentile of lags are those of the whole, not of its parts, so
-one task measures them. It reads the columns that matter to them, and no value: of a log in which nothing is suspicious,
-who read an offset first is all there is to know.
+one task measures them. It reads the columns that matter to them, and no value: in a log without suspicion, it only
+needs to know which poll read an offset first.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ COLUMNS: Final = [
 
 
 class FiguresTask(PartOfTask, frozen=True, tag="figures"):
-    """What is to be measured of the topic-partition that `whole` is to check."""
+    """The task that measures the topic-partition that `whole` would check."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Reads:
-    """Who read what first (`series.FirstReads`), and how far the final read came."""
+    """Which poll read each offset first (`series.FirstReads`), and how far the final read came."""
 
     operations: Operations
     slots: Slots
@@ -80,7 +80,7 @@ class _Reads:
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """Everything that is told of a log without anomalies, and what its slices had to know."""
+    """The result of a log without anomalies, and the facts that its slices had to know."""
 
     result: PartitionResult
     closing: Closing
@@ -88,12 +88,12 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
 
 
 def measure(task: FiguresTask) -> Measured:
-    """Look at all of a log. Raises IllFormedHistory."""
+    """Measure all of a log. Raises IllFormedHistory."""
     return measured_in(task.whole, read_columns(Path(task.path), COLUMNS, task.whole.row_groups))
 
 
 def measured_in(whole: Task, table: pa.Table) -> Measured:
-    """The same of rows that were read. Raises IllFormedHistory."""
+    """Measure rows that were read already. Raises IllFormedHistory."""
     try:
         operations = Operations.without_values(table)
     except UnusableRecords as trouble:
@@ -108,8 +108,9 @@ def measured_in(whole: Task, table: pa.Table) -> Measured:
 def settled(
     measured: Measured, closing: Closing, several_clocks: bool, slices: Sequence[Slice]
 ) -> PartitionResult | None:
-    """The result of a log by its slices, which were told `closing` and whether there are several clocks; None if it has
-    to be judged as a whole.
+    """Return the result of a log by its slices; None if it must be judged as a whole.
+
+    The slices were computed with `closing` and `several_clocks`, which must agree with what was measured.
     """
     if (measured.closing, measured.several_clocks) != (closing, several_clocks) or disagreement(slices) is not None:
         return None

@@ -1,9 +1,9 @@
-"""Checks beside that of logs: one for each kind of operations that a history may hold (`results/kinds.py`).
+"""Run the checks other than that of logs, one for each kind of operations (`results/kinds.py`).
 
-A history is judged by what it contains: each kind that is there is checked, whether a suite names it or not, and one
-that a suite names and that is not there makes the verdict unknown. A check takes the table of its kind and the facts
-of the workload, and yields plain values: anomalies by name, how much was looked at, what could not be decided, and a
-few witnesses with the operations that prove them. Nothing looked at proves nothing.
+A history is judged by what it contains: each kind that is present is checked, whether or not a suite names it, and a
+kind that a suite names and that is missing makes the verdict unknown. A check takes the table of its kind and the facts
+of the workload, and returns plain values: anomalies by name, how much was checked, what could not be decided, and a few
+witnesses with the operations that prove them. A check of nothing proves nothing.
 
     registers           linearizability of each register (`checks/registers/`)
     list-append         cycles of dependencies (`checks/transactions/list_append.py`). The workload's `model` says
@@ -55,7 +55,7 @@ STRICTEST: Final = "strict-serializable"
 
 
 class Timed(Protocol):
-    """An operation of any kind, as a witness has it."""
+    """An operation of any kind, as a witness holds it."""
 
     @property
     def invoked(self) -> int: ...
@@ -76,7 +76,7 @@ class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def span(self) -> tuple[int, int]:
-        """From the first beginning to the last known end of the operations that prove it; replicas have none."""
+        """From the first invocation to the last known completion of the proving operations; replicas have none."""
         proof: Sequence[Timed] = (
             (self.register.operations if self.register else ())
             or (self.transactions.transactions if self.transactions else ())
@@ -88,8 +88,10 @@ class FurtherWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one check found, and what it rests on: `checked` operations were looked at, `acknowledged` of all
-    were acknowledged; `counts` says more, in words. `noted` is counted but no anomaly; `undecided` are sentences.
+    """The result of one check, and what it rests on.
+
+    `checked` operations were checked, `acknowledged` of all were acknowledged; `counts` says more, in words. `noted` is
+    counted but no anomaly; `undecided` are sentences.
     """
 
     check: str
@@ -105,33 +107,33 @@ class FurtherResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the statement does; None if nobody can tell."""
+        """Whether the statement holds; None if that is unknown."""
         if self.anomalies:
             return False
         return None if self.undecided or not self.checked else True
 
 
 class FurtherTask(msgspec.Struct, frozen=True, tag="further"):
-    """The operations of one kind in a run: where their table lies, and what must be known to check them."""
+    """The operations of one kind in a run: where their table lies, and the facts needed to check them."""
 
     run: int
     path: str
     kind: str
     workload: dict[str, Any]
     run_id: str
-    """Whose the table must be: it is read where the task is carried out, so it is looked at there."""
+    """The run that the table must belong to; the task that reads the table checks this."""
     deadline: float | None = None
-    """As that of a topic-partition's task."""
+    """As the deadline of a topic-partition's task."""
 
 
 Facts = Mapping[str, Any]
 MOST_SECONDS: Final = 120.0
-"""What one check may take if nobody says less."""
+"""The most seconds that one check may take, unless the deadline is earlier."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What a check found, before it is counted how long it took."""
+    """The result of a check, before its time is added."""
 
     checked: int
     counts: tuple[tuple[str, int], ...]
@@ -146,11 +148,11 @@ _OUT_OF_TIME: Final = _Found(0, (), {}, (), ("the time was up before it was look
 
 @dataclass(frozen=True)
 class FurtherCheck:
-    """One check: what it says if nothing is wrong, and how it looks."""
+    """One check: what it states if nothing is wrong, and the function that checks."""
 
     statement: str
     look: Callable[[pa.Table, Facts, float], _Found]
-    """From a table, the facts of the workload, and how many seconds there are."""
+    """Takes a table, the facts of the workload, and the seconds available."""
 
 
 def check_further_task(task: FurtherTask) -> FurtherResult:
@@ -160,8 +162,10 @@ def check_further_task(task: FurtherTask) -> FurtherResult:
 
 
 def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: float | None = None) -> FurtherResult:
-    """Check the table of one kind. After the deadline (one of `time.time`) nothing more is begun; what was found until
-    then stands, and the rest is undecided. Raises IllFormedHistory.
+    """Check the table of one kind. Raises IllFormedHistory.
+
+    After the deadline (as of `time.time`) no further step is begun; what was found until then stands, and the rest is
+    undecided.
     """
     began = time.perf_counter()
     check = FURTHER_CHECKS[name]
@@ -182,7 +186,7 @@ def check_further(name: str, table: pa.Table, workload: Facts, *, deadline: floa
 
 
 def _registers(table: pa.Table, workload: Facts, seconds: float) -> _Found:
-    # it needs pandas, which takes longer to load than most logs to check: not on workers that look at logs only
+    # imported here: it needs pandas, which takes longer to load than most logs take to check
     from squall.results.checks.registers.check import Limits, check_registers
 
     result = check_registers(table, limits=Limits(seconds=seconds))

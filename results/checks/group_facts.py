@@ -1,9 +1,10 @@
-"""What proves an anomaly of a consumer group: plain values that can be told and drawn without the history.
+"""Collect the facts that prove an anomaly of a consumer group, complete without the history.
 
-The check names few operations, those that contradict each other. Here come in those that a reader asks for next:
-who showed that a commit of unknown outcome was done, which refused commit had named a phantom position, who was given
-the record that a commit passes. Each has a role, which the words (`results/group_witness.py`) go by. A few operations
-of the same group and topic-partition that were begun before and after it stand beside the proof.
+The facts are plain values. The check names only the operations that contradict each other. This module adds those that
+explain them: which response showed that a commit of unknown outcome was done, which refused commit had named a phantom
+position, and to whom the record that a commit passes was delivered. Each has a role, which the description
+(`results/group_witness.py`) uses. A few operations of the same group and topic-partition that were begun before and
+after stand beside the proof.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from squall.results.checks.surroundings import surroundings
 from squall.results.rows import TYPES
 
 MOST_ALIKE: Final = 3
-"""So many commits of one position are shown; the last ones."""
+"""The most commits of one position that are shown; the last ones."""
 _FUNCTION_NAMES: Final = {code: name for name, code in GROUP_FUNCTIONS.items()}
 _TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
 
@@ -40,7 +41,7 @@ Parts = list[tuple[str, int]]
 
 
 class DeliveredOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll delivered: its ends, how many, and whether the offset that a witness is about was there."""
+    """What a poll delivered: its ends, how many, and whether the witness's offset was among them."""
 
     first: int
     last: int
@@ -69,7 +70,7 @@ class GroupOperationFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 class GroupWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instance: the operations that prove it, in order of time, and some before and after.
 
-    `partition` is -1 where no topic-partition is concerned, and `offset` that of a record or a position.
+    `partition` is -1 if no topic-partition is concerned, and `offset` that of a record or a position.
     """
 
     anomaly: str
@@ -81,12 +82,12 @@ class GroupWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     after: tuple[GroupOperationFacts, ...] = ()
 
     def of(self, role: str) -> list[GroupOperationFacts]:
-        """The operations with a role."""
+        """Return the operations with a role."""
         return [one for one in self.operations if one.role == role]
 
 
 def group_witnesses(table: pa.Table, findings: Sequence[GroupFinding]) -> Iterator[GroupWitness]:
-    """The facts of some instances that `check_groups` found in a table."""
+    """Yield the facts of some instances that `check_groups` found in a table."""
     if not findings:
         return
     operations = GroupOperations.of(table)
@@ -113,7 +114,7 @@ def _witness(table: pa.Table, operations: GroupOperations, finding: GroupFinding
 
 
 def _same_place(operations: GroupOperations, finding: GroupFinding) -> Ints:
-    """The joins of the group if it is about owners or generations, else what it did with the topic-partition."""
+    """The joins of the group if it is about owners or generations, else its operations on the topic-partition."""
     same = operations.group == finding.group
     if finding.anomaly in ("double_assignment", "generation_regress"):
         rows = np.flatnonzero(same & (operations.f == JOIN))
@@ -170,7 +171,7 @@ def _parts(operations: GroupOperations, finding: GroupFinding, here: Ints) -> Pa
 
 
 def _never_committed(operations: GroupOperations, here: Ints, finding: GroupFinding) -> Parts:
-    """Commits of the position told that cannot have put it there: refused, or begun only later."""
+    """Commits of the returned position that cannot have put it there: refused, or begun only later."""
     same = here[(operations.f[here] == COMMIT) & (operations.position[here] == finding.offset)]
     refused = same[operations.type[same] == FAIL][-MOST_ALIKE:].tolist()
     later = same[operations.type[same] != FAIL][:1].tolist()
@@ -178,7 +179,7 @@ def _never_committed(operations: GroupOperations, here: Ints, finding: GroupFind
 
 
 def _replaced(operations: GroupOperations, here: Ints, proof: list[int]) -> Parts:
-    """The commit that replaced the position told, the commits of that position, and who showed that each was done."""
+    """The commit that replaced the returned position, that position's commits, and responses that show them done."""
     told, latest = proof[-1], proof[-2]
     commits = here[(operations.f[here] == COMMIT) & (operations.type[here] != FAIL)]
     alike = commits[
@@ -190,7 +191,7 @@ def _replaced(operations: GroupOperations, here: Ints, proof: list[int]) -> Part
 
 
 def _seen(operations: GroupOperations, here: Ints, shown: Parts) -> Parts:
-    """Of commits that were done before anybody acknowledged it: the answer that says so, which told their position."""
+    """For commits that were done before their acknowledgement: the response that shows it by their position."""
     commits = here[(operations.f[here] == COMMIT) & (operations.type[here] != FAIL)]
     answers = here[(operations.f[here] == POSITION) & (operations.type[here] == OK)]
     done = dict(zip(commits.tolist(), done_by(operations, commits, answers).tolist(), strict=True))
@@ -205,7 +206,7 @@ def _seen(operations: GroupOperations, here: Ints, shown: Parts) -> Parts:
 
 
 def _zone(operations: GroupOperations, here: Ints, row: int) -> list[int]:
-    """Of a position: its commit, and what ended first and what began last among that and the answers that told it."""
+    """For a position: its commit, and what ended first and began last among that and the responses that returned it."""
     position = operations.position[row]
     answers = here[(operations.f[here] == POSITION) & (operations.type[here] == OK)]
     every = np.append(answers[operations.position[answers] == position], row)
@@ -214,7 +215,7 @@ def _zone(operations: GroupOperations, here: Ints, row: int) -> list[int]:
 
 
 def _passed(operations: GroupOperations, here: Ints, finding: GroupFinding) -> Parts:
-    """Who else was given the record that was passed, and the first poll of the group that delivered it, too late."""
+    """Which other reader received the passed record, and the group's first poll that delivered it, too late."""
     holds = np.unique(operations.poll[operations.delivered == finding.offset])
     holds = holds[operations.partition[holds] == finding.partition]
     inside = np.isin(holds, here)

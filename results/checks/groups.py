@@ -1,30 +1,29 @@
-"""The rules of consumer groups: who owns what, and which position a group is told (G1 to G5 below).
+"""Check consumer groups: who owns what, and which position a group receives (G1 to G5 below).
 
 A group's members join generations, each of which gives every topic-partition to at most one member; they commit
-positions (the offset of the next record they want) and are told the group's position when they start. The rules:
+positions (the offset of the next record they want) and receive the group's position when they start. The rules:
 
 double_assignment   in one generation a topic-partition belongs to one member only
-generation_regress  who joins when a generation was complete for somebody does not get an older one
-zombie_commit       a commit of an older generation is refused once a newer one is complete for somebody; one of
+generation_regress  a member that joins when a generation was complete for some member does not get an older one
+zombie_commit       a commit of an older generation is refused once a newer one is complete for some member; one of
                     unknown outcome that was certainly done (see stale_commit) was not refused
-phantom_commit      a position that a group is told was committed, or it is told that there is none
+phantom_commit      a position that a group receives was committed, or the group receives that there is none
 stale_commit        it was not already replaced: no commit that lies wholly between the commit of that position and
-                    the question. An outcome that nobody knows may come true late; once a position was told that only
-                    one commit can have put there, that commit was done by then. A position told as none is stale
-                    once any commit was done. Where no position was committed twice, this is decided exactly: the
-                    times from a position's first end to its last beginning must not overlap with another's
-commit_ahead        when a commit was certainly done (see stale_commit), every record below its position that anybody
-                    was given had been asked for, by then, by some poll of a member that delivered it. Records below
-                    the first that the group was given are not its matter, nor is anything after a poll of the group
-                    whose outcome nobody knows
+                    the request. A commit of unknown outcome may take effect late; once a position was returned that
+                    only one commit can have put there, that commit was done by then. A returned position of none is
+                    stale once any commit was done. Where no position was committed twice, this is decided exactly: the
+                    times from a position's first completion to its last invocation must not overlap with another's
+commit_ahead        when a commit was certainly done (see stale_commit), every record below its position that was ever
+                    delivered had been requested, by then, by some poll of a member that delivered it. Records below
+                    the first that was delivered to the group are exempt, and so is everything after a poll of the
+                    group of unknown outcome
 
-That a commit is refused, that one of unknown outcome is never seen, and that records are delivered twice after a
-new generation is all legal. The rules for generations are those of the classic protocol, where a join answers for
-the whole group; commits without a generation are exempt from them, and joins that do not tell theirs are not held to
-any. Where no join of a group tells it, owners and generations were not checked, and nothing is valid. Where positions
-were committed twice, some stale ones may escape `stale_commit`, which never accuses wrongly: it does not search through
-all orders. For the same reason nothing is said of a commit of unknown outcome while another may have put its position
-there.
+A refused commit, a commit of unknown outcome that is never seen, and records delivered twice after a new generation are
+legal. The rules for generations are those of the classic protocol, where a join answers for the whole group; commits
+without a generation are exempt from them, and joins that state no generation are not held to any. If no join of a group
+states it, owners and generations were not checked, and the verdict is not valid. If positions were committed twice,
+some stale ones may escape `stale_commit`, which never accuses wrongly: it does not search through all orders. For the
+same reason a commit of unknown outcome is not judged while another commit may have put its position there.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ GROUP_SCHEMA: Final = pa.schema(
         pa.field("generation", pa.int64()),  # of a join, or of a commit that states one
         pa.field("partition", pa.int32()),  # of a commit, a position or a poll
         pa.field("position", pa.int64()),
-        pa.field("assigned", pa.list_(pa.int32()), nullable=False),  # what a join was given
+        pa.field("assigned", pa.list_(pa.int32()), nullable=False),  # what was assigned by a join
         pa.field("delivered", pa.list_(pa.int64()), nullable=False),  # the offsets of a poll
     ]
 )
@@ -102,8 +101,9 @@ class GroupOperations:
 
     @classmethod
     def of(cls, table: pa.Table) -> GroupOperations:
-        """From rows of `GROUP_SCHEMA`; intervals are widened by the error of the clock. Raises UnusableTransactions if
-        they are not possible, or leave out what the rules go by.
+        """Read rows of `GROUP_SCHEMA`; widen intervals by the error of the clock.
+
+        Raises UnusableTransactions if they are not possible, or lack what the rules need.
         """
         table = conformed(table, GROUP_SCHEMA, unknown_within=frozenset())
         error, kind = _numbers(table, "clock_error", 0), _numbers(table, "type", INFO)
@@ -139,9 +139,10 @@ class GroupOperations:
 
 
 def _refuse_silent(operations: GroupOperations) -> None:
-    """Operations that leave out what the rules go by. A position of none is told as such, so that one which is missing
-    says nothing; a commit of which nobody knows what it commits could explain every position. Raises
-    UnusableTransactions.
+    """Require what the rules need of every operation. Raises UnusableTransactions.
+
+    A position of none is stated explicitly, so a missing one has no meaning; a commit of an unknown position could
+    explain every position.
     """
     acknowledged, perhaps = operations.type == OK, operations.type != FAIL
     told, commit, poll = ((operations.f == kind) for kind in (POSITION, COMMIT, POLL))
@@ -197,16 +198,14 @@ class GroupFindings:
 
     @property
     def verdict(self) -> str:
-        """Valid only if members joined, positions were told and records were delivered to somebody, and nothing is left
-        open.
-        """
+        """Valid only if members joined, positions were returned, records were delivered, and nothing is undecided."""
         if self.counts:
             return "invalid"
         return "valid" if not self.undecided and all(self.checked.get(name) for name in GROUP_FUNCTIONS) else "unknown"
 
 
 def check_groups(table: pa.Table) -> GroupFindings:
-    """All rules over a table of `GROUP_SCHEMA`."""
+    """Apply all rules to a table of `GROUP_SCHEMA`."""
     findings = GroupFindings()
     try:
         operations = GroupOperations.of(table)
@@ -240,13 +239,13 @@ def _done_by(operations: GroupOperations, places: list[Ints]) -> Ints:
 
 
 def _telling_joins(operations: GroupOperations) -> Ints:
-    """The acknowledged joins that tell their generation; of which one the others are nobody knows."""
+    """The acknowledged joins that state their generation; that of the others is unknown."""
     joins = operations.of_kind(JOIN, OK)
     return joins[operations.generation[joins] != NONE]
 
 
 def _unchecked_owners(operations: GroupOperations) -> tuple[str, ...]:
-    """The groups that somebody joined and of which no generation is known."""
+    """The groups with joins of which no generation is known."""
     joined = operations.group[operations.of_kind(JOIN, OK)]
     silent = np.setdiff1d(joined, operations.group[_telling_joins(operations)])
     reason = "no acknowledged join tells its generation, so that owners and generations were not checked"
@@ -275,9 +274,7 @@ def _double_assignments(operations: GroupOperations) -> list[GroupFinding]:
 
 
 def _old_generations(operations: GroupOperations, done: Ints) -> list[GroupFinding]:
-    """Joins, and commits that were certainly done, of a generation older than one that was complete before they were
-    asked for.
-    """
+    """Joins, and commits that were certainly done, of a generation older than one complete before their invocation."""
     found = []
     joins, commits = _telling_joins(operations), np.flatnonzero(done < NEVER)
     for anomaly, rows in (("generation_regress", joins), ("zombie_commit", commits)):
@@ -316,7 +313,7 @@ def _by_place(operations: GroupOperations) -> Iterator[Ints]:
 
 
 def _positions_told(operations: GroupOperations, rows: Ints, done_at: Ints) -> list[GroupFinding]:
-    """Positions of one group and topic-partition that nobody had committed, or that had been replaced."""
+    """Positions of one group and topic-partition that were never committed, or that had been replaced."""
     commits = rows[(operations.f[rows] == COMMIT) & (operations.type[rows] != FAIL)]
     told = rows[(operations.f[rows] == POSITION) & (operations.type[rows] == OK)]
     begun, position, done = operations.invoked[commits], operations.position[commits], done_at[commits]
@@ -341,8 +338,8 @@ def _positions_told(operations: GroupOperations, rows: Ints, done_at: Ints) -> l
 def _entangled(operations: GroupOperations, rows: Ints) -> list[GroupFinding]:
     """Positions of one group and topic-partition that were the group's at times which exclude each other.
 
-    Exact where no position was committed twice (Gibbons and Korach's zones); otherwise nothing is said. A position
-    was the group's all the time from the first end among its commit and answers to the last beginning, if that is
+    Exact if no position was committed twice (Gibbons and Korach's zones); otherwise nothing is reported. A position was
+    the group's all the time from the first completion among its commit and responses to the last invocation, if that is
     later; if not, at some moment in between.
     """
     commits = rows[(operations.f[rows] == COMMIT) & (operations.type[rows] != FAIL)]
@@ -371,7 +368,7 @@ def _entangled(operations: GroupOperations, rows: Ints) -> list[GroupFinding]:
 
 
 def _clash(first_end: Ints, last_begin: Ints) -> tuple[int, int] | None:
-    """Two values, one of which was there all the time, and the other at some moment of it that cannot be avoided."""
+    """Two values, one of which was there all the time, and the other certainly at some moment of that time."""
     lasting = np.flatnonzero(first_end < last_begin)
     lasting = lasting[np.argsort(first_end[lasting], kind="stable")]
     overlap = np.flatnonzero(first_end[lasting[1:]] < np.maximum.accumulate(last_begin[lasting])[:-1])
@@ -388,9 +385,10 @@ def _clash(first_end: Ints, last_begin: Ints) -> tuple[int, int] | None:
 
 
 def done_by(operations: GroupOperations, commits: Ints, told: Ints) -> Ints:
-    """By commit that was not refused: when it was certainly done, NEVER if that is not known. The only commit that a
-    told position can stem from was by then. That holds for a commit of unknown outcome, too, and may be long before the
-    end of one that was acknowledged.
+    """By commit that was not refused: when it was certainly done, NEVER if that is not known.
+
+    The only commit that can have put a returned position there was done by then. That holds for a commit of unknown
+    outcome, too, and may be long before the completion of an acknowledged one.
     """
     done = operations.completed[commits].copy()
     position, begun = operations.position[commits], operations.invoked[commits]
@@ -402,7 +400,7 @@ def done_by(operations: GroupOperations, commits: Ints, told: Ints) -> Ints:
 
 
 def _existing(operations: GroupOperations) -> dict[int, Ints]:
-    """By topic-partition: the offsets that were delivered to anybody."""
+    """By topic-partition: the offsets that were delivered to any reader."""
     partition = operations.partition[operations.poll]
     order = np.lexsort((operations.delivered, partition))
     names, begins = np.unique(partition[order], return_index=True)
@@ -411,7 +409,7 @@ def _existing(operations: GroupOperations) -> dict[int, Ints]:
 
 
 def _ahead(operations: GroupOperations, rows: Ints, everywhere: dict[int, Ints], done: Ints) -> list[GroupFinding]:
-    """Records that a commit of one group and topic-partition passes, and that no member had been given by then."""
+    """Records that a commit of one group and topic-partition passes and that no member had requested by then."""
     polls = rows[operations.f[rows] == POLL]
     unknown = operations.invoked[polls[operations.type[polls] == INFO]].min(initial=NEVER)
     commits = rows[done[rows] < unknown]

@@ -1,7 +1,7 @@
-"""The check of one topic-partition: read its rows, run the kernels, gather what was found.
+"""Check one topic-partition: read its rows, run the kernels, collect the findings.
 
-This is the unit that every driver schedules. It reads its own row groups with pyarrow, so that nothing but
-the description of the task and its result travels between processes.
+This is the unit that every engine schedules. It reads its own row groups with pyarrow, so that only the description of
+the task and its result travel between processes.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from squall.results.history import FUNCTIONS, TYPES, IllFormedHistory, read_topi
 NEAR: Final = 3
 _FUNCTION_NAMES: Final = {code: name for name, code in FUNCTIONS.items()}
 _NOTHING: Final = -1
-"""Where an operation says of no error: no word of the dictionary."""
+"""Stands for an operation without an error; it is no index of the dictionary."""
 _FUNCTION_LIMIT: Final = 128
 """Codes of `f` lie below it."""
 _TYPE_NAMES: Final = {code: name for name, code in TYPES.items()}
 
 
 class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
-    """One topic-partition of one run: where its rows lie, and what must be known to check them."""
+    """One topic-partition of one run: where its rows lie, and the facts needed to check them."""
 
     run: int
     path: str
@@ -66,7 +66,7 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
     losses: tuple[DeclaredLoss, ...] = ()
     """What unclean elections were allowed to lose of it."""
     deadline: float | None = None
-    """When the time for checking is up, as `time.time()` has it, which is the same on all hosts of a Spark cluster."""
+    """When the time for checking is up, by `time.time()`, which is the same on all hosts of a Spark cluster."""
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class Task(msgspec.Struct, frozen=True, tag="topic-partition"):
 
 
 class PartOfTask(msgspec.Struct, frozen=True):
-    """A part of what is to be done for a topic-partition, which `whole` would do alone."""
+    """A part of the work for a topic-partition, all of which `whole` would do alone."""
 
     whole: Task
 
@@ -139,7 +139,7 @@ def _checked(task: Task, table: pa.Table, operations: Operations) -> PartitionRe
 
 
 def figures(task: Task, operations: Operations, reads: FirstReads, final: FinalRead) -> PartitionResult:
-    """What is measured of a topic-partition, before anything was looked for in it."""
+    """Measure a topic-partition; the result has no anomalies yet."""
     available = availability(operations, task.frame)
     lag = realtime_lag(operations, reads)
     return PartitionResult(
@@ -170,7 +170,7 @@ def figures(task: Task, operations: Operations, reads: FirstReads, final: FinalR
 
 
 def counted(frame: Frame, table: pa.Table, operations: Operations) -> Counts:
-    """What is counted over time of some rows."""
+    """Count some rows over time."""
     return Counts(
         throughput=throughput(operations, frame),
         latencies=latencies(operations, frame),
@@ -183,7 +183,7 @@ def _counts(operations: Operations) -> dict[str, int]:
 
 
 def _errors(table: pa.Table, operations: Operations, frame: Frame) -> tuple[tuple[int, int, str, int], ...]:
-    """(bucket, f, error, operations) of everything that ended with an error."""
+    """(bucket, f, error, operations) of every operation that ended with an error."""
     errors = table["error"]
     if errors.null_count == len(errors):
         return ()
@@ -205,7 +205,7 @@ def _errors(table: pa.Table, operations: Operations, frame: Frame) -> tuple[tupl
 
 
 def _told(errors: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The same as numbers of a dictionary."""
+    """Return errors as a dictionary array in one chunk."""
     if pa.types.is_dictionary(errors.type) and errors.num_chunks == 1:
         return errors.chunk(0)
     return errors.cast(pa.string()).combine_chunks().dictionary_encode()
@@ -270,7 +270,7 @@ _WITNESS_COLUMNS: Final = [
 
 
 def neighbours(operations: Operations, observed: Observed, low: int, high: int) -> tuple[Neighbour, ...]:
-    """What was acknowledged and read at the offsets from `low` to `high` of which anything is known."""
+    """What was acknowledged and read at the offsets from `low` to `high`; offsets without either are left out."""
     records = np.flatnonzero((operations.record_offset >= low) & (operations.record_offset <= high))
     acked = np.flatnonzero(
         operations.is_send & (operations.type == TYPES["ok"]) & (operations.offset >= low) & (operations.offset <= high)

@@ -1,4 +1,4 @@
-"""What the check of one topic-partition yields: plain values that travel from a task to the control process."""
+"""The result of the check of one topic-partition: plain values that travel between processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True):
-    """The run of a poll: first and last offset, number of records, and those near the place in question."""
+    """What a poll delivered: first and last offset, number of records, and those near the place in question."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Neighbour(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One offset near a witness: who had it acknowledged, and what was read there, and how often."""
+    """One offset near a witness: which appends were acknowledged there, what was read there, and how often."""
 
     offset: int
     acknowledged: tuple[tuple[int, int, int], ...] = ()  # value, process, time
@@ -67,10 +67,10 @@ class FinalReadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the check of one topic-partition found and measured, but for what is counted over time (`tally.py`).
+    """The findings and measurements of one topic-partition, except the counts over time (`tally.py`).
 
     `operations` counts by `f.type`; `anomalies` by name; `noted` what is counted but no anomaly. `acknowledged_within`
-    counts acknowledged sends in each of the task's windows, `longest_gap_within` is the longest time without one there,
+    counts acknowledged sends in each of the task's windows; `longest_gap_within` is the longest time without one there,
     None if nothing was sent or the load had ended.
     """
 

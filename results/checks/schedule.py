@@ -1,8 +1,8 @@
-"""How tasks are shared out: what is large first and by itself, what is small in bundles.
+"""Divide tasks into bundles: large tasks first and alone, small ones together.
 
-Each bundle costs an engine something (Spark a few milliseconds), and so does each file that it opens; on the other hand
-a bundle that is begun late is waited for by all. So neighbours, which lie in the same file, are bundled until they are
-worth a fair share of the work, and the largest bundles are begun first.
+Each bundle costs an engine something (Spark a few milliseconds), and so does each file that it opens; but a bundle that
+is begun late delays the whole job. So neighbouring tasks, which lie in the same file, are bundled until they make up a
+fair share of the work, and the largest bundles are begun first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ TASK_ROWS: Final = 10_000
 
 
 def bundles(sizes: Sequence[int], first: Sequence[bool], most: int) -> list[list[int]]:
-    """Numbers of tasks in some `most` bundles (up to twice as many), in the order in which they should be begun: those
-    that hold one of the `first` before all others, then by size.
+    """Return the numbers of tasks in some `most` bundles (up to twice as many), in the order to begin them.
+
+    Bundles with one of the `first` tasks come before all others, then the order is by size.
     """
     costs = [TASK_ROWS + size for size in sizes]
     fair = sum(costs) // most

@@ -1,35 +1,38 @@
-"""A huge topic-partition in slices of its log, so that many tasks share it and none of them holds all of it.
+"""Check a huge topic-partition in slices of its log, which many tasks share.
+
+No task holds all of it.
 
 A slice is what concerns the offsets from `low` on and below `high`. Its task reads the row groups that may hold any of
-that (`slicing.LogGroup`), leaves out what concerns other offsets, and has the rules of `kernels/log.py` judge the
-rest: nearly all that a rule compares lies at one offset or at neighbouring ones. A slice says one of two things:
+that (`slicing.LogGroup`), leaves out what concerns other offsets, and applies the rules of `kernels/log.py` to the
+rest: nearly everything that a rule compares lies at one offset or at neighbouring ones. A slice returns one of two
+results:
 
     nothing is suspicious here, and this is what my neighbours have to agree with     a `Slice`
     something is, and what                                                            a `Slice` with a `suspicion`
 
-If no slice is suspicious, and all agree (`disagreement`), the log has no anomaly. In every other case the log is
-judged as a whole, by the very same rules (`partition.py`), as if there were no slices: they never accuse, so that
-counts and witnesses are those of the whole. They may be too cautious, which costs time, and never too trusting:
+If no slice is suspicious, and all agree (`disagreement`), the log has no anomaly. In every other case the log is judged
+as a whole, by the very same rules (`partition.py`), as if there were no slices: slices never accuse, so that counts and
+witnesses are those of the whole. They may be too cautious, which costs time, and never too trusting:
 
-conservation    Each row group belongs to one slice, whatever slices read it. Acknowledged appends, delivered records
+conservation    Each row group belongs to one slice, though several may read it. Acknowledged appends, delivered records
                 and stated log ends that the slices took in are as many as those of the rows that belong to them: none
-                was left out because a footer did not say the truth.
+                was left out because of a wrong footer.
 unique values   The values of each process ascend from append to append, within the rows of a slice and from slice to
                 slice. So none was sent twice; and a value that was read where no acknowledgement puts it is not read at
-                another such place in another slice. Whose acknowledgement puts it elsewhere has no writer here.
-sessions        No poll delivers backwards. A session leaves a slice for the next one once and for all, with a poll that
-                ended before the first one there began, or with one and the same; after the last record that anybody
-                read here, and with the first there. Where records exist that nobody read, the offsets must be adjacent.
+                another such place in another slice. A value acknowledged in another slice has no writer here.
+sessions        No poll delivers backwards. A session leaves a slice for the next one only once, with a poll that ended
+                before the first one there began, or with one and the same; after the last record that was read here,
+                and with the first there. Where records exist that were never read, the offsets must be adjacent.
 real time       Of two slices, nothing that shows the upper one ended before something began that only fits the lower
                 one (R1): the first end here against the last beginning there is all that is needed.
 order of sends  An idempotent client's sequence numbers ascend from slice to slice (S3).
 final read      All slices have the closing of the whole: where the log starts, how far the final read came, its marker.
-                That, and whether times are by several clocks, is compared with what a task finds that looks at all of
+                That, and whether times are by several clocks, is compared with the result of a task that reads all of
                 it (`figures.settled`).
 
-Not for slices, but for the whole: reads that must be linearizable, appends that were acknowledged without an offset,
-and histories that are suspicious. Availability and lags are measured by a task of their own (`figures.py`), since
-medians and gaps of parts are not those of a whole; what is counted over time adds up, and is counted here.
+Slices are not used, only the whole, for reads that must be linearizable, appends that were acknowledged without an
+offset, and histories that are suspicious. A separate task measures availability and lags (`figures.py`), since medians
+and gaps of parts are not those of a whole; counts over time add up, and are counted here.
 """
 
 from __future__ import annotations
@@ -67,14 +70,16 @@ from squall.results.segments import IllFormedHistory
 ELSEWHERE: Final = {"op_id", "process", "log_start"}
 """Columns that other tasks read of the same rows (`well_formed_task.py`, `figures.py`)."""
 COLUMNS: Final = [name for name in SCHEMA.names if name not in ELSEWHERE]
-"""All others, also those that no rule asks for: what is damaged anywhere must not be believed elsewhere."""
+"""All other columns, including those that no rule needs, so that damage in any of them is detected."""
 _SESSION: Final = 7
-"""Numbers that a slice tells of a session."""
+"""The number of integers that a slice returns per session."""
 
 
 class SliceTask(PartOfTask, frozen=True, tag="slice"):
-    """One slice of the log that `whole` is to check: its offsets, the row groups to read with the rows of each and how
-    many lie before it, and which of them belong to it.
+    """One slice of the log that `whole` would check: its offsets and its row groups.
+
+    `row_groups` are the row groups to read, `rows` the rows of each, `first_rows` how many rows precede each,
+    `belonging` those that belong to the slice.
     """
 
     low: int
@@ -88,7 +93,7 @@ class SliceTask(PartOfTask, frozen=True, tag="slice"):
 
 
 class Holdings(NamedTuple):
-    """How many appends with an offset, delivered records and stated log ends there are."""
+    """The number of appends with an offset, of delivered records and of stated log ends."""
 
     appends: int
     records: int
@@ -96,11 +101,11 @@ class Holdings(NamedTuple):
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a slice found, and what its neighbours must agree with. Arrays of int64 travel as bytes.
+    """The findings of a slice, and what its neighbours must agree with. Arrays of int64 travel as bytes.
 
     `suspicion` says why the log must be judged as a whole; then nothing else counts. `read` are the lowest and the
-    highest offset that anybody read; `sends` and `reads` when the first of them ended and the last of them began, which
-    for reads is the last one that states the log's end. Times that did not come are `NEVER` and `NONE`.
+    highest offset that was read. `sends` and `reads` are when the first of them ended and the last of them began; for
+    reads, the latter is the last one that states the log's end. Missing times are `NEVER` and `NONE`.
     """
 
     suspicion: str | None
@@ -123,7 +128,7 @@ def check_slice(task: SliceTask) -> tuple[Slice, Counts]:
 
 
 def check_slice_of(task: SliceTask, table: pa.Table) -> tuple[Slice, Counts]:
-    """The same of rows that were read. Raises IllFormedHistory."""
+    """Check and count rows that were read already. Raises IllFormedHistory."""
     belongs = np.repeat(np.isin(task.row_groups, task.belonging), task.rows)
     try:
         operations = replace(Operations.from_table(table), several_clocks=task.several_clocks)
@@ -136,7 +141,7 @@ def check_slice_of(task: SliceTask, table: pa.Table) -> tuple[Slice, Counts]:
 
 
 def disagreement(slices: Sequence[Slice]) -> str | None:
-    """Why slices that follow each other do not prove that their log has no anomaly; None if they do."""
+    """Why consecutive slices do not prove that their log has no anomaly; None if they do."""
     for one in slices:
         if one.suspicion is not None:
             return one.suspicion
@@ -184,10 +189,10 @@ def _judged(task: SliceTask, operations: Operations, belongs: Flags) -> Slice:
 
 
 def clipped(operations: Operations, low: int, high: int) -> Operations:
-    """What of these operations concerns the offsets from `low` on and below `high`.
+    """Return what of these operations concerns the offsets from `low` on and below `high`.
 
-    Appends and stated log ends elsewhere become operations of no known kind, records elsewhere were not delivered.
-    Appends of which no offset is known stay: their values may be read anywhere.
+    Appends and stated log ends elsewhere become operations of no known kind; records elsewhere are removed. Appends of
+    unknown offset stay: their values may be read anywhere.
     """
     offset, end = operations.offset, operations.high_watermark
     elsewhere = operations.is_send & (offset != NONE) & ((offset < low) | (offset >= high))
@@ -207,7 +212,7 @@ def clipped(operations: Operations, low: int, high: int) -> Operations:
 
 
 def _suspicious_rows(operations: Operations, belongs: Flags) -> str | None:
-    """Of the rows that belong to a slice: what no slice can judge."""
+    """Why some rows that belong to a slice cannot be judged in slices; None if all can."""
     acknowledged = operations.is_send & (operations.type == OK) & (operations.offset == NONE)
     if (acknowledged & belongs).any():
         return "appends were acknowledged without an offset"
@@ -219,7 +224,7 @@ def _suspicious_rows(operations: Operations, belongs: Flags) -> str | None:
 
 
 def _values_by_process(operations: Operations, belongs: Flags) -> Ints | None:
-    """Of each process its first and its last value: rows of (process, first, last); None unless its values ascend."""
+    """Return rows of (process, first value, last value); None unless the values of each process ascend."""
     value = operations.value[operations.is_send & belongs]
     process = value >> loops.PROCESS_BITS
     order = np.argsort(process, kind="stable")
@@ -252,8 +257,9 @@ def _states_end(operations: Operations) -> Flags:
 
 
 def _sessions(operations: Operations, first_row: Ints, task: SliceTask) -> Ints:
-    """Of each session that was delivered something here: rows of (key, offset, row and beginning of what came first,
-    offset, row and end of what came last).
+    """Return a row for each session with deliveries here.
+
+    It has the key; offset, row and invocation of the first poll; offset, row and completion of the last one.
     """
     polls = np.flatnonzero(np.diff(operations.starts) > 0)
     polls = polls[np.argsort(operations.invoked[polls], kind="stable")]
@@ -276,7 +282,7 @@ def _sessions(operations: Operations, first_row: Ints, task: SliceTask) -> Ints:
 
 
 def _sequences(operations: Operations) -> Ints:
-    """Of each idempotent client: rows of (client, lowest, highest sequence number) of what was acknowledged here."""
+    """For each idempotent client: (client, lowest, highest sequence number) of what was acknowledged here."""
     counted = operations.is_acked & operations.idempotent & (operations.sequence != NONE) & (operations.offset != NONE)
     client, sequence = operations.client[counted].astype(np.int64), operations.sequence[counted]
     order = np.lexsort((sequence, client))
@@ -286,8 +292,10 @@ def _sequences(operations: Operations) -> Ints:
 
 
 def _times(operations: Operations, observed: Observed) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Of appends that are in the log here, and of reads: when the first ended, and the last began. Of reads, only those
-    that state the log's end are held to what had been by then.
+    """For appends that are in the log here, and for reads: when the first ended, and the last began.
+
+    Only reads that state the log's end must agree with what had ended before, so only these count for the last
+    beginning.
     """
     shown = observed.unplaced.writer[observed.unplaced.writer >= 0]
     began = operations.invoked - operations.clock_error
@@ -302,7 +310,7 @@ def _times(operations: Operations, observed: Observed) -> tuple[tuple[int, int],
 
 
 def _counted(task: SliceTask, table: pa.Table) -> Counts:
-    """Over time, of the rows that belong to a slice."""
+    """Count the rows that belong to a slice over time."""
     begins = np.cumsum(task.rows) - task.rows
     parts = [
         table.slice(int(begin), rows)
@@ -316,7 +324,7 @@ def _counted(task: SliceTask, table: pa.Table) -> Counts:
     return counted(task.whole.frame, rows, Operations(rows, np.zeros(rows.num_rows + 1, np.int32), none, none))
 
 
-# All of them ----------------------------------------------------------------------------------------------------------
+# All slices together --------------------------------------------------------------------------------------------------
 
 
 def _values_disagree(slices: Sequence[Slice]) -> str | None:
@@ -335,7 +343,7 @@ def _sequences_disagree(slices: Sequence[Slice]) -> str | None:
 
 
 def _overlap(told: Ints) -> bool:
-    """Of rows of (whose, first, last) in the order of slices: whether a first does not lie above the last before."""
+    """For rows of (key, first, last) in the order of slices: whether a first is not above the last before it."""
     told = told[np.argsort(told[:, 0], kind="stable")]
     same = np.diff(told[:, 0]) == 0
     return bool((same & (told[1:, 1] <= told[:-1, 2])).any())
@@ -363,7 +371,7 @@ def _sessions_disagree(slices: Sequence[Slice]) -> str | None:
 
 
 def _times_disagree(slices: Sequence[Slice]) -> str | None:
-    """Whether what shows an upper slice ended before something began that only fits a lower one."""
+    """Why times disagree: what shows an upper slice ended before something began that fits only a lower one."""
     sends_ended = np.minimum.accumulate(np.array([one.sends[0] for one in slices])[::-1])[::-1]
     reads_ended = np.minimum.accumulate(np.array([one.reads[0] for one in slices])[::-1])[::-1]
     above = np.minimum(sends_ended, reads_ended)

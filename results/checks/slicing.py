@@ -1,14 +1,14 @@
-"""How a huge topic-partition is cut into slices (`slices.py`), by what the footer says of its row groups.
+"""Cut a huge topic-partition into slices (`slices.py`), by the footer's facts about its row groups.
 
 Row groups follow each other in time, and so do the offsets that are appended: a share of the row groups holds a range
-of offsets, and little of it is read before or much later, but for the final read, whose row groups lie at the end and
+of offsets, and little of it is read before or much later, except by the final read, whose row groups lie at the end and
 are themselves in order of offsets. So the log is cut where the sends of every so many rows begin, and a slice reads the
-row groups that may hold anything of its offsets: some of its neighbours' beside its own, and its part of the final
-read. Where that would be most of the file for every slice (nobody read in order), or where the footer lacks what is
-needed, the topic-partition is not cut.
+row groups that may hold any of its offsets: some of its neighbours' beside its own, and its part of the final read. The
+topic-partition is not cut if every slice would need most of the file (because reads were out of order), or if the
+footer lacks what is needed.
 
-How the final read ended must be known to every slice. It is found here, in the one or two row groups in which the load
-ends and the final read begins.
+Every slice must know how the final read ended. It is found here, in the one or two row groups in which the load ends
+and the final read begins.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from squall.results.parquet_files import opened, read_columns
 from squall.results.row_groups import Range
 
 HUGE_ROWS: Final = 5_000_000
-"""From so many on, a topic-partition is worth more than one task."""
+"""From this size on, a topic-partition is worth more than one task."""
 SLICES_OF_THE_LEAST: Final = 4
-"""Into so many slices a topic-partition is cut that is just huge; a larger one into more of the same size."""
+"""The number of slices of a topic-partition of just this size; a larger one has more slices of the same size."""
 MOST_TIMES_READ: Final = 2.0
-"""How often each row may be read, on the average."""
+"""How often each row may be read, on average."""
 LOWEST: Final = -(1 << 62)
 HIGHEST: Final = 1 << 62
 ENDS_OF: Final = [
@@ -47,13 +47,14 @@ ENDS_OF: Final = [
 
 
 class FooterLacks(Exception):
-    """The footer does not say what is needed to cut a topic-partition into slices."""
+    """The footer lacks what is needed to cut a topic-partition into slices."""
 
 
 @dataclass(frozen=True)
 class LogGroup:
-    """What the footer says of a row group: which kinds of operations it holds, and which offsets were acknowledged,
-    delivered, or stated as the log's end where that was asked for.
+    """The footer's facts about a row group: its kinds of operations and the ranges of its offsets.
+
+    Offsets were acknowledged (`sent`), `delivered`, or `stated` as the log's end in a list_offsets response.
     """
 
     number: int
@@ -73,21 +74,21 @@ class LogGroup:
 
     @property
     def holds_marker(self) -> bool:
-        """Whether it may."""
+        """Whether it may hold a marker."""
         return self.f.low <= MARKER <= self.f.high
 
     def meets(self, low: int, high: int) -> bool:
-        """Whether it may hold anything of the offsets from `low` on and below `high`."""
+        """Whether it may hold any of the offsets from `low` on and below `high`."""
         told = (self.sent, self.delivered, self.stated)
         return any(one is not None and one.low < high and one.high >= low for one in told)
 
 
 Parts = list[tuple[SliceTask | FiguresTask, float]]
-"""Tasks in place of one, each with the rows it looks at."""
+"""Tasks in place of one, each with the rows it reads."""
 
 
 def sliced(whole: Task, rows: int, huge: int = HUGE_ROWS) -> Parts:
-    """Tasks in place of `whole`, which has so many rows; none if it is not to be cut. Raises IllFormedHistory."""
+    """Return tasks in place of `whole`, which has `rows` rows; none if it is not cut. Raises IllFormedHistory."""
     if rows < huge or whole.linearizable_reads or whole.losses:
         return []
     path = Path(whole.path)
@@ -101,7 +102,7 @@ def sliced(whole: Task, rows: int, huge: int = HUGE_ROWS) -> Parts:
 
 
 def cut(whole: Task, groups: Sequence[LogGroup], closing: Closing, each: int) -> Parts:
-    """Slices of some `each` rows, and a task for the figures; none if that would not be worth it."""
+    """Return slices of some `each` rows, and a task for the figures; none if that is not worthwhile."""
     begins = _begins(groups, each)
     edges = list(pairwise([LOWEST, *begins.values(), HIGHEST]))
     owners = _owners(groups, list(begins), edges)
@@ -127,7 +128,7 @@ def cut(whole: Task, groups: Sequence[LogGroup], closing: Closing, each: int) ->
 
 
 def _begins(groups: Sequence[LogGroup], each: int) -> dict[int, int]:
-    """The row groups with which all slices but the first begin, and the offsets from which these go on."""
+    """The row groups with which all slices but the first begin, and the offsets at which these slices begin."""
     load = [one for one in groups if one.is_of_the_load]
     total = sum(one.rows for one in load)
     fair = total / max(1, round(total / each))
@@ -142,8 +143,10 @@ def _begins(groups: Sequence[LogGroup], each: int) -> dict[int, int]:
 
 
 def _owners(groups: Sequence[LogGroup], begins: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """By row group the slice it belongs to: while the load lasts in their order, so that a process's appends of one
-    slice come before those of the next; later, the first that reads it.
+    """By row group, the slice it belongs to.
+
+    During the load, row groups are assigned in order, so that a process's appends of one slice come before those of the
+    next; later row groups belong to the first slice that reads them.
     """
     found: dict[int, int] = {}
     for one in groups:
@@ -155,8 +158,9 @@ def _owners(groups: Sequence[LogGroup], begins: Sequence[int], edges: Sequence[t
 
 
 def closing_of(groups: Sequence[LogGroup], mixed: pa.Table | None) -> Closing:
-    """That of the whole log, from its row groups and the rows of those that may hold a marker. Raises
-    UnusableRecords.
+    """Find the closing of the whole log, from its row groups and the rows of those that may hold a marker.
+
+    Raises UnusableRecords.
     """
     last = (one.delivered for one in groups if one.f.low == FINAL_POLL)
     end = max((one.high for one in last if one is not None), default=-1)
@@ -177,7 +181,7 @@ def _several_clocks(groups: Sequence[LogGroup]) -> bool:
 
 
 def log_groups(path: Path, numbers: Sequence[int]) -> list[LogGroup]:
-    """Some row groups, those without rows left out. Raises FooterLacks and IllFormedHistory."""
+    """Return some row groups, except those without rows. Raises FooterLacks and IllFormedHistory."""
     footer = opened(path, SCHEMA.names).metadata
     place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
     before = list(accumulate((footer.row_group(number).num_rows for number in range(footer.num_row_groups)), initial=0))
@@ -191,7 +195,7 @@ def log_groups(path: Path, numbers: Sequence[int]) -> list[LogGroup]:
 
 def _log_group(group: pq.RowGroupMetaData, place: Mapping[str, int], number: int, first_row: int) -> LogGroup:
     def told(name: str) -> Range | None:
-        """The range of a column; None if it holds nulls alone."""
+        """The range of a column; None if it holds only nulls."""
         said: Any = group.column(place[name]).statistics if name in place else None
         if said is None or not said.has_null_count:
             raise FooterLacks(name)

@@ -1,18 +1,16 @@
-"""Spark as the checkers' engine: it schedules one task per run and topic-partition, per run and further kind, and those
-of whether the histories are well-formed.
+"""Run the checkers' tasks on Spark.
 
 Each task reads its own row groups with pyarrow and runs the numpy kernels: the layout of the history is the shuffle.
 Moving nested rows through the JVM costs more than the check itself (5 to 20 times, measured), so only descriptions of
-tasks and their results travel, as bytes (`mapPartitions`): for them Arrow's way (`mapInArrow`) has a query planned and
-compiled, and takes twice as long per bundle of tasks. The JVM and its Python workers talk through sockets of the
-file system: over TCP each bundle waits 40 ms for an acknowledgement that is delayed.
+tasks and their results travel, as bytes (`mapPartitions`): with Arrow (`mapInArrow`), Spark plans and compiles a query
+for them, which takes twice as long per bundle of tasks. The JVM and its Python workers communicate through Unix domain
+sockets: over TCP each bundle waits 40 ms for a delayed acknowledgement.
 
-A session costs seconds to start, so there is one per suite and all runs of a suite go into one job. It is
-tuned for a quick start: the JVM's first compiler only, the serial collector, no web interface, and an archive of
-loaded classes kept in the user's cache directory from the first start on (the JVM ignores it if it does not fit).
-With `local[…]` the driver binds to the loopback address and Python workers run this very interpreter, on some
-processors without numpy's AVX-512 (`processor.py`). What a real
-cluster needs, and how it is found out that it has it, is in `cluster.py`.
+A session takes seconds to start, so there is one per suite and all runs of a suite are one job. It is tuned for a quick
+start: the JVM's first compiler only, the serial collector, no web interface, and an archive of loaded classes kept in
+the user's cache directory from the first start on (the JVM ignores it if it does not fit). With `local[…]` the driver
+binds to the loopback address and Python workers run this very interpreter, on some processors without numpy's AVX-512
+(`processor.py`). `cluster.py` states what a real cluster needs, and verifies it.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ class SparkDidNotStart(SparkTrouble):
 
 
 class NoJava(SparkDidNotStart):
-    """There is no Java, or too old a one."""
+    """Java is missing or too old."""
 
 
 def java_version() -> int | None:
@@ -80,7 +78,7 @@ def java_version() -> int | None:
 
 
 def require_java() -> None:
-    """Raises NoJava with the remedy."""
+    """Require Java. Raises NoJava with the remedy."""
     version = java_version()
     remedy = (
         f"Spark needs Java {OLDEST_JAVA} or newer. Install it (`apt install openjdk-17-jre-headless`, or run "
@@ -93,7 +91,7 @@ def require_java() -> None:
 
 
 def class_archive(cache: Path | None = None) -> Path:
-    """Where this Java and this PySpark keep their archive of loaded classes."""
+    """The path of the archive of loaded classes for this Java and this PySpark."""
     import pyspark
 
     root = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "squall"
@@ -113,12 +111,13 @@ def _java_options(archive: Path | None, draft: Path | None) -> str:
 
 
 class SparkEngine:
-    """A Spark session for a suite. Use as a context, or call `close`. `on_progress`, if there is one, is told of how
-    far a job is.
+    """A Spark session for a suite. Use as a context, or call `close`.
+
+    `on_progress`, if set, is called with how much of a job is done.
     """
 
     def __init__(self, master: str = LOCAL_MASTER, *, cache: Path | None = None, class_sharing: bool = True) -> None:
-        """Starts Spark. Raises SparkTrouble, such as NoJava."""
+        """Start Spark. Raises SparkTrouble, such as NoJava."""
         require_java()
         require_master(master)
         self.name = f"Spark {master}"
@@ -142,8 +141,9 @@ class SparkEngine:
 
     @property
     def session(self) -> SparkSession:
-        """For queries of one's own, such as a second opinion (`dataframes.py`). Checks have no use for the second that
-        it takes to make one.
+        """The session for other queries, such as a second opinion (`dataframes.py`).
+
+        Checks do not need it, and it takes a second to make.
         """
         if self._session is None:
             from pyspark.sql import SparkSession
@@ -153,11 +153,11 @@ class SparkEngine:
 
     @property
     def at_once(self) -> int:
-        """How many tasks are carried out at the same time, by what is there so far."""
+        """The number of tasks that are carried out at the same time, by the cores available so far."""
         return int(self._context.defaultParallelism)
 
     def executors(self) -> int:
-        """How many processes on workers are ready to carry out tasks; none with `local[…]`."""
+        """The number of processes on workers that are ready to carry out tasks; none with `local[…]`."""
         context: Any = self._context
         driver = 1
         return len(context._jsc.sc().statusTracker().getExecutorInfos()) - driver
@@ -183,11 +183,11 @@ class SparkEngine:
             raise SparkTrouble("\n".join(["not every worker can check:", *sorted(lacks)]))
 
     def _carried_out(self, shares: Sequence[Share], expected: Expected | None) -> Iterator[Told]:
-        """What is told of the tasks, a share after the other as workers are done with them."""
+        """Yield the outcomes of the tasks, share by share as workers complete them."""
         from pyspark.accumulators import AddingAccumulatorParam
 
         arrivals, group = _Arrivals(), f"squall-{next(self._jobs)}"
-        adding: Any = AddingAccumulatorParam([])  # on a worker it begins with nothing, here with the arrivals
+        adding: Any = AddingAccumulatorParam([])  # on a worker it begins empty, here with the arrivals
         arrived = self._context.accumulator(arrivals, adding)
 
         def job() -> None:
@@ -239,12 +239,13 @@ class SparkEngine:
 Share = list[tuple[int, bytes]]
 """Numbers of tasks, and the tasks."""
 Told = tuple[int, bytes | None, str | None]
-"""The number of a task, and its outcome, or what the worker lacks to find it."""
+"""The number of a task, and its outcome, or what the worker lacks to compute it."""
 
 
 class _Arrivals:
-    """What workers tell of their shares, from when Spark adds it to an accumulator: when a share is done, and once even
-    if a worker died over it and another had to do it again.
+    """The outcomes that workers report, from the moment Spark adds them to an accumulator: when a share is done.
+
+    Each share is reported once, even if a worker died and another one repeated it.
     """
 
     def __init__(self) -> None:
@@ -255,7 +256,7 @@ class _Arrivals:
         return self
 
     def until_the_end_of(self, job: Callable[[], None]) -> None:
-        """Nothing more comes when the job has ended; how it failed, if it did."""
+        """Run the job, then end the iteration: with the job's exception if it failed."""
         try:
             job()
         except Exception as trouble:
@@ -271,8 +272,10 @@ class _Arrivals:
 
 
 def _work(expected: Expected | None, arrived: Accumulator[Any]) -> Callable[[Iterable[Share]], None]:
-    """What a Python worker does with shares. It travels by value and imports Squall only there, so that a worker
-    without Squall says so and does not fail before it can.
+    """Return the function that a Python worker applies to shares.
+
+    It travels by value and imports Squall only there, so that a worker without Squall reports that instead of failing
+    earlier.
     """
     code: str | None = None if expected is None else expected.code
     files: Mapping[str, str] = {} if expected is None else dict(expected.files)
@@ -309,8 +312,9 @@ def _place_for_archive(cache: Path | None) -> Path | None:
 
 @contextlib.contextmanager
 def _errors_kept() -> Iterator[IO[bytes]]:
-    """While the JVM is started, file descriptor 2 is a temporary file: the JVM inherits it, and what it has to
-    say about its options and native libraries is nobody's concern unless it fails.
+    """Redirect file descriptor 2 to a temporary file while the JVM starts.
+
+    The JVM inherits it. Its messages about options and native libraries are shown only if it fails.
     """
     with tempfile.TemporaryFile() as log:
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What stood beside a proof: the few operations that began before the one that is wrong, and the few after it."""
+"""Choose the operations shown beside a proof: a few that began before the wrong one, and a few after it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ AROUND: Final = 2
 
 
 def surroundings(invoked: Ints, candidates: Ints, pivot: int, shown: Set[int]) -> tuple[list[int], list[int]]:
-    """Of candidate rows the last few that were invoked before `pivot`, and the first few after it, in order of time;
-    those that are `shown` already are left out.
+    """Return the last few candidate rows invoked before `pivot`, and the first few after it, in order of time.
+
+    Rows in `shown` are left out.
     """
     rows = candidates[np.argsort(invoked[candidates], kind="stable")]
     at = int(np.searchsorted(invoked[rows], invoked[pivot]))

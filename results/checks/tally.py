@@ -1,8 +1,8 @@
-"""What is counted over time: operations by how they ended, latencies, errors. It adds up.
+"""Count over time, in sums that add up: operations by how they ended, latencies, errors.
 
-A task counts one topic-partition; the tables of a run show all of them together (`tables.py`). What tasks count that
-are carried out one after the other in one place is added up there before it travels (`Together`): what the control
-process gets then grows with the number of places and the length of the run, and not with the topic-partitions.
+A task counts one topic-partition; the tables of a run show all of them together (`tables.py`). Counts of tasks that are
+carried out one after the other in one place are added up there before they travel (`Together`): what the control
+process receives then grows with the number of places and the length of the run, and not with the topic-partitions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ HELD: Final = 32
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True):
-    """How often some whole numbers occurred: the numbers, ascending, and a count for each.
+    """How often some integers occurred: the integers, ascending, and a count for each.
 
-    Both are arrays of int64 as bytes, which cost no more to travel than they are long.
+    Both are arrays of int64 as bytes, which add nothing to the size when they travel.
     """
 
     keys: bytes = b""
@@ -31,7 +31,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, keys: Ints, counts: Ints) -> Tally:
-        """From ascending numbers and their counts."""
+        """Make a tally from ascending numbers and their counts."""
         return cls(keys.astype(np.int64).tobytes(), counts.astype(np.int64).tobytes())
 
     @classmethod
@@ -52,11 +52,11 @@ class Tally(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """What was counted of one topic-partition, or of several of one run.
+    """The counts of one topic-partition, or of several of one run.
 
     `throughput` counts operations by the bucket, `f` and `type` with which they ended, `latencies` acknowledged sends
-    by bucket and class of latency; `errors` are bucket, `f`, what was said, and how often. How several numbers are made
-    one is said in `kernels/series.py`.
+    by bucket and class of latency; `errors` are bucket, `f`, error, and how often. `kernels/series.py` defines how
+    several numbers are packed into one.
     """
 
     throughput: Tally = Tally()
@@ -77,7 +77,7 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Together:
-    """Adds up what comes one after the other, in bounded memory."""
+    """Adds up counts that arrive one after the other, in bounded memory."""
 
     def __init__(self) -> None:
         self._held: list[Counts] = []
@@ -89,5 +89,5 @@ class Together:
 
     @property
     def counts(self) -> Counts:
-        """All that came, together."""
+        """The sum of all counts that were added."""
         return Counts.sum(self._held)

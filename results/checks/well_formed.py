@@ -1,16 +1,16 @@
-"""Whether operations make a well-formed history: each recorded once, and each process with one at a time.
+"""Check whether a history is well-formed: each operation recorded once, each process with one at a time.
 
 Pure functions over columns, for any share of a history. `ended` is when an operation ended, `NEVER` for one of unknown
 outcome: nothing may follow it in its process. Operations of a process are ordered by invocation, then by id; each must
 have ended when the next begins, and an instant at which one ends and the next begins is no overlap.
 
-Two looks. `suspects` is quick: where no two operations overlap, the n-th end comes before the start after the n-th, and
-for that starts and ends can be sorted by themselves, as plain numbers that begin with the process. It counts an
-operation that ends as it begins as one of half a nanosecond, so that it hides nothing that lies around it; hence it may
-suspect two that begin together and follow each other all the same. `first_overlap` is exact, and is for suspects.
+Two passes. `suspects` is quick: if no two operations overlap, the n-th end comes before the start after the n-th, and
+for that starts and ends can be sorted separately, as plain numbers that begin with the process. It counts an operation
+that ends as it begins as one of half a nanosecond, so that it hides no overlap around it; hence it may suspect two that
+begin together and legally follow each other. `first_overlap` is exact, and is for suspects.
 
-Memory. `portions` cuts what has to be looked at together into shares that fit, however it is distributed: what is read
-beyond a share's size makes the share narrower, and the rest is read again.
+Memory. `portions` cuts what must be examined together into shares that fit, however it is distributed: if more than a
+share's size is read, the share becomes narrower, and the rest is read again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Ints = npt.NDArray[np.int64]
 NEVER: Final = int(np.iinfo(np.int64).max)
 WORD_BITS: Final = 63
 SEGMENT_BITS: Final = 40
-"""Below them an id is a number within its segment (`joining.py`)."""
+"""The number of low bits of an id that number it within its segment (`joining.py`)."""
 MOST_FLAGS: Final = 8
 """So many bytes per id."""
 REPEATED, BACKWARDS, OVERLAPPING = range(3)
-"""The rules, in the order in which a breach of them is told."""
+"""The rules, in the order in which a breach of them is reported."""
 
 
 class Breach(msgspec.Struct, frozen=True, order=True):
-    """A row that breaks a rule. The least of all is told: the first rule, and there the first in `key`."""
+    """A row that breaks a rule. The least breach is reported: the first rule, and there the first in `key`."""
 
     rule: int
     key: tuple[int, ...]
@@ -45,7 +45,7 @@ class Breach(msgspec.Struct, frozen=True, order=True):
 
 
 def repeated(op_id: int, row: int) -> Breach:
-    """`row` is the second with that id."""
+    """A breach: `row` is the second with that id."""
     return Breach(REPEATED, (op_id,), row, f"operation {op_id} is recorded twice")
 
 
@@ -59,7 +59,7 @@ def overlapping(process: int, invoked: int, op_id: int, row: int) -> Breach:
 
 
 def least_repeated(ids: Ints) -> int | None:
-    """The least number that is there twice. Uses the array up."""
+    """The least number that occurs twice. Overwrites the array."""
     if _are_all_others(ids):
         return None
     ids.sort()
@@ -68,7 +68,7 @@ def least_repeated(ids: Ints) -> int | None:
 
 
 def _are_all_others(ids: Ints) -> bool:
-    """Whether no two are the same; no if that cannot be found out by a flag each, because they are spread too thinly.
+    """Whether all ids differ; False if that cannot be decided with a flag per id, because they are spread too thinly.
 
     Ids are numbers within segments, nearly without gaps.
     """
@@ -90,8 +90,10 @@ def _are_all_others(ids: Ints) -> bool:
 
 
 def suspects(process: Ints, invoked: Ints, ended: Ints, since: int = -NEVER) -> Ints:
-    """Processes that may have had two operations at once, in ascending order; no other had. None may end before it
-    begins. What was before `since` is left out, but for what had not ended then. Uses the arrays up.
+    """Return processes that may have had two operations at once, in ascending order; no other had.
+
+    No operation may end before it begins. What was before `since` is left out, except what had not ended then.
+    Overwrites the arrays.
     """
     if len(process) == 0:
         return process
@@ -114,7 +116,7 @@ def suspects(process: Ints, invoked: Ints, ended: Ints, since: int = -NEVER) -> 
 
 
 def first_overlap(process: Ints, invoked: Ints, ended: Ints, op_id: Ints) -> int | None:
-    """Which operation, the first by process, invocation and id, begins while the one before it has not ended."""
+    """The first operation, by process, invocation and id, that begins while the one before it has not ended."""
     order = np.lexsort((op_id, invoked, process))
     same = np.diff(process[order]) == 0
     wrong = np.flatnonzero(same & (invoked[order][1:] < ended[order][:-1]))
@@ -126,13 +128,16 @@ def first_overlap(process: Ints, invoked: Ints, ended: Ints, op_id: Ints) -> int
 
 Columns = tuple[Ints, ...]
 Read = Callable[[int, int], Iterator[Columns]]
-"""From where to where: pieces of the columns that have to be looked at together, the key by which they are cut first. A
-piece may have keys below, which then belong to every share from there on."""
+"""Reads, from where to where, pieces of the columns that must be examined together.
+
+The first column is the key by which they are cut first. A piece may have keys below the range, which then belong to
+every share from there on.
+"""
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What has to be looked at together from `low` to `high`."""
+    """What must be examined together from `low` to `high`."""
 
     low: int
     high: int
@@ -140,7 +145,7 @@ class Portion:
 
 
 def portions(read: Read, columns: int, low: int, high: int, most: int) -> Iterator[Portion]:
-    """Everything from `low` to `high` in ascending portions of about `most` rows at the most."""
+    """Yield everything from `low` to `high` in ascending portions of at most about `most` rows."""
     while low <= high:
         held = _Held(columns, low, high, most)
         for piece in read(low, high):
@@ -173,7 +178,7 @@ class _Held:
             self._narrow()
 
     def _make_room(self, rows: int) -> None:
-        """Generously: memory that nobody writes to costs nothing."""
+        """Allocate generously: memory that is never written costs nothing."""
         if rows > len(self._room[0]):
             held = self.columns
             self._room = [np.empty(max(2 * rows, self.most), np.int64) for _ in held]
@@ -181,7 +186,7 @@ class _Held:
                 room[: self._rows] = column
 
     def _keep(self, start: int, wanted: npt.NDArray[np.bool_]) -> None:
-        """Of the rows from `start` on."""
+        """Keep only the wanted rows from `start` on."""
         count = int(wanted.sum())
         if count < len(wanted):
             for room in self._room:
@@ -189,8 +194,9 @@ class _Held:
         self._rows = start + count
 
     def _narrow(self) -> None:
-        """Leave the upper half of what begins here to a later portion; not where most of what is held reaches over
-        `low` from before: it would only have to be held again.
+        """Leave the upper half of what begins here to a later portion.
+
+        Does nothing if most of what is held reaches over `low` from before: it would only have to be held again.
         """
         keys = self._room[0][: self._rows]
         own = keys[keys >= self.low]

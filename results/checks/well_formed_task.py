@@ -1,20 +1,20 @@
-"""Whether a stored history is well-formed, as tasks that the engine schedules beside those of the checks.
+"""Check whether a stored history is well-formed, as tasks that the engine schedules.
 
 A rule concerns operations that lie all over the file: ids are unique in all of it, and a process sends to every
-topic-partition. So a history is not cut by rows but by what has to be looked at together: row groups whose ranges of
-ids, or of processes, touch each other (`results/row_groups.py`), and where that is still too much, ranges of ids, or of
-time. A task reads one or four columns of the row groups that matter to its range and holds `MOST_ROWS` of them at the
-most (`well_formed.portions`), so that its memory is bounded whatever the size of the history.
+topic-partition. So a history is not cut by rows but by what must be examined together: row groups whose ranges of ids,
+or of processes, touch each other (`results/row_groups.py`), and where that is still too much, ranges of ids, or of
+time. A task reads one or four columns of the row groups that matter to its range and holds at most `MOST_ROWS` rows of
+them (`well_formed.portions`), so that its memory is bounded regardless of the size of the history.
 
     recorded once   each `op_id`, within a range of ids
     one at a time   each process, within a range of time; what began before and had not ended then belongs to it. No
                     operation ends before it begins
 
-Operations on registers keep the rules together with those on logs, so the row groups of their table (`kinds.py`) are
-looked at as more of the same. That costs what their rows cost, and nothing where there is no such table.
+Operations on registers and on logs together must obey the rules, so the row groups of the registers' table (`kinds.py`)
+are added to those of the history. That costs what their rows cost, and nothing without such a table.
 
-The least breach of all tasks of a history (`first_breach`) is what one look at the whole would have found first. What
-the footer says of the row groups is compared with what is read of them, once at least for each.
+The least breach of all tasks of a history (`first_breach`) is the one that a single pass over the whole would have
+found first. The footer's ranges are compared with the rows that are read, at least once for each row group.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from squall.results.segments import IllFormedHistory
 
 MOST_ROWS: Final = 1 << 24
 MOST_SUSPECTS: Final = 10_000
-"""So many processes are looked at exactly at a time."""
+"""The number of processes that are examined exactly at a time."""
 POINTS: Final = 32
-"""So many points a row group counts as where its range has to be cut."""
+"""The number of points that stand for a row group when its range has to be cut."""
 FIRST: Final = -(1 << 63)
 LAST: Final = (1 << 63) - 1
 RECORDED_ONCE: Final = "recorded once"
@@ -60,8 +60,9 @@ Rule = Literal["recorded once", "one at a time"]
 
 
 class WellFormedTask(msgspec.Struct, frozen=True, tag="well-formed"):
-    """One rule, for operations whose ids or times of invocation lie from `low` to `high`; `row_groups` hold all that
-    matters to these, with `register_groups` of the table of registers where there is one that does.
+    """One rule, for operations whose ids or times of invocation lie from `low` to `high`.
+
+    `row_groups` hold all that matters to these, with `register_groups` of the table of registers if one matters.
     """
 
     run: int
@@ -72,7 +73,7 @@ class WellFormedTask(msgspec.Struct, frozen=True, tag="well-formed"):
     high: int = LAST
     most: int = MOST_ROWS
     deadline: float | None = None
-    """As that of a topic-partition's task."""
+    """As the deadline of a topic-partition's task."""
     registers: str | None = None
     register_groups: tuple[int, ...] = ()
 
@@ -89,8 +90,9 @@ def well_formed_tasks(
     *,
     registers: Path | None = None,
 ) -> list[WellFormedTask]:
-    """The tasks that together find out whether a history is well-formed. `groups` are those of the history, and those
-    of the table of registers, if that is given.
+    """Return the tasks that together decide whether a history is well-formed.
+
+    `groups` are those of the history, and those of the table of registers if that is given.
     """
 
     def made(rule: Rule, matter: Iterable[RowGroup], low: int, high: int) -> WellFormedTask:
@@ -115,7 +117,7 @@ def well_formed_tasks(
 
 
 def _shares(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range], most: int) -> Iterator[list[RowGroup]]:
-    """Row groups that have to be looked at together, and with them others where that makes small shares larger."""
+    """Row groups that must be examined together, joined with others if that makes small shares larger."""
     share: list[RowGroup] = []
     for touching in _together(groups, of):
         if share and sum(one.rows for one in (*share, *touching)) > most // 4:
@@ -127,7 +129,7 @@ def _shares(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range], most: i
 
 
 def _together(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range]) -> Iterator[list[RowGroup]]:
-    """Row groups whose ranges touch, however indirectly."""
+    """Row groups whose ranges touch, directly or indirectly."""
     touching: list[RowGroup] = []
     high = FIRST
     for one in sorted(groups, key=lambda one: of(one).low):
@@ -141,7 +143,7 @@ def _together(groups: Sequence[RowGroup], of: Callable[[RowGroup], Range]) -> It
 
 
 def _cuts(ranges: Sequence[tuple[Range, int]], most: int) -> Iterator[tuple[int, int]]:
-    """All there is in ranges of about `most` rows, if rows are evenly spread within each row group."""
+    """Divide everything into ranges of about `most` rows, if rows are evenly spread within each row group."""
     points = sorted(
         (one.low + (one.high - one.low) * (2 * number + 1) // (2 * POINTS), rows)
         for one, rows in ranges
@@ -166,7 +168,7 @@ def _reaches(group: RowGroup, low: int, high: int) -> bool:
 
 
 def check_well_formed(task: WellFormedTask) -> Breach | None:
-    """The least breach of the rule within the task's range. Raises IllFormedHistory for what cannot be read."""
+    """Return the least breach of the rule within the task's range. Raises IllFormedHistory for what cannot be read."""
     path = Path(task.path)
     groups = row_groups_of(path, task.row_groups)
     if task.registers is not None:
@@ -175,7 +177,7 @@ def check_well_formed(task: WellFormedTask) -> Breach | None:
 
 
 def first_breach(breaches: Iterable[Breach | None]) -> Breach | None:
-    """What one look at the whole would have found first."""
+    """The breach that a single pass over the whole would have found first."""
     return min((one for one in breaches if one is not None), default=None)
 
 
@@ -219,14 +221,14 @@ def _one_at_a_time(groups: Sequence[RowGroup], task: WellFormedTask) -> Breach |
 
 
 class _Intervals:
-    """When operations began and ended, of some row groups. One that ended before it began ends the reading."""
+    """Reads when operations of some row groups began and ended; stops at one that ended before it began."""
 
     def __init__(self, groups: Sequence[RowGroup]) -> None:
         self.groups = groups
         self.backwards: Breach | None = None
 
     def read(self, low: int, high: int) -> Iterator[Columns]:
-        """Invocation, process and end of what had not ended at `low`, or began later, and until `high`."""
+        """Yield invocation, process and end of operations begun until `high`: from `low` on, or ended after it."""
         for group, invoked, process, completed, ended in self._all(low, high):
             wrong = np.flatnonzero(completed < invoked)
             if len(wrong):
@@ -246,7 +248,7 @@ class _Intervals:
                 yield group, invoked, process, *_ends(group, table)
 
     def first_overlap(self, processes: Ints, low: int, high: int) -> Breach | None:
-        """The first of these processes, in ascending order, that had two operations at once, and which."""
+        """The first of these processes, in ascending order, that had two operations at once, and which operation."""
         for start in range(0, len(processes), MOST_SUSPECTS):
             found = self._first_overlap(processes[start : start + MOST_SUSPECTS], low, high)
             if found is not None:
@@ -282,9 +284,7 @@ def _numbers(group: RowGroup, table: pa.Table, name: str) -> Ints:
 
 
 def _ends(group: RowGroup, table: pa.Table) -> tuple[Ints, Ints]:
-    """When each operation was completed, `NEVER` for one that was not; and when it ended, which one of unknown outcome
-    never did.
-    """
+    """When each operation was completed, `NEVER` if it was not; and when it ended, `NEVER` for unknown outcome."""
     told = whole_numbers(group.path, table, "completed", nullable=True)
     unknown = np.asarray(whole_numbers(group.path, table, "type")) == TYPES["info"]
     known = np.asarray(told.drop_null())

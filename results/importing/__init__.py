@@ -1,1 +1,1 @@
-"""Reads the histories of other tools and writes them as runs that the checks judge."""
+"""Import the histories of other tools as runs that the checkers judge."""

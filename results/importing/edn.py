@@ -1,4 +1,4 @@
-"""Reads EDN, the notation of Clojure's data, form by form with line numbers.
+"""Read EDN, the notation of Clojure's data, form by form with line numbers.
 
 PyPI's readers were tried first: `edn_format` had its last release in 2020, needs a parser generator and a library of
 persistent collections at run time, and yields no line numbers, which an error about one operation among 100 000 needs.
@@ -21,7 +21,7 @@ from typing import Any, Final
 from squall.results.importing.trouble import ForeignTrouble
 
 MOST_DEPTH: Final = 200
-"""Levels of nesting that are read; a history has five."""
+"""The most levels of nesting that are read; a history has five."""
 
 _BLANK: Final = re.compile(r"(?:[\s,]+|;[^\n]*)*")
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -49,8 +49,9 @@ class Symbol(str):
 
 
 def forms(text: str, file: Path | str) -> Iterator[tuple[int, Any]]:
-    """Each form with the line on which it begins; those within, if all are in one vector or list. Raises
-    ForeignTrouble.
+    """Yield each form with the line on which it begins; if all forms are in one vector or list, yield its elements.
+
+    Raises ForeignTrouble.
     """
     reader = _Reader(text, file)
     reader.skip()
@@ -84,7 +85,7 @@ class _Reader:
         return ForeignTrouble(self.file, self.line, problem, "EDN is expected here, one map per operation")
 
     def skip(self) -> None:
-        """Go past blanks, comments and discarded forms."""
+        """Skip blanks, comments and discarded forms."""
         while True:
             match = _BLANK.match(self.text, self.at)
             assert match is not None
@@ -96,7 +97,7 @@ class _Reader:
             self.form(0)
 
     def form(self, depth: int) -> Any:
-        """The form that begins here."""
+        """Read the form that begins here."""
         if depth > MOST_DEPTH:
             raise self.trouble(f"is nested more than {MOST_DEPTH} levels deep")
         opening = self.text[self.at : self.at + 1]
@@ -135,7 +136,7 @@ class _Reader:
             raise self.trouble("a map has a map as its key, which is not read") from None
 
     def _dispatched(self, depth: int) -> Any:
-        """A set, or a tagged form, of which the tag is dropped."""
+        """Read a set, or a tagged form, whose tag is dropped."""
         if self.text.startswith("#{", self.at):
             self.at += 1
             try:
@@ -185,7 +186,7 @@ class _Reader:
 
 
 def shown(value: Any) -> str:
-    """A value as EDN writes it: what names it in messages, and tells values of different types apart."""
+    """Return a value as EDN writes it: it names values in messages and distinguishes values of different types."""
     if value is None:
         return "nil"
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
-"""Maps what a foreign nemesis said to fault windows, which shade a timeline and prove nothing.
+"""Map the events of a foreign nemesis to fault windows, which shade a timeline and prove nothing.
 
-What begins a fault and what ends it goes by the name: `start-partition` and `stop-partition`, `kill` and `start`,
-`pause` and `resume`, `bump-clock` and `reset-clock`. Jepsen tells each twice, when it is asked and when it is done; the
-window is the widest of these. Whether a fault took hold is not in a foreign history, so no evidence is claimed.
+Names pair the begin of a fault with its end: `start-partition` and `stop-partition`, `kill` and `start`, `pause` and
+`resume`, `bump-clock` and `reset-clock`. Jepsen reports each twice, when it is requested and when it is done; the
+window is the widest of these. A foreign history does not state whether a fault took effect, so no evidence is claimed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNPROVEN: Final = "imported: a foreign history says what was asked of its nemesi
 
 
 def fault_windows(history: ForeignHistory) -> Iterator[FaultWindow]:
-    """The windows in the order in which they begin."""
+    """Yield the windows in the order in which they begin."""
     found: list[FaultWindow] = []
     open_ones: dict[str, int] = {}
     closed: dict[str, list[int]] = {}
@@ -50,7 +50,7 @@ def fault_windows(history: ForeignHistory) -> Iterator[FaultWindow]:
 
 
 def _begun_by(f: str) -> tuple[str, ...]:
-    """What a fault that this ends is called where it begins."""
+    """Return the names of the faults that the event `f` ends."""
     named = (f"start-{f.removeprefix('stop-')}",) if f.startswith("stop-") else ()
     return named + _ENDS.get(f, ())
 

@@ -1,4 +1,4 @@
-"""Maps the histories of `jepsen.tests.kafka`: sends and polls of logs, alone or within transactions.
+"""Map the histories of `jepsen.tests.kafka`: sends and polls of logs, alone or within transactions.
 
     [:send k v → [offset v]]                        a send to the topic-partition that k is
     [:poll → {k [[offset v] …], …}]                 a poll, one per key that delivered something
@@ -8,10 +8,11 @@
     :assign with `:seek-to-beginning? true`         what the process polls from then on is a final read
     :crash, :debug-topic-partitions                 no operation on a log
 
-A history in which no operation has more than one micro-operation is one of logs. Else each operation is a transaction.
+A history in which no operation has more than one micro-operation is one of logs. Otherwise each operation is a
+transaction.
 
-Final reads. A final read of a topic-partition is whole if it comes to the last offset that was acknowledged there: that
-record is its marker. In other cases nobody knows what was lost beyond, and the verdict is unknown.
+Final reads. A final read of a topic-partition is complete if it reaches the last acknowledged offset: that record is
+the marker. Otherwise it is unknown what was lost beyond, and the verdict is unknown.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ ON_LOGS: Final = ("send", "poll", "txn")
 NO_OPERATIONS: Final = ("crash", "debug-topic-partitions", "assign", "subscribe")
 PLAIN: Final = 1 << 32
 PLAIN_KEY: Final = 1 << 20
-"""Whole numbers from 0 up to these stand for themselves, as values and as keys."""
+"""Integers from 0 up to these stand for themselves, as values and as keys."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """A record that was sent; the offset is None where none was answered."""
+    """A record that was sent; the offset is None if no response stated it."""
 
     partition: int
     value: int
@@ -56,8 +57,10 @@ class Poll:
 
 @dataclass(frozen=True)
 class Did:
-    """What one operation did, in its order. `session` is None where polls need not continue each other; `sought` says
-    that the process reads from the beginning since an assignment, which `reading` numbers.
+    """What one operation did, in its order.
+
+    `session` is None if polls need not continue each other. `sought` means that the process reads from the beginning
+    since an assignment, which `reading` numbers.
     """
 
     one: Operation
@@ -78,7 +81,7 @@ class Did:
 
 @dataclass
 class _Names:
-    """Keys and values of any type as numbers. In JSON the keys of a poll are strings, whatever those of sends are."""
+    """Maps keys and values of any type to numbers. In JSON the keys of a poll are strings, even if sends' are not."""
 
     notation: str
     keys: Numbering = field(default_factory=lambda: Numbering(PLAIN_KEY))
@@ -112,7 +115,7 @@ def is_of_logs(history: ForeignHistory) -> bool:
 
 
 def map_logs(history: ForeignHistory) -> Mapped:
-    """Raises ForeignTrouble."""
+    """Map a history of logs. Raises ForeignTrouble."""
     names = _Names(history.notation)
     done = list(_done(history, names))
     last = _last_acknowledged(done)
@@ -171,7 +174,7 @@ def _done(history: ForeignHistory, names: _Names) -> Iterator[Did]:
 
 
 def _micros(history: ForeignHistory, one: Operation, names: _Names) -> Iterator[Send | Poll]:
-    """What was sent, with what the completion says of it, and what was polled."""
+    """Yield what was sent, with the facts of the completion, and what was polled."""
     answered = isinstance(one.answer, tuple) and all(isinstance(each, tuple) for each in one.answer)
     source, line = (one.answer, one.end_line) if answered else (one.value, one.line)
     if not isinstance(source, tuple) or not all(isinstance(each, tuple) and each for each in source):
@@ -191,7 +194,7 @@ def _micros(history: ForeignHistory, one: Operation, names: _Names) -> Iterator[
 
 
 def _is_placed(value: Any) -> bool:
-    """Whether it is an offset, which may be nil, with a value."""
+    """Whether the value is an offset, which may be nil, with a value."""
     return isinstance(value, tuple) and len(value) == 2 and (value[0] is None or _is_offset(value[0]))
 
 
@@ -220,7 +223,7 @@ def _poll(history: ForeignHistory, line: int | None, told: Any, names: _Names) -
 
 
 def _last_acknowledged(done: list[Did]) -> dict[int, tuple[int, int]]:
-    """By topic-partition: the highest offset that was acknowledged, and its value."""
+    """By topic-partition: the highest acknowledged offset, and its value."""
     last: dict[int, tuple[int, int]] = {}
     for one in done:
         if one.one.type == "ok":
@@ -231,8 +234,9 @@ def _last_acknowledged(done: list[Did]) -> dict[int, tuple[int, int]]:
 
 
 def _whole_readings(done: list[Did], last: dict[int, tuple[int, int]]) -> dict[int, tuple[int, ...]]:
-    """By reading from the beginning: the topic-partitions that it read to the last acknowledged record and that have no
-    committed record of unknown offset.
+    """By reading from the beginning: the topic-partitions that it read completely.
+
+    It read to the last acknowledged record, and the topic-partition has no committed record of unknown offset.
     """
     nowhere = {each.partition for one in done if one.one.type == "ok" for each in one.sends if each.offset is None}
     reached: defaultdict[int, dict[int, int]] = defaultdict(dict)
@@ -257,7 +261,7 @@ def _whole_readings(done: list[Did], last: dict[int, tuple[int, int]]) -> dict[i
 
 
 def _rows(done: list[Did], last: dict[int, tuple[int, int]], topics: dict[int, str]) -> Iterator[Pair]:
-    """Rows of logs: of each operation one per topic-partition, each by a process of its own."""
+    """Yield the rows of logs: one per operation and topic-partition, each with its own process."""
     numbers = Order()
     sequences: defaultdict[int, int] = defaultdict(int)
     clients = Order()
@@ -333,7 +337,10 @@ def _transactions(done: list[Did], whole: dict[int, tuple[int, ...]]) -> pa.Tabl
 
 
 def _runs(one: Did) -> list[tuple[int, int, int, int]]:
-    """Poll, topic-partition, offset and value of each record delivered; each its own poll if there was a rebalance."""
+    """Return poll, topic-partition, offset and value of each delivered record.
+
+    Each record counts as its own poll if there was a rebalance.
+    """
     every = [
         (number, partition, offset, value)
         for number, poll in enumerate(one.polls)
@@ -344,5 +351,5 @@ def _runs(one: Did) -> list[tuple[int, int, int, int]]:
 
 
 def _unique(partition: int, value: int) -> int:
-    """A value of a key as one of all keys."""
+    """Make a value that is unique per key unique among all keys."""
     return partition << 33 | value

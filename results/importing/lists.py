@@ -1,4 +1,4 @@
-"""Maps Elle's list-append transactions, and gets and appends of strings (Porcupine's key-value store).
+"""Map Elle's list-append transactions, and gets and appends of strings (Porcupine's key-value store).
 
     [:append k v]           an append of v to the list k
     [:r k nil → [v …]]      a read of the list k; nil in a committed transaction is the empty list
@@ -23,7 +23,7 @@ from squall.results.rows import TYPES
 
 PLAIN: Final = 1 << 40
 Micro = tuple[int, int, int, tuple[int, ...] | None]
-"""Function, key, element and, of a read, the list."""
+"""Function, key, element and, for a read, the list."""
 
 
 def is_of_lists(history: ForeignHistory) -> bool:
@@ -37,7 +37,7 @@ def is_of_lists(history: ForeignHistory) -> bool:
 
 
 def map_lists(history: ForeignHistory) -> Mapped:
-    """Raises ForeignTrouble, also for registers of transactions."""
+    """Map list-append transactions. Raises ForeignTrouble, also for registers of transactions."""
     keys, elements = Numbering(PLAIN), Numbering(PLAIN)
     rows = []
     for one in history.operations:
@@ -105,8 +105,9 @@ def _mapped(rows: Sequence[tuple[Operation, list[Micro]]], keys: Numbering, elem
 
 
 def map_strings(history: ForeignHistory) -> Mapped:
-    """Gets and appends: a list per key, whose elements are the strings that were appended. Raises ForeignTrouble for a
-    string that cannot be taken apart into these in exactly one way.
+    """Map gets and appends: a list per key, whose elements are the appended strings.
+
+    Raises ForeignTrouble for a string that cannot be split into these in exactly one way.
     """
     keys, elements = Numbering(PLAIN), Numbering(PLAIN)
     appended: dict[str, set[str]] = {}
@@ -137,7 +138,7 @@ def map_strings(history: ForeignHistory) -> Mapped:
 
 
 def _taken_apart(text: Any, parts: set[str]) -> list[str] | None:
-    """The strings of which a text is made; None unless at each place exactly one of them fits."""
+    """Split a text into the strings that it is made of; None unless at each place exactly one of them fits."""
     if not isinstance(text, str):
         return None
     lengths = sorted({len(part) for part in parts})

@@ -1,4 +1,4 @@
-"""What an import makes of a foreign history before it is written: rows of logs and registers, other tables."""
+"""The result of mapping a foreign history: rows of logs and registers, and other tables."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ Pair = tuple[InvocationRow | RegisterInvocation, CompletionRow | RegisterComplet
 
 @dataclass(frozen=True)
 class Mapped:
-    """One mapped history. `what` says in words what became what; `names` are keys and values of other types than whole
-    numbers, by what they name and their number.
+    """One mapped history.
+
+    `what` says in words what became what. `names` are the keys and values that are not integers, by what they name,
+    with their numbers.
     """
 
     kind: str
@@ -27,4 +29,4 @@ class Mapped:
     topics: tuple[str, ...] = ()
     names: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
-    """What is not known of such a history, in words, beside faults."""
+    """What such a history leaves unknown, in words, other than faults."""

@@ -1,4 +1,4 @@
-"""Numbers for keys and values of any type: the checks know whole numbers alone."""
+"""Give numbers to keys and values of any type, because the checkers know only integers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from squall.results.importing.edn import shown
 
 @dataclass
 class Numbering:
-    """Whole numbers from 0 up to `below` stay what they are; anything else gets one from there on, in the order of
-    appearance. Values are told apart by type and content: 1, "1" and :1 are three.
+    """Integers from 0 up to `below` are kept; other values get numbers from `below` on, in order of appearance.
+
+    Values are distinguished by type and content: 1, "1" and :1 are three.
     """
 
     below: int
     names: dict[str, int] = field(default_factory=dict)
 
     def of(self, value: Any) -> int:
-        """The number of a value."""
+        """Return the number of a value."""
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.below:
             return value
         return self.names.setdefault(shown(value), self.below + len(self.names))
 
     def given(self) -> Iterator[tuple[int, str]]:
-        """The numbers that were given out, each with what it stands for."""
+        """Yield the numbers that were assigned, each with the value that it stands for."""
         yield from ((number, name) for name, number in self.names.items())
 
 
@@ -36,10 +37,10 @@ class Order:
     places: dict[str, int] = field(default_factory=dict)
 
     def of(self, key: Any) -> int:
-        """The place of a key."""
+        """Return the place of a key."""
         return self.places.setdefault(shown(key), len(self.places))
 
     @property
     def names(self) -> list[str]:
-        """The keys by place."""
+        """Return the keys by place."""
         return list(self.places)

@@ -1,4 +1,4 @@
-"""Reads the events of a foreign history, whatever its notation, and joins them to operations.
+"""Read the events of a foreign history in any of its notations, and join them to operations.
 
 An event is what Jepsen calls an operation: a process, a type (invoke, ok, fail or info), a function and a value.
 
@@ -6,11 +6,11 @@ An event is what Jepsen calls an operation: a process, a type (invoke, ok, fail 
     JSON        the same maps with strings for keywords: one a line, or all in one array
     log lines   `0  :invoke  :write  3`, as in `history.txt` and in a console log (`INFO  jepsen.util - 0 …`)
 
-Order. The events of a history stand in the order in which they happened; that is what its tool judges by. Times, where
-there are any (`:time`, in nanoseconds), say how far apart they were. Where the two disagree the order counts, so times
-are moved on to stay in order; where there are none, an event takes a microsecond.
+Order. The events of a history are in the order in which they occurred, which its tool judges by. Times, if there are
+any (`:time`, in nanoseconds), state the distance between events. Where the two disagree, the order counts: times are
+moved forward to stay in order. Without times, an event takes a microsecond.
 
-After an operation of unknown outcome a process goes on under a new number, as Jepsen's do.
+After an operation of unknown outcome a process continues under a new number, as Jepsen's do.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NEMESIS: Final = "nemesis"
 TYPES: Final = ("invoke", "ok", "fail", "info")
 MICROSECOND: Final = 1_000
 LARGEST_KEPT: Final = 1 << 40
-"""Numbers of processes from here on are given out here."""
+"""Process numbers from here on are assigned here."""
 
 _LOG_LINE: Final = re.compile(r"^(?:.*?\s-\s+)?(\S+)\s+:(invoke|ok|fail|info)\s+:(\S+)[ \t]*(.*)$")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a history. `time` is None where the file states none."""
+    """One line of a history. `time` is None if the file states none."""
 
     line: int
     process: Any
@@ -50,8 +50,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Operation:
-    """An invocation and its completion. `completed` is None where nothing came back. `process` numbers one life of a
-    process; `value` is that of the invocation, `answer` that of the completion.
+    """An invocation and its completion.
+
+    `completed` is None if there was no completion. `process` numbers one incarnation of a process; `value` is that of
+    the invocation, `answer` that of the completion.
     """
 
     line: int
@@ -68,7 +70,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class ForeignHistory:
-    """All operations of clients by their invocation, and what the nemesis said, with times."""
+    """All operations of clients by their invocation, and the events of the nemesis with times."""
 
     file: Path
     operations: tuple[Operation, ...]
@@ -78,7 +80,7 @@ class ForeignHistory:
     processes: Mapping[int, str]
 
     def trouble(self, line: int | None, problem: str, remedy: str | None = None) -> ForeignTrouble:
-        """An error about a line of this file."""
+        """Make an error about a line of this file."""
         return ForeignTrouble(self.file, line, problem, remedy)
 
 
@@ -97,7 +99,7 @@ def read_history(path: Path) -> ForeignHistory:
 
 
 def notation_of(text: str) -> str:
-    """`EDN`, `JSON` or `log lines`."""
+    """Return the notation of a text: `EDN`, `JSON` or `log lines`."""
     start = re.sub(r"\A(?:[\s,]|;[^\n]*)*", "", text[:10_000])
     if re.match(r'(?:\[\s*)?\{\s*(?:"|\})', start) or start.startswith("[]"):
         return "JSON"
@@ -139,7 +141,7 @@ def _json_events(text: str, file: Path) -> Iterator[Event]:
 
 
 def _frozen(value: Any) -> Any:
-    """Arrays as tuples."""
+    """Return a value with its arrays as tuples."""
     if isinstance(value, list):
         return tuple(_frozen(one) for one in value)
     return {name: _frozen(one) for name, one in value.items()} if isinstance(value, dict) else value
@@ -167,7 +169,7 @@ def _log_events(text: str, file: Path) -> Iterator[Event]:
 
 
 def _one(text: str, file: Path, line: int) -> Any:
-    """The first form of a text that begins with a vector."""
+    """Return the first form of a text that begins with a vector."""
     try:
         return next(form for _, form in forms(f"[{text}]", file))
     except ForeignTrouble:
@@ -179,7 +181,7 @@ def _process_of(word: str) -> Any:
 
 
 def _event(file: Path, line: int, form: Mapping[Any, Any]) -> Event:
-    """An event of a map, whose names are keywords or strings."""
+    """Make an event of a map whose names are keywords or strings."""
     named = {str(name).removeprefix(":"): value for name, value in form.items()}
     for name in ("type", "process"):
         if named.get(name) is None:
@@ -274,7 +276,7 @@ class _Processes:
         }
 
     def of(self, name: str, event: Event) -> int:
-        """The number of a process that begins an operation."""
+        """Return the number of a process that begins an operation."""
         number = self._now.get(name)
         if number is None:
             number = self._kept.pop(name, None)

@@ -1,12 +1,12 @@
-"""Maps reads, writes and compare-and-sets of registers (Jepsen, Knossos, Porcupine), and gets and puts of keys.
+"""Map operations on registers (Jepsen, Knossos, Porcupine), and gets and puts of keys.
 
     read   [nil → v]        `read` that found v; nil is a register that holds nothing
     write  v                `write`
     cas    [old new]        `cas`
 
-With Jepsen's `independent` tests each value is a pair `[key value]`, and each key a register. A failed `cas` says
-nothing about the register to Jepsen, which drops what failed; Porcupine's etcd model takes it for the answer that the
-register held something else (`refused`).
+With Jepsen's `independent` tests each value is a pair `[key value]`, and each key a register. To Jepsen a failed `cas`
+states nothing about the register, because it drops failed operations; to Porcupine's etcd model it states that the
+register held another value (`refused`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from squall.results.rows import ABSENT, RegisterCompletion, RegisterInvocation
 
 FUNCTIONS: Final = ("read", "write", "cas")
 SINGLE: Final = "x"
-"""What the only register of a history is called."""
+"""The name of the only register of a history."""
 PLAIN: Final = 1 << 60
-"""Whole numbers from 0 up to here stand for themselves."""
+"""Integers from 0 up to this stand for themselves."""
 BEFORE: Final = 2_000
 """How long before the first operation the initial value is written, in nanoseconds."""
 
@@ -35,8 +35,9 @@ def is_of_registers(history: ForeignHistory) -> bool:
 
 
 def map_registers(history: ForeignHistory, *, refusals: bool, initial: Any = None) -> Mapped:
-    """Raises ForeignTrouble. `refusals`: a failed cas says that the register held something else. `initial` is what
-    each register holds at first.
+    """Map operations on registers. Raises ForeignTrouble.
+
+    `refusals`: a failed cas states that the register held another value. `initial` is the first value of each register.
     """
     paired = _paired(history)
     values = Numbering(PLAIN)
@@ -95,7 +96,7 @@ def _number(values: Numbering, value: Any) -> int:
 
 
 def _initial(history: ForeignHistory, registers: list[str], value: int) -> list[Pair]:
-    """A write of the initial value to each register, before everything else."""
+    """Make a write of the initial value to each register, before all other operations."""
     fresh = 1 + max(one.process for one in history.operations)
     first = min(one.invoked for one in history.operations)
     return [
@@ -108,7 +109,7 @@ def _initial(history: ForeignHistory, registers: list[str], value: int) -> list[
 
 
 def _paired(history: ForeignHistory) -> bool:
-    """Whether values are pairs of a key and a value: all of them, or none is."""
+    """Whether the values of all operations are pairs of a key and a value."""
     return bool(history.operations) and all(_is_pair(one) for one in history.operations)
 
 
@@ -130,8 +131,10 @@ KV: Final = {"get": "read", "put": "write"}
 
 
 def map_keys(history: ForeignHistory) -> Mapped:
-    """Gets and puts of keys: a register each. The empty string is what a key holds that was never put. Raises
-    ForeignTrouble, also for an append: it depends on what was there, and Squall has no check for that beside puts.
+    """Map gets and puts of keys, each key to a register. The empty string is the value of a key that was never put.
+
+    Raises ForeignTrouble, also for an append: its effect depends on the earlier value, and Squall has no check for
+    appends together with puts.
     """
     values = Numbering(PLAIN)
     pairs: list[Pair] = []

@@ -1,4 +1,4 @@
-"""Writes an imported history as a run: manifest, segment, tables, faults, and the names of what became a number."""
+"""Write an imported history as a run, with the names of what became a number."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Import:
 
 
 def mapped_history(tool: str, history: ForeignHistory, *, initial: Any = None) -> Mapped:
-    """What a tool's history becomes. Raises ForeignTrouble for one of a kind that no check judges."""
+    """Map a tool's history. Raises ForeignTrouble for a kind that no check judges."""
     if tool == "porcupine" and {one.f for one in history.operations} <= {"get", "put", "append"}:
         appends = any(one.f == "append" for one in history.operations)
         puts = next((one for one in history.operations if one.f == "put"), None)
@@ -63,8 +63,9 @@ def mapped_history(tool: str, history: ForeignHistory, *, initial: Any = None) -
 
 
 def import_history(tool: str, file: Path, run_dir: Path, *, model: str | None, initial: Any, command: str) -> Import:
-    """Read a file and write the directory of a run, which is there and empty. Raises ForeignTrouble before anything is
-    written.
+    """Read a file and write it as a run into a directory, which exists and is empty.
+
+    Raises ForeignTrouble before anything is written.
     """
     history = read_history(file)
     mapped = mapped_history(tool, history, initial=initial)
@@ -122,7 +123,10 @@ def _manifest(
 
 
 def _in_order(mapped: Mapped) -> list[Invocation | Completion]:
-    """All rows by time; of two at one time a completion comes first, unless it is of an operation that took no time."""
+    """Return all rows by time.
+
+    Of two rows at the same time a completion comes first, unless its operation took no time.
+    """
     rows: list[tuple[int, int, int, Invocation | Completion]] = []
     for place, (begun, ended) in enumerate(mapped.pairs):
         rows.append((begun.invoked, 1, place, begun))
@@ -132,7 +136,7 @@ def _in_order(mapped: Mapped) -> list[Invocation | Completion]:
 
 
 def _write_names(run_dir: Path, history: ForeignHistory, mapped: Mapped) -> None:
-    """A line for each key, value or process whose number is not its name."""
+    """Write a line for each key, value or process whose number is not its name."""
     lines = [
         msgspec.json.encode({"what": what, "number": number, "name": name}) + b"\n"
         for what, given in (*mapped.names.items(), ("process", tuple(history.processes.items())))

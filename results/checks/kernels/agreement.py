@@ -1,4 +1,4 @@
-"""R0: offsets and values agree one to one, and everything read was sent (the laws are those of `log.py`)."""
+"""Check R0: offsets and values agree one to one, and everything read was sent (see `log.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNREADABLE_VALUE: Final = -1
 
 
 def check_agreement(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """No offset holds two values: reads that disagree, or acknowledgements that do where nobody read."""
+    """Check that no offset holds two values, by reads, or by acknowledgements where there was no read."""
     slots = np.flatnonzero(observed.conflicting)
     found = []
     for offset in observed.slots.offset(slots[:WITNESSES]):
@@ -31,7 +31,7 @@ def check_agreement(operations: Operations, observed: Observed, findings: Findin
 
 
 def _agreement_of_acknowledgements(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """No two appends were acknowledged at one offset that nobody read."""
+    """Check that no two appends were acknowledged at one offset that was never read."""
     at = observed.slots.index(operations.offset[observed.acked])
     acks = np.bincount(at, minlength=len(observed.slots))
     twice = np.flatnonzero((acks > 1) & ~observed.read)
@@ -46,7 +46,7 @@ def _agreement_of_acknowledgements(operations: Operations, observed: Observed, f
 
 
 def _agreement_below_the_start(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """What was read below the log's start is what was acknowledged there: nothing is lost there, but all must agree."""
+    """Check that reads below the log start agree with acknowledgements: nothing is lost there, but all must agree."""
     acked = observed.acked[operations.offset[observed.acked] < observed.log_start]
     slot = observed.slots.index(operations.offset[acked])
     other = observed.read[slot] & ~observed.conflicting[slot] & (observed.value[slot] != operations.value[acked])
@@ -68,7 +68,7 @@ def _agreement_below_the_start(operations: Operations, observed: Observed, findi
 
 
 def check_provenance(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """Everything read was sent, and did not fail. What was acknowledged where it was read needs no further proof."""
+    """Check that everything read was sent and did not fail. A value acknowledged where it was read was sent."""
     pairs = observed.unplaced
     unsent = pairs.writer < 0
     for anomaly, wrong in (
@@ -83,7 +83,7 @@ def check_provenance(operations: Operations, observed: Observed, findings: Findi
 
 
 def check_duplicates(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """No value lies at two offsets. Without idempotence the system never promised that; then it is counted."""
+    """Check that no value lies at two offsets. Without idempotence this is not guaranteed, and only counted."""
     pairs, acked = _perhaps_twice(operations, observed)
     offset = np.concatenate((pairs.offset, operations.offset[acked]))
     value = np.concatenate((pairs.value, operations.value[acked]))
@@ -107,10 +107,10 @@ def check_duplicates(operations: Operations, observed: Observed, findings: Findi
 
 
 def _perhaps_twice(operations: Operations, observed: Observed) -> tuple[Pairs, Ints]:
-    """All pairs and acknowledged sends of values that may lie at two offsets.
+    """Return all pairs and acknowledged sends of values that may lie at two offsets.
 
-    Where no value was sent twice, such a value was read elsewhere than where its send was acknowledged, or at two
-    offsets of which none was acknowledged: it is that of an unplaced pair.
+    If no value was sent twice, such a value was read at another offset than where its send was acknowledged, or at two
+    offsets without acknowledgement: it is the value of an unplaced pair.
     """
     if observed.values_sent_twice:
         return observed.pairs_of(np.flatnonzero(observed.read)), observed.acked
@@ -128,8 +128,9 @@ def _perhaps_twice(operations: Operations, observed: Observed) -> tuple[Pairs, I
 
 
 def acknowledged_elsewhere(operations: Operations, observed: Observed) -> Pairs:
-    """Pairs that show a value at another offset than the one acknowledged: a matter for `duplicate`, if idempotence was
-    promised; else a copy, which is no excuse for the record that is gone.
+    """Return pairs that show a value at another offset than the acknowledged one, of idempotent sends: see `duplicate`.
+
+    Without idempotence such a pair is a copy, which does not excuse a missing record.
     """
     pairs = observed.unplaced[observed.unplaced.writer >= 0]
     return pairs[(operations.offset[pairs.writer] != pairs.offset) & operations.idempotent[pairs.writer]]

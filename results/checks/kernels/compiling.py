@@ -1,9 +1,8 @@
-"""How loops over rows become machine code: numba compiles them for the one signature that is stated with each.
+"""Compile loops over rows to machine code: numba compiles each for the one signature stated with it.
 
-The machine code is kept beside the module, or in the user's cache directory where that folder cannot be written. Where
-neither can, it is made anew in each process that judges something: slower to begin with by some seconds, not wrong.
-Signatures are stated, not found out by the first call, so that one compilation serves arrays that may be written and
-those that Arrow does not let anybody write.
+The machine code is cached beside the module, or in the user's cache directory if that folder is not writable. If
+neither is, each process that judges compiles it again: slower to start by some seconds, but not wrong. Signatures are
+stated, not inferred from the first call, so that one compilation serves writable arrays and Arrow's read-only ones.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ INTS_OUT: Final = types.int64[::1]
 ROWS_OUT: Final = types.int32[::1]
 FLAGS_OUT: Final = types.boolean[::1]
 COUNTS_OUT: Final = types.int64[:, ::1]
-"""Numbers by two coordinates."""
+"""A two-dimensional array of counts."""
 
 
 def several(*parts: Any) -> Any:
@@ -35,13 +34,13 @@ def several(*parts: Any) -> Any:
 
 
 def compiled(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function of these types as machine code."""
+    """Compile a function of these types to machine code."""
     signature = result(*arguments)
 
     def machine_code(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             made: Callable[..., Any] = _njit(signature, cache=True)(function)
-        except (RuntimeError, OSError):  # no place to keep it, or no room
+        except (RuntimeError, OSError):  # no place to cache it, or no room
             made = _njit(signature)(function)
         return made
 
@@ -49,6 +48,6 @@ def compiled(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Cal
 
 
 def part(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that becomes part of the compiled ones that call it, in the same module."""
+    """Compile a function that becomes part of the compiled functions in the same module that call it."""
     made: Callable[..., Any] = _njit(function)
     return made

@@ -1,4 +1,4 @@
-"""What the rules of a log find: anomalies, each proved by operations, and counts of what is none."""
+"""The findings of the rules of a log: anomalies with proofs, and counts of what is no anomaly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Findings:
     noted: dict[str, int] = field(default_factory=dict)
 
     def add(self, anomaly: str, total: int, instances: list[Finding]) -> None:
-        """`total` instances of an anomaly, the first of which are given."""
+        """Add `total` instances of an anomaly; `instances` has the first of them."""
         if total:
             self.counts[anomaly] = self.counts.get(anomaly, 0) + total
             self.instances += instances[:WITNESSES]

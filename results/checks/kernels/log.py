@@ -1,42 +1,41 @@
-"""The rules of an append-only log, for one topic-partition (HX-07).
+"""Apply the rules of an append-only log to one topic-partition (HX-07).
 
 A history is that of a correct log if and only if
 
 R0  offsets and values agree one to one: no offset holds two values (`inconsistent_offset`), no value lies at
     two offsets (`duplicate`), everything read was sent (`phantom`) and did not fail (`aborted_read`);
-R1  real time is respected (`realtime.py`, which also says what a stated log end is held to);
-R2  each poll delivers increasing offsets (`int_nonmonotonic`) without leaving out a record that somebody read
-    between them (`int_poll_skip`);
+R1  real time is respected (`realtime.py`, which also states which log ends are legal);
+R2  each poll delivers increasing offsets (`int_nonmonotonic`) without leaving out a record between them that was
+    read by any poll (`int_poll_skip`);
 
 and a client sees no less than that over time:
 
 S1  a session's polls never go back (`nonmonotonic_poll`), nor
-S2  pass over a record that somebody read (`poll_skip`);
+S2  pass over a record that was read by any poll (`poll_skip`);
 S3  what an idempotent client sent later lies later (`nonmonotonic_send`);
 L   nothing acknowledged under acks=all is lost, nothing read is retracted (`lost_write`).
 
-One defect gets one name. A record that was acknowledged and never read is a matter of L alone: it is not held
-against the polls that pass it by, nor against the order of the others. The final read is the log as it is in
-the end; what it leaves out is lost, not skipped. But a final poll that passes over what another of them delivered, or
-within itself over what lies below the log's start, skips it as any poll would: no loss would tell.
+One defect gets one name. A record that was acknowledged and never read concerns L alone: it does not count against
+polls that pass over it, nor against the order of the others. The final read is the log as it is at the end; what it
+leaves out is lost, not skipped. But a final poll that passes over what another final poll delivered, or within one poll
+over what lies below the log start, skips it as any poll would, because no loss would report it.
 
 An acknowledged record is lost if the final read covers its offset and has something else there, or nothing; if it lies
-beyond the end of a complete final read although it was acknowledged before the marker was sent; or, where there is no
-final read, if somebody read around it. Otherwise nobody looked, and it is `unseen`: counted, no anomaly.
-Acknowledgements under acks 0 or 1 promise nothing: such records count as `lost_unprotected`. Offsets below the log's
-start are exempt, also where a session passes over them, which goes on where the log starts now; but what was read there
-must be what was acknowledged there. A log that starts beyond the marker which a complete final read has come to is
-taken to start at the marker.
+beyond the end of a complete final read although it was acknowledged before the marker was sent; or, without a final
+read, if polls read around it. Otherwise no poll covered it, and it is `unseen`: counted, no anomaly. Acknowledgements
+under acks 0 or 1 guarantee nothing: such records count as `lost_unprotected`. Offsets below the log start are exempt,
+also where a session passes over them, which continues at the current log start; but what was read there must be what
+was acknowledged there. A log that starts beyond the marker of a complete final read is taken to start at the marker.
 
-Without idempotence a value may lie at several offsets, none of which it reached before its send began. Acknowledged, it
-lies at the offset that was said; where none was said, at one of them by then, which is certain only of the lowest, and
-only if all below is known. That a copy lies elsewhere does not make up for one that is gone.
+Without idempotence a value may lie at several offsets, at none of which it was before its send began. An acknowledged
+value lies at the stated offset; if none was stated, at one of its offsets by then, which is certain only for the lowest
+offset, and only if everything below is known. A copy at another offset does not make up for a missing record.
 
-Polls of one session are taken not to overlap: no client of ours asks again before it was answered. Of those that do
-overlap nobody can say which came first, and nothing is said of the step between them.
+Polls of one session are assumed not to overlap: our clients do not poll again before the response. The order of
+overlapping polls is unknown, and the step between them is not judged.
 
-Each rule first has a compiled loop (`passes.py`) look for whatever might break it, which in a healthy history is
-nothing; what it names is judged with numpy in the rule's own module, and nothing else is looked at again.
+For each rule a compiled loop (`passes.py`) first finds everything that might break it, which in a healthy history is
+nothing. Only the suspects are judged, with numpy in the rule's own module.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from squall.results.checks.kernels.sessions import check_sessions
 
 
 def check_log(operations: Operations, observed: Observed, *, linearizable_reads: bool = False) -> Findings:
-    """All rules over one topic-partition. `linearizable_reads` holds polls to the log end they state."""
+    """Apply all rules to one topic-partition. With `linearizable_reads`, log ends stated by polls are checked too."""
     findings = Findings()
     check_agreement(operations, observed, findings)
     check_provenance(operations, observed, findings)

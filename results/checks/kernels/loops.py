@@ -1,6 +1,6 @@
-"""The way to the compiled loops of `passes.py`: numba is imported when the first of them is called for, not before.
+"""Give access to the compiled loops of `passes.py`, importing numba at the first call and not before.
 
-So whoever imports the rules without judging anything, as a control process that only runs something, need not wait.
+So a process that imports the rules without judging, such as a control process that only runs a load, need not wait.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Asked for a loop once; from then on it is here."""
+    """Import a loop at its first use and keep it here."""
     loop = getattr(import_module("squall.results.checks.kernels.passes"), name)
     globals()[name] = loop
     return loop

@@ -1,4 +1,4 @@
-"""L: nothing acknowledged under acks=all is lost, nothing read is retracted (the law is that of `log.py`)."""
+"""Check L: nothing acknowledged under acks=all is lost, nothing read is retracted (see `log.py`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALL: Final = np.zeros(0, np.int8)
 
 
 def check_losses(operations: Operations, observed: Observed, findings: Findings) -> Flags:
-    """Acknowledged records that are gone, and read ones that were retracted. Returns which sends are lost."""
+    """Check for acknowledged records that are missing and read ones that were retracted. Return the lost sends."""
     lost = np.zeros(len(operations), np.bool_)
     missed, unseen = _lost_acked(operations, observed)
     lost[missed] = True
@@ -35,7 +35,7 @@ def check_losses(operations: Operations, observed: Observed, findings: Findings)
 
 
 def _lost_acked(operations: Operations, observed: Observed) -> tuple[Ints, int]:
-    """The acknowledged sends that are lost, and of how many nobody can tell."""
+    """The acknowledged sends that are lost, and the number of those for which this is unknown."""
     final = observed.final
     acked = loops.unaccounted(
         operations.f, operations.type, operations.acks, operations.offset, observed.offset_key, observed.slots.base,
@@ -61,7 +61,7 @@ def _lost_acked(operations: Operations, observed: Observed) -> tuple[Ints, int]:
 
 
 def _passed_over(operations: Operations, observed: Observed) -> Flags:
-    """Slots between two records that some poll delivered one after the other, or a session did."""
+    """Slots between two records that some poll, or a session, delivered one after the other."""
     passed: Flags = loops.passed_over(
         operations.starts, observed.record_key, observed.slots.base, operations.invoked, operations.completed,
         operations.in_order, *numbered(observed), len(observed.slots),
@@ -70,7 +70,7 @@ def _passed_over(operations: Operations, observed: Observed) -> Flags:
 
 
 def _acked_without_offset(operations: Operations, observed: Observed) -> Ints:
-    """Sends acknowledged without saying where, before a complete final read that does not have them."""
+    """Sends acknowledged without an offset, before a complete final read that does not have them."""
     final = observed.final
     unplaced = np.flatnonzero(operations.is_acked & (operations.offset == NONE))
     if not final.complete or observed.log_start > 0:
@@ -80,7 +80,7 @@ def _acked_without_offset(operations: Operations, observed: Observed) -> Ints:
 
 
 def _retracted(operations: Operations, observed: Observed, lost: Flags) -> Pairs:
-    """Pairs that were read and that the final read does not have, and no other value in their place."""
+    """Pairs that were read and that the final read does not have, nor another value in their place."""
     final, slots = observed.final, observed.slots
     edges = np.array([observed.log_start, final.start, final.end + 1])
     lowest, covered_from, beyond = slots.from_offset(edges).tolist()
@@ -93,7 +93,7 @@ def _retracted(operations: Operations, observed: Observed, lost: Flags) -> Pairs
 
 
 def _lost_unprotected(operations: Operations, observed: Observed) -> int:
-    """Sends acknowledged under acks 0 or 1 that a complete final read does not have."""
+    """The number of sends acknowledged under acks 0 or 1 that a complete final read does not have."""
     final = observed.final
     if not final.complete:
         return 0
@@ -132,7 +132,7 @@ def _retracted_finding(offset: int, value: int, poll: int, writer: int, operatio
 
 
 def _poll_beyond(offset: int, operations: Operations) -> list[int]:
-    """The final poll that passed an offset by, else the last one; another poll where there was no final read."""
+    """The final poll that passed over an offset, else the last one; another poll if there was no final read."""
     final = operations.f[operations.record_poll] == FINAL_POLL
     records = np.flatnonzero(final) if final.any() else np.arange(len(operations.record_offset))
     if len(records) == 0:

@@ -1,11 +1,11 @@
-"""The observed log of one topic-partition: which offset holds which value, by acknowledgements and by reads.
+"""Reconstruct the log of one topic-partition from acknowledgements and reads.
 
-Offsets become *slots*: their index in the sorted array of all offsets seen. Where the offsets are dense, which
-a healthy log's are, the slot is a subtraction, and everything below is linear.
+Offsets become *slots*: their index in the sorted array of all offsets seen. If the offsets are dense, as in a healthy
+log, the slot is a subtraction, and everything below is linear.
 
 A *pair* is an offset with a value that was read there. Nearly all pairs are those of a send that was acknowledged at
-this very offset; by slot, that is all there is to know. `unplaced` has the others: sends of unknown outcome that
-landed, and whatever is wrong. Only they are looked for among the values that were sent.
+this very offset; an array by slot holds all facts about them. `unplaced` has the other pairs: appended sends of unknown
+outcome, and everything that is wrong. Only these are searched for among the values that were sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Slots:
-    """All offsets of interest, sorted, and the way from an offset to its index: from `low` on if they are dense."""
+    """All offsets of interest, sorted, and the mapping from an offset to its index: from `low` on if they are dense."""
 
     low: int
     count: int
@@ -40,7 +40,7 @@ class Slots:
 
     @classmethod
     def of(cls, operations: Operations) -> Slots:
-        """Of whatever was delivered, or acknowledged under acks=all."""
+        """Collect what was delivered, or acknowledged under acks=all."""
         count, low, high = loops.acknowledged_extent(operations.f, operations.type, operations.acks, operations.offset)
         records = operations.record_offset
         if len(records):
@@ -59,19 +59,19 @@ class Slots:
 
     @property
     def base(self) -> int:
-        """What is to be taken away from a key (`keys`)."""
+        """What must be subtracted from a key (`keys`) to get its slot."""
         return self.low if self.listed is None else 0
 
     def keys(self, offsets: Ints) -> Ints:
-        """Of offsets: slots plus `base`, without being copied if they are dense."""
+        """Map offsets to keys: slots plus `base`, without a copy if they are dense."""
         return offsets if self.listed is None else np.searchsorted(self.listed, offsets)
 
     def index(self, offsets: Ints) -> Ints:
-        """Of offsets that are among them."""
+        """Map offsets that are among these to slots."""
         return self.keys(offsets) - self.base
 
     def from_offset(self, offsets: Ints) -> Ints:
-        """The first slot at or beyond each of any offsets; `count` if there is none."""
+        """Map any offsets to the first slot at or beyond each; `count` if there is none."""
         if self.listed is None:
             return np.clip(offsets, self.low, self.low + self.count) - self.low
         return np.searchsorted(self.listed, offsets)
@@ -80,17 +80,18 @@ class Slots:
         return slots + self.low if self.listed is None else self.listed[slots]
 
     def place(self, offset: int) -> int:
-        """The slot of an offset, `NOWHERE` if it is not among them."""
+        """Return the slot of an offset, `NOWHERE` if it is not among these."""
         slot = int(self.from_offset(np.array([offset]))[0])
         return slot if slot < self.count and self.offset(np.array([slot]))[0] == offset else NOWHERE
 
 
 @dataclass(frozen=True)
 class Closing:
-    """Where a log starts, and how far the read of it came that was made after everything was healed, up to a marker.
+    """Where a log starts, and how far its final read came: the one made up to a marker after everything was healed.
 
-    `complete` says that it reached the marker, so that whatever was acknowledged before `marker_invoked` and is not
-    there is lost. A log that is said to start beyond that marker starts there: nothing above is exempt from anything.
+    `complete` means that it reached the marker, so that a record that was acknowledged before `marker_invoked` and is
+    not in it is lost. A log that is stated to start beyond that marker starts at it: no offset above is exempt from any
+    rule.
     """
 
     start: int
@@ -103,8 +104,10 @@ class Closing:
     def of(
         cls, operations: Operations, end: int, worst_doubt: int | None = None, log_start: int | None = None
     ) -> Closing:
-        """From all operations of a log that are markers; the final read came to `end`. Times may be off by
-        `worst_doubt`, and the log starts at `log_start`, if these are known of more operations than these.
+        """Find the markers among all operations of a log; the final read came to `end`.
+
+        Times may be off by `worst_doubt`, and the log starts at `log_start`, if these are known from more operations
+        than these.
         """
         start = operations.log_start if log_start is None else log_start
         markers = np.flatnonzero((operations.f == MARKER) & (operations.type == OK) & (operations.offset != NONE))
@@ -112,7 +115,7 @@ class Closing:
             return cls(start, end)
         first = markers[np.argmin(operations.completed[markers])]
         marker = int(operations.offset[first])
-        doubt = 0  # when it began, by any other's clock
+        doubt = 0  # the error of the marker's invocation, by any other clock
         if len(operations.doubt):
             doubt = int(operations.doubt[first] + (operations.doubt.max() if worst_doubt is None else worst_doubt))
         complete = end >= marker
@@ -123,7 +126,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class FinalRead:
-    """What the final read has; it covers `start` to `end`. The rest is said with `Closing`."""
+    """What the final read has; it covers `start` to `end`. The other fields are those of `Closing`."""
 
     start: int
     end: int
@@ -144,8 +147,9 @@ class FinalRead:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Distinct (offset, value) pairs that were read: each with the poll that returned it first, of those that ended
-    first, and with the operation that sent the value, -1 if there is none.
+    """Distinct (offset, value) pairs that were read.
+
+    Each has the poll that returned it and ended first, and the operation that sent the value, -1 if there is none.
     """
 
     offset: Ints
@@ -170,12 +174,11 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What was seen of the log, by slot.
+    """What was observed of the log, by slot.
 
-    `value` is the one that was read first, NONE where nobody read; `first_poll` the operation that read something
-    there, and of those the one that ended first, -1 where nobody did. `conflicting` marks slots at which reads
-    disagree. `acknowledged` is the first append acknowledged there, -1 if none was; `acknowledged_again` counts further
-    ones.
+    `value` is the value read first, NONE without a read; `first_poll` is, of the operations that read the slot, the one
+    that ended first, -1 without a read. `conflicting` marks slots at which reads disagree. `acknowledged` is the first
+    append acknowledged there, -1 if none was; `acknowledged_again` counts further ones.
     """
 
     operations: Operations
@@ -194,7 +197,7 @@ class Observed:
 
     @classmethod
     def of(cls, operations: Operations, closing: Closing | None = None) -> Observed:
-        """What these operations saw. Of a part of a log, `closing` is that of the whole."""
+        """Collect what these operations observed. For a part of a log, `closing` is that of the whole."""
         slots = Slots.of(operations)
         record_key, offset_key = slots.keys(operations.record_offset), slots.keys(operations.offset)
         value, final_value = np.full(len(slots), NONE, np.int64), np.full(len(slots), NONE, np.int64)
@@ -238,18 +241,20 @@ class Observed:
 
     @property
     def read(self) -> Flags:
-        """By slot: whether anybody read it."""
+        """By slot: whether it was read."""
         return self.first_poll >= 0
 
     @cached_property
     def last_read_before(self) -> Ints:
-        """By slot: the greatest smaller offset that somebody read, NONE if there is none."""
+        """By slot: the greatest smaller offset that was read, NONE if there is none."""
         return self._last_before(self.read)
 
     @cached_property
     def last_kept_before(self) -> Ints:
-        """By slot: the greatest smaller offset that somebody read and that is not lost if a final poll leaves it out:
-        the final read has it all the same, or it lies below the log's start. NONE if there is none.
+        """By slot: the greatest smaller offset that a final poll may not pass over, NONE if there is none.
+
+        It was read, and it is not lost if a final poll leaves it out: another final poll has it, or it lies below the
+        log start.
         """
         below = self.slots.offset(np.arange(len(self.slots))) < self.log_start
         return self._last_before((self.final.value != NONE) | (self.read & below))
@@ -265,7 +270,7 @@ class Observed:
         return numbered_sessions(self.operations)
 
     def pairs_at(self, offset: int) -> Pairs:
-        """What was read at an offset."""
+        """Return what was read at an offset."""
         slot = self.slots.place(offset)
         if slot == NOWHERE or self.first_poll[slot] < 0:
             return self.unplaced[:0]
@@ -273,7 +278,7 @@ class Observed:
         return found if len(found) else self._placed_pairs(np.array([slot]))
 
     def pairs_of(self, slots: Ints) -> Pairs:
-        """What was read at some slots, which are in ascending order."""
+        """Return what was read at some slots, which are in ascending order."""
         odd = self.unplaced[np.isin(self.unplaced.offset, self.slots.offset(slots))]
         odd_slots = self.slots.index(odd.offset)
         placed = slots[(self.first_poll[slots] >= 0) & ~np.isin(slots, odd_slots)]
@@ -297,14 +302,14 @@ class Observed:
 
 
 def numbered_sessions(operations: Operations) -> tuple[Rows, Ints]:
-    """By operation the number of its session, and by number, its key; -1 if it neither polls nor delivers."""
+    """By operation, the number of its session, and by number, its key; -1 if it neither polls nor delivers."""
     one = operations
     numbers, keys = loops.numbered_sessions(one.f, one.starts, one.client, one.session)
     return numbers, keys
 
 
 def writers(operations: Operations, values: Ints) -> Ints:
-    """The operation that sent each value, the first if there are several, -1 where there is none."""
+    """The operation that sent each value, the first if there are several, -1 if there is none."""
     found: Ints = loops.first_places(values, operations.value, operations.f)
     return found
 
@@ -314,7 +319,7 @@ def _placed(operations: Operations) -> Flags:
 
 
 def _sent_twice(operations: Operations) -> int:
-    """How many values were sent before."""
+    """The number of values that had been sent before."""
     if loops.counts_up(operations.f, operations.value):
         return 0
     values = np.sort(operations.value[operations.is_send])

@@ -1,9 +1,9 @@
-"""The operations of one topic-partition as numpy arrays: what every kernel starts from.
+"""Load the operations of one topic-partition as numpy arrays, the input of every kernel.
 
-Nulls become sentinels here, once: `NEVER` for times that did not come, `NONE` for numbers nobody stated. A column is
-made when it is first asked for, and is the table's own memory where it holds no null and lies in one piece. The records
-of all polls lie flat in two arrays (offset, value); those of operation `i` are the ones from `starts[i]` to
-`starts[i + 1]`, and `record_poll` names the operation of each, for whoever has no use for that.
+Nulls become sentinels here, once: `NEVER` for missing times, `NONE` for missing numbers. A column is made at first use,
+and is the table's own memory if it holds no null and is contiguous. The records of all polls lie flat in two arrays
+(offset, value); those of operation `i` are from `starts[i]` to `starts[i + 1]`, and `record_poll`, made at first use,
+names the operation of each.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WIDE: Final = pa.int64()
 
 
 class UnusableRecords(ValueError):
-    """What polls delivered is not stated as offsets with a value each."""
+    """The deliveries of polls are not stated as offsets with a value each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,11 @@ class Operations:
     record_offset: Ints
     record_value: Ints
     several_clocks: bool | None = None
-    """Whether the times of the log that these are of are by more than one clock; None if these are all there are."""
+    """Whether the times of the whole log are by more than one clock; None if these are all its operations."""
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Operations:
-        """From rows of one topic-partition, sorted by invocation. Raises UnusableRecords."""
+        """Read rows of one topic-partition, sorted by invocation. Raises UnusableRecords."""
         starts, offset = _flat(table, "offsets")
         ends, value = _flat(table, "values")
         if len(offset) != len(value) or not np.array_equal(starts, ends):
@@ -71,7 +71,7 @@ class Operations:
 
     @classmethod
     def without_values(cls, table: pa.Table) -> Operations:
-        """From rows whose values nobody wants to know: each record has its offset in place of it."""
+        """Read rows whose values are not needed: each record has its offset in place of the value."""
         starts, offset = _flat(table, "offsets")
         return cls(table, starts, offset, offset)
 
@@ -136,18 +136,18 @@ class Operations:
 
     @cached_property
     def leader_epoch(self) -> Ints:
-        """Leader epochs; clients say -1 for one they do not know."""
+        """Leader epochs; clients report -1 for an unknown one."""
         epochs = _column(self.table, "leader_epoch", NONE)
         return np.where(epochs < 0, NONE, epochs)
 
     @cached_property
     def log_start(self) -> int:
-        """The highest start of the log that anybody stated, 0 if nobody did."""
+        """The highest stated log start offset, 0 if none was stated."""
         return max(0, pc.max(self.table["log_start"]).as_py() or 0)
 
     @cached_property
     def doubt(self) -> Ints:
-        """How far off each time may be; empty where all times are of one clock, which needs no doubt."""
+        """How far off each time may be; empty if all times are of one clock, since only errors between clocks count."""
         several = self.several_clocks
         if several is None:
             lowest, highest = (one.as_py() for one in pc.min_max(self.table["clock_id"]).values())
@@ -156,12 +156,12 @@ class Operations:
 
     @property
     def clock_error(self) -> Ints:
-        """`doubt`, with a nought for each operation where there is none."""
+        """`doubt`, with a zero for each operation where it is empty."""
         return self.doubt if len(self.doubt) else np.zeros(len(self), np.int64)
 
     @cached_property
     def tally(self) -> dict[tuple[int, int], int]:
-        """How many operations there are of each (f, type)."""
+        """The number of operations of each (f, type)."""
         counts = loops.tallied(self.f, self.type)
         return {(_code(key >> 8), _code(key & 0xFF)): int(counts[key]) for key in np.flatnonzero(counts).tolist()}
 
@@ -176,18 +176,18 @@ class Operations:
 
     @cached_property
     def in_order(self) -> Ints:
-        """All operations by invocation; empty where that is the order in which they stand."""
+        """All operations by invocation; empty if they are in that order."""
         sorted_already = bool((self.invoked[1:] >= self.invoked[:-1]).all())
         return np.zeros(0, np.int64) if sorted_already else np.argsort(self.invoked, kind="stable")
 
     @cached_property
     def acknowledged_at(self) -> Ints:
-        """When sends were acknowledged, whatever was asked of them, in order of time."""
+        """When sends were acknowledged, under any acks, in order of time."""
         return np.sort(self.completed[(self.f == SEND) & (self.type == OK)])
 
     @property
     def is_send(self) -> Flags:
-        """Sends and markers: whatever appends a record."""
+        """Sends and markers, which append a record."""
         return (self.f == SEND) | (self.f == MARKER)
 
     @property
@@ -196,16 +196,16 @@ class Operations:
 
     @property
     def is_acked(self) -> Flags:
-        """Appends whose success was answered under acks=all: what must never be lost."""
+        """Appends that were acknowledged under acks=all, and so must never be lost."""
         return self.is_send & (self.type == OK) & (self.acks == ACKS_ALL)
 
     def session_key(self, rows: Ints) -> Ints:
-        """A number for client and session of each of some operations."""
+        """An integer for client and session of each of some operations."""
         return self.client[rows].astype(np.int64) << 32 | self.session[rows]
 
 
 def _code(byte: int) -> int:
-    """The number that a byte stands for."""
+    """The signed integer that a byte stands for."""
     return byte - 256 if byte > 127 else byte
 
 
@@ -227,7 +227,7 @@ def _flat(table: pa.Table, name: str) -> tuple[Rows, Ints]:
 
 
 def _column(table: pa.Table, name: str, null: int, kind: pa.DataType = _WIDE) -> npt.NDArray[Any]:
-    """A column of whole numbers with `null` for what is not stated."""
+    """Return a column of integers with `null` for nulls."""
     arrays = [filled(one if one.type == kind else one.cast(kind), null) for one in table[name].chunks]
     if len(arrays) == 1:
         return arrays[0]
@@ -235,7 +235,7 @@ def _column(table: pa.Table, name: str, null: int, kind: pa.DataType = _WIDE) ->
 
 
 def filled(column: pa.Array, null: int) -> npt.NDArray[Any]:
-    """Whole numbers, with `null` for nulls. Arrow's own way takes longer than a pass over some thousand rows."""
+    """Return integers with `null` for nulls. Arrow's own function takes longer than a pass over some thousand rows."""
     kind = np.dtype(column.type.to_pandas_dtype())
     if len(column) == 0:
         return np.zeros(0, kind)

@@ -1,4 +1,4 @@
-"""S3 and R1: the order of an idempotent client's sends, and real time (the laws are those of `log.py`)."""
+"""Check S3 and R1: the order of an idempotent client's sends, and real time (see `log.py`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from squall.results.checks.kernels.realtime import (
 
 
 def check_send_order(operations: Operations, observed: Observed, lost: Flags, findings: Findings) -> None:
-    """What an idempotent client sent later lies later: where it was acknowledged, else where a read shows it."""
+    """Check that what an idempotent client sent later lies later: where acknowledged, else where a read shows it."""
     clients = loops.disorderly_clients(
         operations.f, operations.type, operations.acks, operations.idempotent, operations.client, operations.sequence,
         operations.offset, lost,
@@ -54,8 +54,9 @@ def check_send_order(operations: Operations, observed: Observed, lost: Flags, fi
 
 
 def _shown_in_one_place(operations: Operations, observed: Observed) -> Pairs:
-    """Idempotent sends with a sequence number that were acknowledged without an offset, each where reads show it; those
-    that they show in several places are a matter for `duplicate` or `inconsistent_offset`.
+    """Idempotent sends with a sequence number that were acknowledged without an offset, each where reads show it.
+
+    Sends that reads show in several places are left to `duplicate` and `inconsistent_offset`.
     """
     pairs = observed.unplaced[observed.unplaced.writer >= 0]
     sent = pairs.writer
@@ -71,8 +72,8 @@ def _shown_in_one_place(operations: Operations, observed: Observed) -> Pairs:
 class _Shown:
     """Appends that a read shows where no acknowledgement puts them, and when they ended at the latest.
 
-    Sends of unknown outcome that landed, those acknowledged without an offset, and the copies that a producer without
-    idempotence makes: neither was there before its send began. Of an idempotent send such a copy is a `duplicate`.
+    These are appended sends of unknown outcome, sends acknowledged without an offset, and the copies that a producer
+    without idempotence makes: none was there before its send began. Such a copy of an idempotent send is a `duplicate`.
     """
 
     send: Ints
@@ -92,9 +93,9 @@ class _Shown:
 
 
 def _first_places(pairs: Pairs, observed: Observed) -> Flags:
-    """Of pairs: where a value lies lower than anywhere else, because all that lies below is known.
+    """By pair: whether its value certainly lies lower than anywhere else, because everything below is known.
 
-    An acknowledgement that does not say where speaks of any one of the copies; what lies lowest was there by then.
+    An acknowledgement without an offset applies to any one of the copies; the lowest one was there by then.
     """
     seen = observed.slots.offset(np.flatnonzero(observed.read | (observed.acknowledged >= 0)))
     unknown = int(np.append(seen != np.arange(len(seen)), True).argmax())
@@ -107,7 +108,7 @@ def _first_places(pairs: Pairs, observed: Observed) -> Flags:
 def check_real_time(
     operations: Operations, observed: Observed, lost: Flags, linearizable_reads: bool, findings: Findings
 ) -> None:
-    """Look for operations in the wrong order (R1), and where there are any, at those that may have to do with it."""
+    """Find operations in the wrong order (R1), by judging those that may have to do with one."""
     shown = _Shown.of(operations, observed)
     stating = _stating(operations, linearizable_reads)
     suspects = real_time_suspects(operations, observed, lost, shown.send, shown.offset, shown.ended, stating)
@@ -143,7 +144,7 @@ def check_real_time(
 
 
 def _ends_below_their_own_records(operations: Operations, stating: Ints, findings: Findings) -> None:
-    """Polls that deliver more of the log than they say there is: at no moment can both have been so."""
+    """Check for polls that deliver records beyond the log end that they state: both cannot be true at one moment."""
     last = _last_delivered(operations)[stating]
     end = operations.high_watermark[stating]
     wrong = np.flatnonzero(last >= end)
@@ -155,7 +156,7 @@ def _ends_below_their_own_records(operations: Operations, stating: Ints, finding
 
 
 def _last_delivered(operations: Operations) -> Ints:
-    """By operation the greatest offset that it delivered, -1 if it delivered nothing."""
+    """By operation, the greatest offset that it delivered, -1 if it delivered nothing."""
     last = np.full(len(operations), -1, np.int64)
     delivering = np.flatnonzero(np.diff(operations.starts) > 0)
     if len(delivering):
@@ -164,13 +165,13 @@ def _last_delivered(operations: Operations) -> Ints:
 
 
 def _involved(earlier: Bounds, later: Bounds, suspects: Suspects) -> tuple[Bounds, Bounds]:
-    """Those between which there may be a violation: the rest changes neither their number nor the proofs."""
+    """Select those between which there may be a violation: the rest changes neither the count nor the proofs."""
     earlier = earlier[(earlier.low > suspects.lowest) & (earlier.ended < suspects.latest)]
     return earlier, later[(later.high >= suspects.lowest) & (later.began <= suspects.latest)]
 
 
 def _send_bounds(operations: Operations, observed: Observed, lost: Flags, shown: _Shown) -> Bounds:
-    """Appends that are in the log: acknowledged ones, and others where a read shows them."""
+    """Appends that are in the log: acknowledged ones, and others if a read shows them."""
     acked = observed.acked[~lost[observed.acked]]
     index = np.concatenate((acked, shown.send))
     key = 2 * np.concatenate((operations.offset[acked], shown.offset))
@@ -178,8 +179,9 @@ def _send_bounds(operations: Operations, observed: Observed, lost: Flags, shown:
 
 
 def _each_told(operations: Operations, stating: Ints, suspects: Suspects) -> Bounds:
-    """Reads as what they have shown one by one: each record for itself, since a poll may go on into a later epoch, and
-    the log ends that are `stating`. Only those that may have to do with it.
+    """Reads as what they have shown one by one, for suspects only.
+
+    Each delivered record is separate, since a poll may continue into a later epoch; so are the log ends of `stating`.
     """
     records = np.flatnonzero(2 * operations.record_offset + 1 > suspects.lowest)
     index = np.concatenate((operations.polls_of(records), stating))
@@ -189,7 +191,7 @@ def _each_told(operations: Operations, stating: Ints, suspects: Suspects) -> Bou
 
 
 def _epochs(operations: Operations, observed: Observed, earlier: Bounds, later: Bounds) -> Epochs:
-    """What is known of the leader epochs of these. Stated ends say theirs; those of records follow from all polls."""
+    """The known leader epochs of these operations. Log ends state theirs; those of records follow from all polls."""
     known = LeaderEpochs.of(operations, observed)
     states_end = operations.f[earlier.index] == LIST_OFFSETS
     highest = operations.leader_epoch[earlier.index]
@@ -199,7 +201,7 @@ def _epochs(operations: Operations, observed: Observed, earlier: Bounds, later: 
 
 
 def _stating(operations: Operations, linearizable_reads: bool) -> Ints:
-    """Answers held to the log end they state: those of list_offsets, and of polls if reads are linearizable."""
+    """Responses whose stated log end is checked: those of list_offsets, and of polls if reads are linearizable."""
     held = operations.f == LIST_OFFSETS
     if linearizable_reads:
         held |= operations.is_poll
@@ -208,7 +210,7 @@ def _stating(operations: Operations, linearizable_reads: bool) -> Ints:
 
 
 def _read_bounds(operations: Operations, stating: Ints) -> Bounds:
-    """Reads: what a poll has shown, and the log ends that are `stating`."""
+    """Reads: what a poll has shown, and the log ends of `stating`."""
     last, high = _last_delivered(operations), np.full(len(operations), NEVER, np.int64)
     low = np.where(last < 0, -1, 2 * last + 1)
     high[stating] = 2 * (operations.high_watermark[stating] - 1) + 1

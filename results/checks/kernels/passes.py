@@ -1,17 +1,17 @@
-"""The loops over rows that find out whether anything is suspicious: one linear pass each, compiled.
+"""Find suspects with loops over rows: one linear pass each, compiled.
 
-They fill arrays by slot (`observed.py`), and say which rows, slots, sessions or clients the rules of `log.py` must look
-at; in a healthy history that is none. Whatever is rare is decided there, with numpy. A pass may name a suspect that
-turns out to be innocent, but never leaves out a guilty one.
+They fill arrays by slot (`observed.py`), and return which rows, slots, sessions or clients the rules of `log.py` must
+examine; in a healthy history that is none. Rare cases are decided there, with numpy. A pass may name a suspect that
+proves innocent, but never misses a violation.
 
-Importing this module imports numba and loads or makes the machine code, which takes a second or many: it is reached
-through `loops.py`, which waits until somebody judges something. All that is compiled together stands in this one file,
-because numba takes a change of this file, and of no other, as the reason to compile it anew; what it imports are types
-and codes of stored histories, which never change.
+Importing this module imports numba and loads or makes the machine code, which takes a second or many: it is imported
+through `loops.py`, at the first judgement. All loops that are compiled together are in this one file, because numba
+recompiles when this file changes, and only then; what it imports are types and codes of stored histories, which never
+change.
 
-Words. Operations are rows. `key - base` is a slot: keys are offsets where slots are dense, and slots where they are
-not. The records of a row are those from `starts[row]` to `starts[row + 1]`. `doubt` is how far off times may be, and
-empty where there is none. -1 stands for no row, and no slot.
+Terms. Operations are rows. `key - base` is a slot: keys are offsets if slots are dense, and slots if they are not. The
+records of a row are those from `starts[row]` to `starts[row + 1]`. `doubt` is how far off times may be, and empty if
+they are exact. -1 stands for no row, and no slot.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from squall.results.checks.kernels.operations import (
 PROCESS_BITS = 40
 """Values are numbered by process: `process << 40 | counter`."""
 CODE_LIMIT = 256
-"""So many values has a code of one byte."""
+"""The number of values of a one-byte code."""
 MIXER = -7046029254386353131
-"""2^64 divided by the golden ratio: multiplied with it, keys that lie close together are spread."""
+"""2^64 divided by the golden ratio: multiplication by it spreads keys that lie close together."""
 SMALLEST_TABLE = 256
 CLASSES_PER_E = 1 / math.log(1.01)
-"""Classes of latency are one per cent wide: a guess of the class, which edges decide."""
+"""Classes of latency are one per cent wide: this gives a first guess of the class, and the edges decide."""
 
 # Parts ----------------------------------------------------------------------------------------------------------------
 
@@ -67,13 +67,13 @@ def _is_append(f: Any) -> Any:
 
 @part
 def _is_placed(f: Any, kind: Any, acks: Any, offset: Any) -> Any:
-    """Acknowledged under acks=all, with its offset."""
+    """Whether an append was acknowledged under acks=all, with its offset."""
     return f in (SEND, MARKER) and kind == OK and acks == ACKS_ALL and offset != NONE
 
 
 @part
 def _late(moment: Any, row: Any, doubt: Any) -> Any:
-    """A time at the latest."""
+    """The latest possible value of a time."""
     return moment if moment == NEVER or len(doubt) == 0 else moment + doubt[row]
 
 
@@ -91,7 +91,7 @@ def _spread(key: Any) -> Any:
 
 @part
 def _place(table: Any, known: Any, key: Any) -> Any:
-    """Where a key stands in a hash table of places in `known`, or where it belongs."""
+    """Where a key is in a hash table of places in `known`, or where it belongs."""
     mask = len(table) - 1
     place = _spread(key) & mask
     while table[place] >= 0 and known[table[place]] != key:
@@ -101,7 +101,7 @@ def _place(table: Any, known: Any, key: Any) -> Any:
 
 @part
 def _table(known: Any, count: Any) -> Any:
-    """A hash table of the first `count` keys known, less than half full with all that there is room for."""
+    """A hash table of the first `count` known keys, less than half full even when `known` is full."""
     size = SMALLEST_TABLE
     while size < 2 * len(known) + 2:
         size *= 2
@@ -123,7 +123,7 @@ def _longer(array: Any) -> Any:
 
 @compiled(several(INT, INT, INT), CODES, CODES, CODES, INTS)
 def acknowledged_extent(f: Any, kind: Any, acks: Any, offset: Any) -> Any:
-    """How many appends were acknowledged under acks=all with an offset, the lowest of these and the highest."""
+    """The number of appends acknowledged under acks=all with an offset, and their lowest and highest offset."""
     count, low, high = 0, NEVER, NONE
     for row in range(len(f)):
         if _is_placed(f[row], kind[row], acks[row], offset[row]):
@@ -146,8 +146,9 @@ def read_log(
     conflicting: Any,
     final_value: Any,
 ) -> Any:
-    """Fill by slot: the value read first, the poll that ended first of those that read it, whether reads disagree, and
-    what the final read has. How many slots are in conflict, how many records the final read has, and its last slot.
+    """Fill by slot: the value read first, the poll that ended first of those that read it, conflicts, the final read.
+
+    Returns how many slots are in conflict, how many records the final read has, and its last slot.
     """
     conflicts, final_records, last = 0, 0, -1
     for row in range(len(f)):
@@ -171,7 +172,7 @@ def read_log(
 
 @compiled(INT, CODES, CODES, CODES, INTS, INTS, INT, ROWS_OUT)
 def first_acknowledged(f: Any, kind: Any, acks: Any, offset: Any, key: Any, base: Any, first: Any) -> Any:
-    """Fill by slot: the first append acknowledged there. How many were, where another had been."""
+    """Fill by slot: the first append acknowledged there. Returns how many were acknowledged where another had been."""
     again = 0
     for row in range(len(f)):
         if not _is_placed(f[row], kind[row], acks[row], offset[row]):
@@ -186,8 +187,9 @@ def first_acknowledged(f: Any, kind: Any, acks: Any, offset: Any, key: Any, base
 
 @compiled(INTS_OUT, INTS, ROWS, FLAGS, ROWS, INTS, YES_OR_NO)
 def unexplained(value: Any, first_poll: Any, conflicting: Any, acknowledged: Any, sent: Any, unique: Any) -> Any:
-    """Slots on whose value all readers agree and that is not the one acknowledged there; all of them, unless what was
-    sent is `unique`.
+    """Slots on whose value all readers agree and that is not the one acknowledged there.
+
+    Unless sent values are `unique`, these are all slots on whose value all readers agree.
     """
     count = 0
     for filling in range(2):
@@ -206,7 +208,7 @@ def unexplained(value: Any, first_poll: Any, conflicting: Any, acknowledged: Any
 
 @compiled(INTS_OUT, INTS, INTS, CODES)
 def first_places(wanted: Any, among: Any, f: Any) -> Any:
-    """Where each wanted number stands first, -1 if nowhere. With `f`, only where an append does."""
+    """Where each wanted number occurs first, -1 if nowhere. With `f`, only appends count."""
     if len(wanted) == 0:
         return np.empty(0, np.int64)
     table = _table(wanted, 0)
@@ -276,7 +278,7 @@ def numbered_sessions(f: Any, starts: Any, client: Any, session: Any) -> Any:
 
 @part
 def _read_before(first_poll: Any) -> Any:
-    """By slot: the last one before it that somebody read."""
+    """By slot: the last read slot before it."""
     before, last = np.empty(len(first_poll), np.int32), -1
     for slot in range(len(first_poll)):
         before[slot] = last
@@ -297,7 +299,7 @@ def irregular_sessions(
     sessions: Any,
     first_poll: Any,
 ) -> Any:
-    """By session: whether it went back, or passed over a slot that somebody read, within a poll or between two."""
+    """By session: whether it went back, or passed over a read slot, within a poll or between two."""
     irregular = np.zeros(sessions, np.bool_)
     ended, last = np.full(sessions, NEVER, np.int64), np.full(sessions, -1, np.int64)
     before = np.empty(0, np.int32)
@@ -334,7 +336,7 @@ def passed_over(
     sessions: Any,
     slots: Any,
 ) -> Any:
-    """By slot: whether it lies between two records that some poll delivered one after the other, or a session did."""
+    """By slot: whether it lies between two records that some poll, or a session, delivered one after the other."""
     edges = np.zeros(slots + 1, np.int32)
     ended, last = np.full(sessions, NEVER, np.int64), np.full(sessions, -1, np.int64)
     for turn in range(len(numbers)):
@@ -375,8 +377,9 @@ def lags(
     first_poll: Any,
     lowest: Any,
 ) -> Any:
-    """For every poll of a session that was given something before, at the slot `lowest` or beyond: how long the next
-    record had been known, by a read or an acknowledgement.
+    """For polls of sessions with an earlier delivery at the slot `lowest` or beyond: the lag of the next record.
+
+    That is how long the next record had been known, by a read or an acknowledgement, when the poll was invoked.
     """
     known = np.full(len(first_poll) + 1, NEVER, np.int64)
     for slot in range(len(first_poll)):
@@ -429,8 +432,10 @@ def unaccounted(
     marker_invoked: Any,
     complete: Any,
 ) -> Any:
-    """Acknowledged appends that the final read, from `start` to `end`, should have and has not, and those beyond it
-    that nobody read at their place.
+    """Acknowledged appends that the final read, from `start` to `end`, should have but does not.
+
+    Those outside its range are included if they were not read at their offset, or if a complete final read should have
+    reached them.
     """
     found, count = np.empty(16, np.int64), 0
     for row in range(len(f)):
@@ -462,8 +467,9 @@ def retracted_slots(
     beyond: Any,
     marker_invoked: Any,
 ) -> Any:
-    """Slots from `lowest` on that somebody read and where the final read has nothing, although it covers them, or they
-    lie `beyond` it and were read before the marker was sent.
+    """Slots from `lowest` on that were read and where the final read has nothing.
+
+    The final read covers them, or they lie `beyond` it and were read before the marker was sent.
     """
     found, count = np.empty(16, np.int64), 0
     for slot in range(lowest, len(first_poll)):
@@ -483,7 +489,7 @@ def retracted_slots(
 def disorderly_clients(
     f: Any, kind: Any, acks: Any, idempotent: Any, client: Any, sequence: Any, offset: Any, lost: Any
 ) -> Any:
-    """Clients whose idempotent sends do not stand in the order of their sequence, or whose offsets do not increase."""
+    """Clients whose idempotent sends are not in the order of their sequence, or whose offsets do not increase."""
     known, count = np.empty(SMALLEST_TABLE, np.int64), 0
     last, highest = np.empty(SMALLEST_TABLE, np.int64), np.empty(SMALLEST_TABLE, np.int64)
     table = _table(known, 0)
@@ -514,7 +520,7 @@ def disorderly_clients(
 # Real time ------------------------------------------------------------------------------------------------------------
 
 RT_ORDER, FUTURE_READ, STALE_READ, HW_REGRESS = 0, 1, 2, 3
-"""Rows of what `real_time_suspects` yields, and its columns:"""
+"""The rows of the result of `real_time_suspects`; its columns are:"""
 TOTAL, LOWEST, LATEST = 0, 1, 2
 
 
@@ -529,7 +535,7 @@ def _suspected(suspects: Any, rule: Any, high: Any, began: Any) -> Any:
 def _sends_ended(
     f: Any, kind: Any, acks: Any, offset: Any, key: Any, base: Any, completed: Any, doubt: Any, lost: Any, slots: Any
 ) -> Any:
-    """By slot: when the first append ended that lies there."""
+    """By slot: when the first append that lies there ended."""
     ended = np.full(slots + 1, NEVER, np.int64)
     for row in range(len(f)):
         if _is_placed(f[row], kind[row], acks[row], offset[row]) and not lost[row]:
@@ -540,7 +546,7 @@ def _sends_ended(
 
 @part
 def _reads_ended(starts: Any, key: Any, base: Any, completed: Any, doubt: Any, states: Any, slots: Any) -> Any:
-    """By slot: when the first read ended that went so far."""
+    """By slot: when the first read that went so far ended."""
     ended = np.full(slots + 1, NEVER, np.int64)
     for row in range(len(completed)):
         if starts[row] == starts[row + 1] or completed[row] == NEVER or (len(states) and states[row]):
@@ -554,7 +560,7 @@ def _reads_ended(starts: Any, key: Any, base: Any, completed: Any, doubt: Any, s
 
 @part
 def _earliest_from(ended: Any) -> None:
-    """The earliest from each slot on."""
+    """Replace each time by the earliest from that slot on."""
     for slot in range(len(ended) - 2, -1, -1):
         ended[slot] = min(ended[slot], ended[slot + 1])
 
@@ -585,11 +591,11 @@ def real_time_suspects(
     log_end: Any,
     states: Any,
 ) -> Any:
-    """By rule: how many operations show less of the log than one that had ended before they began; the lowest that one
-    of them shows, and when the last of them began.
+    """Count by rule the operations that show less of the log than one that had ended before they began.
 
-    `shown` are appends that a read shows at `shown_slot`. `stating` are reads that state a `log_end`, the first slot at
-    or beyond which is `stated_slot`; `states` marks those of them that show nothing else, and is empty if none do.
+    Also returns by rule the lowest slot or log end that one of them shows, and when the last of them began. `shown` are
+    appends that a read shows at `shown_slot`. `stating` are reads that state a `log_end`, the first slot at or beyond
+    which is `stated_slot`; `states` marks those of them that show nothing else, and is empty if there are none.
     """
     suspects = np.zeros((4, 3), np.int64)
     suspects[:, LOWEST], suspects[:, LATEST] = NEVER, NONE
@@ -632,7 +638,7 @@ def real_time_suspects(
 
 @compiled(INTS_OUT, CODES, CODES)
 def tallied(f: Any, kind: Any) -> Any:
-    """How many operations there are of each `f` and type, at `f << 8 | type` as unsigned codes."""
+    """The number of operations of each `f` and type, at `f << 8 | type` as unsigned codes."""
     highest = 0
     for row in range(len(f)):
         highest = max(highest, f[row] & 0xFF)
@@ -644,7 +650,7 @@ def tallied(f: Any, kind: Any) -> Any:
 
 @compiled(several(INT, INT), INTS, INT)
 def extent(times: Any, never: Any) -> Any:
-    """The lowest and the highest number that is not `never`; the lowest is the higher one if there is none."""
+    """The lowest and the highest number that is not `never`; without any, the lowest is the higher one."""
     low, high = NEVER, NONE
     for row in range(len(times)):
         if times[row] != never:
@@ -657,7 +663,7 @@ def extent(times: Any, never: Any) -> Any:
 def counted_by_time(
     f: Any, kind: Any, times: Any, column: Any, columns: Any, start: Any, width: Any, first: Any, buckets: Any
 ) -> Any:
-    """How many operations ended in each bucket from `first` on, by the column of their `f << 8 | type`."""
+    """The number of operations that ended in each bucket from `first` on, by the column of their `f << 8 | type`."""
     counts = np.zeros((buckets, columns), np.int64)
     edge, bucket = start + first * width, 0
     for row in range(len(times)):
@@ -672,7 +678,7 @@ def counted_by_time(
 
 @compiled(several(INT, INT, INT, INT), CODES, CODES, INTS, INTS)
 def acknowledged_sends_extent(f: Any, kind: Any, at: Any, completed: Any) -> Any:
-    """Of acknowledged sends: first and last `at`, least and greatest time from then to completion."""
+    """For acknowledged sends: first and last `at`, least and greatest time from then to completion."""
     first, last, least, greatest = NEVER, NONE, NEVER, NONE
     for row in range(len(f)):
         if f[row] == SEND and kind[row] == OK:
@@ -686,8 +692,9 @@ def acknowledged_sends_extent(f: Any, kind: Any, at: Any, completed: Any) -> Any
 def counted_by_latency(
     f: Any, kind: Any, at: Any, completed: Any, start: Any, width: Any, first: Any, buckets: Any, edges: Any
 ) -> Any:
-    """How many acknowledged sends were meant to start in each bucket from `first` on, by the class of their latency:
-    the first of `edges`, the upper ones of classes that follow on each other, which it does not exceed.
+    """Count acknowledged sends by the bucket of their intended start, from `first` on, and by class of latency.
+
+    The class is the first of `edges`, the upper ends of consecutive classes, that the latency does not exceed.
     """
     counts = np.zeros((buckets, len(edges)), np.int64)
     edge, bucket = start + first * width, 0

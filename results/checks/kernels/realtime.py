@@ -1,36 +1,36 @@
-"""R1: real time. No operation may show less of the log than one that had ended before it began.
+"""Check R1: real time. No operation may show less of the log than one that had ended before it began.
 
-Every operation has a `low` and a `high` key of the log state it is compatible with: an append at offset o
-exactly 2·o, a read that saw offset m at least 2·m + 1, an answer "the log ends at h" exactly 2·(h-1) + 1; so has,
-where reads must be linearizable, a poll that states an end, which may not lie below what that very poll delivers. The
-history violates real time if and only if some x ended before some y began and low(x) > high(y). Sort the ends
-of the x, keep the running maximum of their low keys, look up each y: n log n, no search.
+Every operation has a `low` and a `high` key of the log state it is compatible with: an append at offset o exactly 2·o,
+a read that saw offset m at least 2·m + 1, a response "the log ends at h" exactly 2·(h-1) + 1. If reads must be
+linearizable, a poll that states an end has such a key, too, and the end must not lie below what that very poll
+delivers. The history violates real time if and only if some x ended before some y began and low(x) > high(y). Sort the
+ends of the x, keep the running maximum of their low keys, look up each y: n log n, no search.
 
-The class of a violation follows from the two kinds: a later append below an earlier one (`rt_order`), an append
-below what had already been read (`future_read`), a stated log end below an acknowledged append (`stale_read`)
-or below an earlier log end (`hw_regress`).
+The class of a violation follows from the two kinds: a later append below an earlier one (`rt_order`), an append below
+what had already been read (`future_read`), a stated log end below an acknowledged append (`stale_read`) or below an
+earlier log end (`hw_regress`).
 
-**Stated log ends and leader epochs.** A leader that was deposed and does not know it yet may state an end that is no
-longer true: what clients see of a Kafka log is a prefix, not always the newest (HX-07). But a leader states no end
-until it has committed as much as its predecessors (KIP-207), and its own never goes back. So an answer given under
-epoch e is held to every answer given before it under e or an earlier epoch.
+**Stated log ends and leader epochs.** A deposed leader that does not know it yet may state an end that is no longer
+true: what clients see of a Kafka log is a prefix, not always the newest (HX-07). But a leader states no end until it
+has committed as much as its predecessors (KIP-207), and its own never goes back. So a response under epoch e is checked
+against every earlier response under e or an earlier epoch.
 
-Of a record, readers tell the epoch of its *append*, and it may have been committed long after: a leader of epoch e that
-is cut off keeps a high watermark below what it appended last, while its successor commits that, and serves it as of
-epoch e. Nor need the leader of a later epoch have it at all, if it was elected without it and never committed anything.
-An answer under epoch e is therefore held to a record
+For a record, readers report the epoch of its *append*, and it may have been committed long after: a leader of epoch e
+that is cut off keeps a high watermark below what it appended last, while its successor commits that, and serves it as
+of epoch e. Nor must the leader of a later epoch have it at all, if it was elected without it and never committed
+anything. A response under epoch e is therefore checked against a record
 
 * of an epoch below e, if a record of e itself was read: its leader had, when it was elected, all that lies in the log
   of earlier epochs;
 * of e or an epoch below, if a record of e was read whose send began when the first had been acknowledged or read: its
-  leader still led then, and nobody after it had committed anything. For what is appended after the election of a
-  successor is in no log that the successor's commits come to.
+  leader still led then, and no later leader had committed anything. For what is appended after the election of a
+  successor is in no log that the successor's commits reach.
 
-A poll states the epoch of the last record that it delivered. Epochs never go back along a log, so that all before it
-are of that epoch or an earlier one and all beyond it of that one or a later; what all polls say together bounds the
+A poll states the epoch of the last record that it delivered. Epochs never go back along a log, so that all records
+before it are of that epoch or an earlier one and all beyond it of that one or a later; all polls together bound the
 epoch of each record from both sides (`LeaderEpochs`). A record counts as one of an epoch if both bounds are that epoch,
-and is held against an answer by its upper bound: a violation that rests on these is certain. What remains is stale and
-allowed, and is counted (`stale_log_ends`).
+and is compared with a response by its upper bound: a violation that rests on these is certain. Other stale ends are
+allowed, and counted (`stale_log_ends`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Bounds:
 
     @classmethod
     def of(cls, operations: Operations, index: Ints, low: Ints, high: Ints, ended: Ints) -> Bounds:
-        """Of the operations of `index`, each with its keys and its end."""
+        """Make the bounds of the operations of `index`, each with its keys and its end."""
         error = operations.clock_error[index]
         return cls(
             index=index,
@@ -76,9 +76,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Violations:
-    """How many operations came too late for what they show, and the first of them by time.
+    """The number of operations that came too late for what they show, and the first of them by time.
 
-    Each as (earlier operation, later operation, low key of the one, high key of the other).
+    Each as (earlier operation, later operation, low key of the former, high key of the latter).
     """
 
     total: int
@@ -102,10 +102,10 @@ def real_time_suspects(
     shown_ended: Ints,
     stating: Ints,
 ) -> dict[str, Suspects]:
-    """By class, if there are any violations at all: where they are to be looked for.
+    """By class with any violations: where to search for them.
 
-    `shown` are appends that are in the log only because a read shows them, `stating` reads that are held to the log end
-    they state.
+    `shown` are appends that are in the log only because a read shows them, `stating` reads whose stated log end is
+    checked.
     """
     slots, end = observed.slots, operations.high_watermark
     states = np.zeros(len(operations) if len(stating) else 0, np.bool_)
@@ -129,7 +129,7 @@ def real_time_suspects(
 
 
 def _unknown_ends_regress(operations: Operations, observed: Observed, stating: Ints, states: Flags) -> bool:
-    """Whether a log end was stated that lies below one stated before, and no record is known that would lie there."""
+    """Whether a stated log end lies below an earlier one, and no record is known between them."""
     if len(stating) == 0:
         return False
     last = operations.high_watermark[stating] - 1
@@ -146,8 +146,9 @@ def _unknown_ends_regress(operations: Operations, observed: Observed, stating: I
 
 @dataclass(frozen=True)
 class LeaderEpochs:
-    """By slot, the leader epochs between which that of its record lies: `NONE` and `NEVER` where nobody knows. `stated`
-    is what polls say themselves, as slots and the epochs there.
+    """By slot, the lowest and highest leader epoch that its record may have: `NONE` and `NEVER` if unknown.
+
+    `stated` is what polls state themselves, as slots and the epochs there.
     """
 
     lowest: Ints
@@ -165,7 +166,7 @@ class LeaderEpochs:
         return cls(np.maximum.accumulate(lowest), np.minimum.accumulate(highest[::-1])[::-1], (last, epoch))
 
     def last_begun(self, operations: Operations, observed: Observed) -> dict[int, int]:
-        """By leader epoch of which a record was read: when the last of these sends began that are known to be of it."""
+        """By leader epoch of which a record was read: when the last send that is known to be of it began."""
         writer = observed.acknowledged.astype(np.int64)
         writer[observed.slots.index(observed.unplaced.offset)] = observed.unplaced.writer
         between = np.flatnonzero(observed.read & (self.lowest == self.highest))
@@ -177,9 +178,11 @@ class LeaderEpochs:
 
 @dataclass(frozen=True)
 class Epochs:
-    """What is known of leader epochs: the `highest` that each earlier operation may belong to, `NEVER` if nobody knows,
-    and which of them are stated log ends; under which each later one was `answered`, `NONE` if nobody knows; and by
-    epoch of which a record was read, when the last send `begun` that is known to have been appended under it.
+    """The facts about leader epochs.
+
+    `highest` is the highest epoch that each earlier operation may belong to, `NEVER` if unknown, and `states_end` marks
+    those that are stated log ends. `answered` is the epoch of each later response, `NONE` if unknown. `begun` is, by
+    epoch of which a record was read, when the last send that is known to have been appended under it began.
     """
 
     highest: Ints
@@ -188,7 +191,7 @@ class Epochs:
     begun: dict[int, int]
 
     def bind(self, earlier: Bounds, epoch: int) -> Flags:
-        """Which of the earlier ones an answer under an epoch must know."""
+        """Which of the earlier operations a response under an epoch must reflect."""
         last = self.begun.get(epoch, NONE)
         known = self.states_end | (earlier.ended < last)
         return (known & (self.highest <= epoch)) | ((self.highest < epoch) & (epoch in self.begun))

@@ -1,12 +1,12 @@
-"""Measurements of one topic-partition over time: throughput, latencies, errors, outages, how far readers lagged.
+"""Measure one topic-partition over time: throughput, latencies, errors, outages, reader lag.
 
-Tasks measure one topic-partition each, and the results have to be added up to a whole. Counts add up; quantiles do not,
-histograms do: latencies are counted in classes one per cent wide, and quantiles are read off the sum. Load workers
-count in the same classes (`workloads/latency.py`), so the end of a load and the check of its history tell the same.
-Latency runs from when an operation was *meant* to start, so that a stalled client hides nothing.
+Tasks measure one topic-partition each, and the results must be added up. Counts add up; quantiles do not, histograms
+do: latencies are counted in classes one per cent wide, and quantiles are read off the sum. Load workers count in the
+same classes (`workloads/latency.py`), so the end of a load and the check of its history report the same. Latency runs
+from the *intended* start of an operation, so that a stalled client hides nothing.
 
-An *outage* is a time without an acknowledged send although sends were wanted; the one that lasts to the end of
-the load counts as well.
+An *outage* is a time without an acknowledged send although sends were wanted; one that lasts to the end of the load
+counts as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORTEST_OUTAGE_NS: Final = 500_000_000
 SMALL_TABLE: Final = 4096
 BITS_OF_A_CODE: Final = 8
 A_CODE: Final = (1 << BITS_OF_A_CODE) - 1
-"""The byte that an `f` or a `type` is."""
+"""Mask of the byte of an `f` or a `type`."""
 BITS_OF_A_CLASS: Final = 32
 
 
@@ -49,7 +49,7 @@ class Frame:
 
 @cache
 def class_edges() -> Ints:
-    """The longest latency of each class, in ns: whole numbers, so that whoever counts finds the same class for one."""
+    """The longest latency of each class, in ns: integers, so that all counters put a latency into the same class."""
     edges = [SMALLEST_NS]
     while (edge := int(SMALLEST_NS * CLASS_RATIO ** len(edges))) < NEVER:
         edges.append(edge)
@@ -62,12 +62,12 @@ def latency_class(nanoseconds: Ints) -> Ints:
 
 
 def class_nanoseconds(latency_class: int) -> float:
-    """The upper edge of a class, so that a quantile is never flattered."""
+    """The upper edge of a class, so that a quantile is never too low."""
     return float(class_edges()[latency_class])
 
 
 def throughput(operations: Operations, frame: Frame) -> Tally:
-    """Operations by bucket, `f` and `type` (`ended_as`), by the time at which they ended."""
+    """Count operations by bucket, `f` and `type` (`ended_as`), by the time at which they ended."""
     first, last = loops.extent(operations.completed, NEVER)
     if first > last:
         return Tally()
@@ -86,7 +86,7 @@ def throughput(operations: Operations, frame: Frame) -> Tally:
 
 
 def _cells(counts: Ints) -> tuple[Ints, Ints, Ints]:
-    """Row and column of what is not nought in a table, and what it is: quicker than numpy finds two indices at once."""
+    """Row, column and value of the nonzero cells of a table; faster than numpy's search with two indices."""
     flat = counts.ravel()
     places = np.flatnonzero(flat)
     row, column = np.divmod(places, counts.shape[1])
@@ -102,14 +102,12 @@ def _throughput_by_sorting(operations: Operations, frame: Frame) -> Tally:
 
 
 def ended_as(keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """Bucket, `f` and `type` that a number of `throughput` stands for."""
+    """The bucket, `f` and `type` that a key of `throughput` stands for."""
     return keys >> 2 * BITS_OF_A_CODE, keys >> BITS_OF_A_CODE & A_CODE, keys & A_CODE
 
 
 def latencies(operations: Operations, frame: Frame) -> Tally:
-    """Acknowledged sends by bucket and class of latency (`bucket_and_class`), by the time at which they were meant to
-    start.
-    """
+    """Count acknowledged sends by the bucket of their intended start and class of latency (`bucket_and_class`)."""
     first, last, least, greatest = loops.acknowledged_sends_extent(
         operations.f, operations.type, operations.at, operations.completed
     )
@@ -135,7 +133,7 @@ def _latencies_by_sorting(operations: Operations, frame: Frame) -> Tally:
 
 
 def bucket_and_class(keys: Ints) -> tuple[Ints, Ints]:
-    """Bucket and class of latency that a number of `latencies` stands for."""
+    """The bucket and class of latency that a key of `latencies` stands for."""
     return keys >> BITS_OF_A_CLASS, keys & (1 << BITS_OF_A_CLASS) - 1
 
 
@@ -146,7 +144,7 @@ def too_many(buckets: int, columns: int, operations: int) -> bool:
 
 @dataclass(frozen=True)
 class Availability:
-    """How many sends were acknowledged, the longest time without one, and all outages (start, end)."""
+    """The number of acknowledged sends, the longest time without one, and all outages (start, end)."""
 
     acknowledged: int
     longest: int
@@ -155,7 +153,7 @@ class Availability:
 
 
 def availability(operations: Operations, frame: Frame) -> Availability:
-    """Gaps between acknowledgements within the load, from its start and to its end."""
+    """Measure gaps between acknowledgements within the load, from its start and to its end."""
     done = operations.acknowledged_at
     if not (operations.f == SEND).any():
         return Availability(0, 0, frame.start, [])
@@ -175,7 +173,7 @@ def availability(operations: Operations, frame: Frame) -> Availability:
 
 
 def acknowledged_within(operations: Operations, start: int, end: int) -> int:
-    """Sends acknowledged from `start` on and before `end`."""
+    """The number of sends acknowledged from `start` on and before `end`."""
     begin, until = np.searchsorted(operations.acknowledged_at, [start, end])
     return max(0, int(until - begin))
 
@@ -183,7 +181,7 @@ def acknowledged_within(operations: Operations, start: int, end: int) -> int:
 def longest_gap_within(operations: Operations, start: int, end: int) -> int | None:
     """The longest time without an acknowledged send from `start` to `end`, in ns; None if nothing was sent, or no time.
 
-    What began before, or goes on afterwards, counts with the part that lies within.
+    A gap that begins before or ends afterwards counts with its part in between.
     """
     if end <= start or not (operations.f == SEND).any():
         return None
@@ -192,12 +190,12 @@ def longest_gap_within(operations: Operations, start: int, end: int) -> int | No
 
 
 def _within(times: Ints, start: int, end: int) -> Ints:
-    """Of sorted times those from `start` to `end`."""
+    """The part of sorted times from `start` to `end`."""
     return times[np.searchsorted(times, start) : np.searchsorted(times, end, side="right")]
 
 
 class FirstReads(Protocol):
-    """Who read what first, by slot, and which session each operation is of (`observed.py`)."""
+    """Which poll read each slot first, and which session each operation is of (`observed.py`)."""
 
     @property
     def slots(self) -> Slots: ...

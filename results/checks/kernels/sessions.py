@@ -1,4 +1,4 @@
-"""R2, S1, S2: what one poll delivers, and what a session does from poll to poll (the laws are those of `log.py`)."""
+"""Check R2, S1, S2: what one poll delivers, and a session from poll to poll (see `log.py`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from squall.results.checks.kernels.operations import FINAL_POLL, NEVER, NONE, In
 
 @dataclass(frozen=True)
 class Deliveries:
-    """All records in the order in which each session got them, each with the one delivered just before.
+    """All records in the order in which each session received them, each with the one delivered just before.
 
-    `previous` is NONE at the start of a session, and where two polls of a session overlapped in time, so that
-    nobody can say which came first.
+    `previous` is NONE at the start of a session, and where two polls of a session overlapped in time, so that their
+    order is unknown.
     """
 
     record: Ints
@@ -28,7 +28,7 @@ class Deliveries:
 
     @classmethod
     def of(cls, operations: Operations, polls: Ints) -> Deliveries:
-        """What some polls delivered: all those of their sessions that delivered something."""
+        """Collect what some polls delivered: all those of their sessions that delivered something."""
         session = operations.session_key(polls)
         order = np.lexsort((operations.invoked[polls], session))
         polls, session = polls[order], session[order]
@@ -48,7 +48,7 @@ class Deliveries:
 
 
 def check_sessions(operations: Operations, observed: Observed, findings: Findings) -> None:
-    """Within polls (R2) and from poll to poll of a session (S1, S2)."""
+    """Check deliveries within polls (R2) and from poll to poll of a session (S1, S2)."""
     irregular = loops.irregular_sessions(
         operations.starts, observed.record_key, observed.slots.base, operations.invoked, operations.completed,
         operations.in_order, *numbered(observed), observed.first_poll,

@@ -1,1 +1,1 @@
-"""Linearizability of registers: exact rules where values are unique, a bounded search where they are not."""
+"""Check linearizability of registers: exact rules for unique values, a bounded search for others."""

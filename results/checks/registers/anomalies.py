@@ -1,4 +1,4 @@
-"""The names of what can be wrong with a register, beside those of logs in `checks/anomalies.py`."""
+"""The names of the anomalies of registers; those of logs are in `checks/anomalies.py`."""
 
 from __future__ import annotations
 

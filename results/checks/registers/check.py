@@ -1,11 +1,11 @@
-"""The check of registers: zones where values are unique, search where they are not, one result for all.
+"""Check registers: zones if values are unique, a search if they are not, and one result for all.
 
     table → columns → values → zones and versions → (ambiguous registers) → search → result
 
-Registers are independent of each other (linearizability is local), so each is decided in the cheapest exact way.
-Where values are unique, that is the rules of `zones.py` and `versions.py`, whose cost does not depend on
-concurrency. The rest is searched, within a budget for each register and one for all; a search that does not end
-is *unknown*, with what was tried. Where a cheap rule has found something already, nothing is searched.
+Registers are independent of each other (linearizability is local), so each is decided in the cheapest exact way. If
+values are unique, that is the rules of `zones.py` and `versions.py`, whose cost does not depend on concurrency. The
+other registers are searched, within a budget for each and one for all; a search that does not end is *unknown*, with
+what was tried. If a cheap rule has found an anomaly already, the register is not searched.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _TYPE_NAMES: Final = {code: name for name, code in REGISTER_TYPES.items()}
 
 @dataclass(frozen=True)
 class Limits:
-    """`each` register that needs a search may cost this; all searches together `seconds`."""
+    """The budget of `each` register that needs a search, and the `seconds` of all searches together."""
 
     each: Budget = field(default_factory=Budget)
     seconds: float = 60.0
 
 
 def check_registers(table: pa.Table, *, initial: int = ABSENT, limits: Limits | None = None) -> RegisterResult:
-    """Check rows of `REGISTER_SCHEMA`. `initial` is what every register held at first. Raises IllFormedHistory."""
+    """Check rows of `REGISTER_SCHEMA`. `initial` is the first value of every register. Raises IllFormedHistory."""
     return check_columns(Registers.from_table(table), initial=initial, limits=limits)
 
 
@@ -92,7 +92,7 @@ def check_columns(operations: Registers, *, initial: int = ABSENT, limits: Limit
 
 
 def _validate(operations: Registers) -> None:
-    """What must hold of every operation. Raises IllFormedHistory with the operation."""
+    """Require what must hold of every operation. Raises IllFormedHistory with the operation."""
     changes = operations.f != READ
     answered = (operations.type == OK) | operations.is_refusal
     for wrong, problem in (
@@ -151,7 +151,7 @@ class _Searches:
                 findings.add(finding.anomaly, 1, [register], [finding])
 
     def _rows(self, registers: list[int]) -> dict[int, Ints]:
-        """The rows of each of these registers that say anything."""
+        """The rows of each of these registers that state anything."""
         wanted = np.zeros(len(self.operations.names), np.bool_)
         wanted[registers] = True
         rows = np.flatnonzero(wanted[self.operations.register] & self.operations.has_effect)
@@ -165,11 +165,11 @@ class _Searches:
 
 
 def steps_of(operations: Registers, rows: Ints) -> list[Step]:
-    """The operations of one register as the search wants them."""
+    """The operations of one register in the form that the search uses."""
     kind = np.where(operations.observes[rows], READ, operations.f[rows])
     kind = np.where(operations.is_refusal[rows] & ~operations.observes[rows], REFUSED, kind)
     value = np.where(kind == READ, operations.found[rows], operations.value[rows])
-    value[operations.is_false_refusal[rows]] = NONE  # which no register ever holds
+    value[operations.is_false_refusal[rows]] = NONE  # a value that no register ever holds
     columns: Iterable[list[int]] = (
         one.tolist()
         for one in (

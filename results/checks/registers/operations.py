@@ -1,21 +1,21 @@
-"""Operations on registers as arrays: what the checks of registers start from.
+"""Load operations on registers as arrays, the input of the checks of registers.
 
-A register holds one value at a time. Three functions act on it: `read`, `write` of a value, and `cas`, which
-replaces an expected value by another and leaves everything as it is if the register holds something else.
+A register holds one value at a time. Three functions act on it: `read`, `write` of a value, and `cas`, which replaces
+an expected value by another and leaves everything as it is if the register holds something else.
 
-What an operation says, by its type:
+What an operation states, by its type:
 
     ok      it took effect between `invoked` and `completed`; a read shows a value in `found`
     info    it may have taken effect at any time after `invoked`, or may do so yet, or never
     fail    it has certainly not changed anything, and never will
 
-A compare-and-set that failed because the register held something else is `fail` and `refused`. That is a
-statement about the register, unlike a plain failure; `found` says what it held, if that was answered. `version`
-is the version an answer names: of the value read, or of the value written. Versions grow with every change,
-not necessarily by one. A register that holds nothing holds `ABSENT`.
+A compare-and-set that failed because the register held something else is `fail` and `refused`. That is a statement
+about the register, unlike a plain failure; `found` says what it held, if the response says so. `version` is the version
+in a response: of the value read, or of the value written. Versions grow with every change, not necessarily by one. A
+register that holds nothing holds `ABSENT`.
 
-Times are the control process's. Where operations come from several clocks, each interval is widened by the
-error of its clock, so that only what is certain counts as one after the other.
+Times are the control process's. If operations come from several clocks, each interval is widened by the error of its
+clock, so that only what is certain counts as one after the other.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ REGISTER_SCHEMA: Final = pa.schema(
         pa.field("type", pa.int8(), nullable=False),
         pa.field("invoked", pa.int64(), nullable=False),
         pa.field("completed", pa.int64()),
-        pa.field("value", pa.int64()),  # what a write or a cas puts there
-        pa.field("expected", pa.int64()),  # what a cas wants to find
-        pa.field("found", pa.int64()),  # what the answer says the register held
+        pa.field("value", pa.int64()),  # what a write or a cas writes
+        pa.field("expected", pa.int64()),  # what a cas requires
+        pa.field("found", pa.int64()),  # what the register held, by the response
         pa.field("version", pa.int64()),
         pa.field("refused", pa.bool_(), nullable=False),
         pa.field("error", pa.string()),
@@ -71,7 +71,7 @@ REGISTER_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True)
 class RegisterOperation:
-    """One operation with its completion. `completed` None stays open."""
+    """One operation with its completion; with `completed` None it has no completion."""
 
     f: str
     process: int
@@ -90,7 +90,7 @@ class RegisterOperation:
 
 
 def register_table(operations: Sequence[RegisterOperation]) -> pa.Table:
-    """Operations as a table, numbered in their order."""
+    """Make a table of operations, numbered in their order."""
     columns = {
         name: [getattr(one, name) for one in operations]
         for name in REGISTER_SCHEMA.names
@@ -124,7 +124,7 @@ class Registers:
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Registers:
-        """From rows of `REGISTER_SCHEMA` in any order. Nulls become NEVER for times and NONE for other numbers."""
+        """Read rows of `REGISTER_SCHEMA` in any order. Nulls become NEVER for times and NONE for other numbers."""
         names = table["register"].cast(pa.string()).combine_chunks().dictionary_encode()
         types = _numbers(table, "type", INFO)
         invoked, completed = _numbers(table, "invoked", 0), _numbers(table, "completed", int(NEVER))
@@ -154,12 +154,12 @@ class Registers:
 
     @property
     def changes(self) -> Flags:
-        """What replaced the register's value, or may have."""
+        """Operations that replaced the register's value, or may have."""
         return (self.f != READ) & (self.type != FAIL)
 
     @property
     def observes(self) -> Flags:
-        """Answers that say what the register held and change nothing: reads, and refusals that say why."""
+        """Responses that say what the register held and change nothing: reads, and refusals that say why."""
         return (self.found != NONE) & (((self.f == READ) & (self.type == OK)) | self.is_refusal)
 
     @property
@@ -174,13 +174,14 @@ class Registers:
 
     @property
     def has_effect(self) -> Flags:
-        """Whatever says anything about the register; the rest is what failed, and reads that showed nothing."""
+        """Operations that state anything about the register; the others failed, or are reads that showed nothing."""
         return self.changes | self.observes | self.is_refusal
 
     @property
     def tells(self) -> Flags:
-        """Answers that could be wrong: of the value that was there, of its version, or of the place of a new one. A
-        change of unknown outcome is none, nor is a write that was acknowledged and no more.
+        """Responses that could be wrong: about the value that was there, its version, or the version of a new one.
+
+        A change of unknown outcome is none, nor is a write that was only acknowledged.
         """
         changed = self.changes & (self.type == OK)
         return self.observes | self.is_refusal | (changed & ((self.f == CAS) | (self.version != NONE)))

@@ -1,4 +1,4 @@
-"""What the check of registers yields: plain values that travel from a task to the control process."""
+"""The result of the check of registers: plain values that travel from a task to the control process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class RegisterOperationFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An operation of a witness. Numbers that nobody stated are None."""
+    """An operation of a witness. Numbers that were not stated are None."""
 
     op_id: int
     f: str
@@ -24,8 +24,10 @@ class RegisterOperationFacts(msgspec.Struct, frozen=True, kw_only=True, omit_def
 
 
 class RegisterWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instance of an anomaly: the operations that prove it, in order of invocation. `orders` are pairs of
-    their ids, the first of which had ended before the second began; `held` what the register may have held before.
+    """One instance of an anomaly: the operations that prove it, in order of invocation.
+
+    `orders` are pairs of their ids, the first of which had ended before the second began; `held` is what the register
+    may have held before.
     """
 
     anomaly: str
@@ -36,11 +38,11 @@ class RegisterWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class RegisterResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was found about some registers, and what it rests on.
+    """The findings about some registers, and what they rest on.
 
-    `operations` counts by `f.type`. `by_zones` and `by_search` registers were decided, each in that way, `checked` of
-    the operations among them; `wrong` are the registers with an anomaly. What could not be decided is in
-    `undecided`, a sentence per register, `undecided_count` in all.
+    `operations` counts by `f.type`. `by_zones` and `by_search` count the registers decided in each way, `checked` the
+    operations on them; `wrong` are the registers with an anomaly. What could not be decided is in `undecided`, a
+    sentence per register, `undecided_count` in all.
     """
 
     registers: int
@@ -57,7 +59,7 @@ class RegisterResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Literal["valid", "invalid", "unknown"]:
-        """A violation stands, whatever else could not be decided; and nothing checked is nothing known."""
+        """A violation stands even if other registers could not be decided; without checked operations it is unknown."""
         if self.anomalies:
             return "invalid"
         return "unknown" if self.undecided_count or not self.checked else "valid"

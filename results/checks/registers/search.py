@@ -1,26 +1,28 @@
-"""Linearizability of one register by search: exact for any values, within a budget; the fallback of zones.
+"""Search for a linearization of one register: exact for any values, within a budget.
+
+This is the fallback of zones.
 
 Just-in-time linearization (Lowe 2017, and Knossos' `linear`). The history is read in order of time with all
-*configurations* that it allows so far: what the register holds, which of the open operations have taken effect,
-and which changes of unknown outcome. Nothing takes effect before it must: when an operation ends, every
-configuration in which it has not taken effect is developed until it has, or dies. If none is left, the history
-is not linearizable, and the operation that just ended is where it shows.
+*configurations* that it allows so far: what the register holds, which of the open operations have taken effect, and
+which changes of unknown outcome. Nothing takes effect before it must: when an operation ends, every configuration in
+which it has not taken effect is developed until it has, or is dropped. If none is left, the history is not
+linearizable, and the operation that just ended shows it.
 
 Four reductions, all exact, keep the number of configurations small:
 
 reads       an open read that is legal now takes effect at once, since it changes nothing;
 twins       of open changes that do the same, the one that must end first takes effect first;
-less spent  of two configurations alike but for changes of unknown outcome, the one that used fewer of these can
-            do whatever the other can;
+less spent  of two configurations that differ only in changes of unknown outcome, the one that used fewer of these can
+            do everything that the other can;
 not yet     a change of unknown outcome takes effect only if an open operation is there to meet its value, since it
             may as well come just before the first one that does.
 
-Besides, changes of unknown outcome whose value nobody ever met are left out, unless some refusal does not say
-what it met, and a configuration dies as soon as a change with a higher version has gone past an open operation that
-names a lower one. Versions are compared, not counted.
+Besides, changes of unknown outcome whose value was never met are left out, unless some refusal does not state what it
+met, and a configuration is dropped as soon as a change with a higher version has passed an open operation that names a
+lower one. Versions are compared, not counted.
 
-The number of configurations may still grow exponentially with the number of operations open at a time. A budget
-of steps and seconds ends that; the outcome is then None, *unknown*, and says how far the search came.
+The number of configurations may still grow exponentially with the number of operations open at a time. A budget of
+steps and seconds ends that; the outcome is then None, *unknown*, and says how far the search came.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ READ: Final = 0
 WRITE: Final = 1
 CAS: Final = 2
 REFUSED: Final = 3
-"""A compare-and-set that was refused and does not say what it met."""
+"""A compare-and-set that was refused and does not state what it met."""
 
 STEPS_BETWEEN_LOOKS: Final = 512
 
 
 class State(NamedTuple):
-    """What a register holds. `exact` says that its version is `version`; otherwise it is above that."""
+    """What a register holds. `exact` means that its version is `version`; otherwise its version is above that."""
 
     value: int
     version: int = NONE
@@ -51,8 +53,10 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An operation as the search sees it. `value` is what is put there or met, `expected` what must be there (or,
-    when refused, must not). `row` is for the caller.
+    """An operation in the search.
+
+    `value` is what is written or met, `expected` what must be there (or, when refused, must not). `row` is for the
+    caller.
     """
 
     kind: int
@@ -70,7 +74,7 @@ class Step(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A configuration to begin with: the state, and the rows of changes of unknown outcome already used."""
+    """An initial configuration: the state, and the rows of changes of unknown outcome already used."""
 
     state: State
     used: frozenset[int] = frozenset()
@@ -89,9 +93,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """`linearizable` None means that the budget was spent. `row` is the operation at whose end no configuration
-    was left, or at which the search stopped; `before` are the configurations at the last moment before that at
-    which nothing was open, `since` that moment. `passed` operations had been put in order.
+    """The outcome of a search; `linearizable` None means that the budget was spent.
+
+    `row` is the operation at whose end no configuration was left, or at which the search stopped. `before` are the
+    configurations at the last moment before that at which no operation was open, `since` that moment. `passed`
+    operations had been put in order.
     """
 
     linearizable: bool | None
@@ -114,7 +120,7 @@ def search(
     *,
     look_ahead: bool = True,
 ) -> SearchOutcome:
-    """Whether these operations on one register can be put in an order that respects time, from one of `starts`.
+    """Decide whether these operations on one register can be put in an order that respects time, from one of `starts`.
 
     Without `look_ahead`, versions of operations that have not ended are not considered: more steps, but a failure then
     shows at the end of the first operation with which it is certain.
@@ -123,7 +129,7 @@ def search(
 
 
 def relevant(steps: list[Step]) -> list[Step]:
-    """Without changes of unknown outcome that can explain nothing."""
+    """Remove changes of unknown outcome that can explain nothing."""
     if any(one.kind == REFUSED for one in steps):
         return steps
     certain = [one for one in steps if one.must or one.kind == READ]
@@ -143,7 +149,7 @@ class _Open:
     refused: dict[int, int] = field(default_factory=dict)
     any_refused: int = 0
     twins: dict[tuple[int, int, int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
-    versioned: dict[int, int] = field(default_factory=dict)  # bit of an operation that must happen → its version
+    versioned: dict[int, int] = field(default_factory=dict)  # bit of an operation that must take effect → its version
 
     def add(self, step: Step, bit: int) -> None:
         if step.kind == READ:
@@ -241,7 +247,7 @@ class _Search:
         return Start(configuration[0], frozenset(row for bit, row in self.row_of.items() if bit & used & self.wanted))
 
     def _through(self, configurations: set[Configuration], number: int) -> set[Configuration]:
-        """Past the end of an operation: configurations in which it has taken effect, without it."""
+        """Pass the end of an operation: return the configurations in which it has taken effect, without its bit."""
         bit = self.bits.pop(number)
         reached: dict[tuple[State, int], list[int]] = {}
         stack = []
@@ -282,7 +288,7 @@ class _Search:
         return legal
 
     def _develop(self, state: State, taken: int, used: int, stack: list[Configuration]) -> None:
-        """One more operation takes effect: each kind of change once, and reads that tell the version."""
+        """Let one more operation take effect: each kind of change once, and reads that state the version."""
         gone = taken | used
         for (kind, value, expected, version), queue in self.open.twins.items():
             if kind == CAS and expected != state.value:
@@ -304,7 +310,7 @@ class _Search:
                     stack.append((State(value, version, True), taken, used))
 
     def _needed(self, value: int, gone: int) -> bool:
-        """Whether some open operation would meet this value: otherwise nothing is lost by putting it there later."""
+        """Whether some open operation would meet this value: otherwise nothing is lost by applying it later."""
         opened = self.open
         if opened.any_refused & ~opened.refused.get(value, 0) & ~gone:
             return True
@@ -321,7 +327,7 @@ class _Search:
 
 
 def _keep(known: dict[tuple[State, int], list[int]], key: tuple[State, int], used: int) -> bool:
-    """Keep the smallest sets of spent changes only. Whether this one was worth keeping."""
+    """Keep only the smallest sets of spent changes. Returns whether this one was kept."""
     many = known.get(key)
     if many is None:
         known[key] = [used]

@@ -1,11 +1,11 @@
-"""The values that registers held: who put each there, who met it, and which compare-and-set replaced it by which.
+"""Find the values that registers held: who wrote and met each, and what replaced it.
 
-The rules of zones (`zones.py`) rest on values being unique: what an operation met then says which operation it
-came after. Values are numbered here over all registers at once, so that every question is a look-up in an array.
+The rules of zones (`zones.py`) rest on values being unique: what an operation met then identifies the operation it came
+after. Values are numbered here over all registers at once, so that every question is an array look-up.
 
-Changes of unknown outcome count as *effective* if somebody met their value: a read, a refusal, or an effective
-compare-and-set, which makes this transitive. Others explain nothing and forbid nothing: they are left out. A
-register in which one value may have been put twice, or where a refusal does not say what it met, is *ambiguous*.
+Changes of unknown outcome count as *effective* if their value was met: by a read, a refusal, or an effective
+compare-and-set, which makes this transitive. Others explain nothing and forbid nothing: they are left out. A register
+in which one value may have been written twice, or where a refusal does not state what it met, is *ambiguous*.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from squall.results.checks.registers.operations import CAS, FAIL, INFO, NONE, OK
 
 NOBODY: Final = -1
 INITIAL: Final = -2
-"""The writer of what a register held before everything else."""
+"""The writer of the initial value of a register."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """By value: its register, who put it there, whose failed attempt it was. By row: the value that was put, met
-    without changing it (`seen`), or replaced (`expected`); -1 for none.
+    """By value: its register, its writer, and the failed operation that tried to write it.
+
+    By row: the value that was written (`put`), met without changing it (`seen`), or replaced (`expected`); -1 for none.
     """
 
     register: Ints
@@ -40,7 +41,7 @@ class Values:
 
     @classmethod
     def of(cls, operations: Registers, initial: int) -> Values:
-        """`initial` is what every register held at first."""
+        """Number the values; `initial` is the first value of every register."""
         registers = len(operations.names)
         puts = np.flatnonzero((operations.f == WRITE) | (operations.f == CAS))
         sees = np.flatnonzero(operations.observes)
@@ -87,9 +88,9 @@ class Values:
 
 
 def with_evidence(operations: Registers, values: Values, rows: tuple[int, ...]) -> tuple[int, ...]:
-    """Rows, and for each change of unknown outcome among them one that met its value: that shows that it happened."""
+    """Add to each change of unknown outcome in `rows` an operation that met its value: proof that it took effect."""
     shown = list(rows)
-    for row in shown:  # grows meanwhile, since such a one may be of unknown outcome itself
+    for row in shown:  # grows in the loop, since an added row may be of unknown outcome itself
         if operations.type[row] != INFO:
             continue
         seen = np.flatnonzero(operations.observes & (values.seen == values.put[row]))
@@ -120,11 +121,11 @@ def _effective(operations: Registers, writer: Ints, seen: Ints, expected: Ints) 
 
 @dataclass(frozen=True)
 class Chains:
-    """Which compare-and-set made which value of which: each value's root and how many steps it lies from it.
+    """Which compare-and-set made which value of which: each value's root and its number of steps from it.
 
-    `doubled` are pairs (as two rows of an array) of compare-and-sets that both replaced the same value; the later
-    of each pair is treated as the start of a chain of its own, as is one that met a value nobody wrote.
-    `circular` are values whose chain has no beginning.
+    `doubled` are pairs (as two rows of an array) of compare-and-sets that both replaced the same value; the later of
+    each pair is treated as the start of a separate chain, as is one that met a value that was never written. `circular`
+    are values whose chain has no beginning.
     """
 
     root: Ints
@@ -135,7 +136,7 @@ class Chains:
 
     @classmethod
     def of(cls, operations: Registers, values: Values, used: Flags) -> Chains:
-        """Over the `used` rows."""
+        """Build the chains of the `used` rows."""
         count = len(values.register)
         swaps = np.flatnonzero(used & (operations.f == CAS))
         swaps = swaps[values.writer[values.expected[swaps]] != NOBODY]

@@ -1,24 +1,24 @@
-"""Versions of registers: they agree with the values, and follow time.
+"""Check versions of registers: they agree with the values, and follow time.
 
-Where an answer names a version, it says more than the value alone: values that were replaced while nobody
-looked are in order nevertheless. Versions grow with every change. So, for registers with unique values,
+A response with a version says more than one with only the value: values that were replaced without being read are in
+order nevertheless. Versions grow with every change. So, for registers with unique values,
 
     agreement   a version stands for one value, and a value that was put there once has one version;
     order       along a chain of compare-and-sets versions grow, no other version lies between those of a chain,
-                and of two clusters the one with the lower version comes first, whatever time says of them.
+                and of two clusters the one with the lower version comes first, regardless of time.
 
-With the clusters of `zones.py` the last rule makes the check exact: a register is linearizable, with its
-versions, if and only if "F of A before S of B" and "A has a lower version than B" together have no circle. Let no
-two clusters precede each other, and let time agree with versions wherever two are known. A circle that is left
-goes from a version up to a higher one (or the same) and back through clusters X without versions (of unanswered
-writes that only a compare-and-set met). A backward zone X adds nothing: what precedes it also precedes whatever
-follows it. Of two forward zones one lies wholly before the other, so that one X is enough; and versions are a
-line, so that one way up is. What remains is
+With the clusters of `zones.py` the last rule makes the check exact: a register is linearizable, with its versions, if
+and only if "F of A before S of B" and "A has a lower version than B" together have no cycle. Let no two clusters
+precede each other, and let time agree with versions wherever two are known. A cycle that is left goes from a version up
+to a higher one (or the same) and back through clusters X without versions (of unanswered writes that only a
+compare-and-set met). A backward zone X adds nothing: what precedes it also precedes everything that follows it. Of two
+forward zones one lies wholly before the other, so that one X is enough; and versions are a line, so that one way up is.
+What remains is
 
     around  no forward zone without a version comes after one of a higher version and before one of a lower.
 
-Versions are compared, not counted: there is always room for a cluster without a version between two with. All of
-this is O(n log n), in arrays.
+Versions are compared, not counted: there is always room for a cluster without a version between two with. All of this
+is O(n log n), in arrays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from squall.results.checks.registers.zones import Clusters, Zones
 
 
 def stated_versions(operations: Registers, values: Values) -> tuple[Ints, Ints]:
-    """Rows that name the version of a value, and which value: of what they met, or of what they put there."""
+    """Return the rows that state the version of a value, and that value: the one they met, or the one they wrote."""
     changed = operations.changes & (operations.version != NONE)
     met = operations.observes & (operations.version != NONE)
     rows = np.flatnonzero(changed | met)
@@ -43,7 +43,7 @@ def stated_versions(operations: Registers, values: Values) -> tuple[Ints, Ints]:
 
 
 def check_agreement(operations: Registers, values: Values, findings: RegisterFindings) -> None:
-    """No version stands for two values; in a register of unique values, no value has two versions."""
+    """Check that no version stands for two values, and in a register of unique values no value has two versions."""
     rows, value = stated_versions(operations, values)
     if len(rows) == 0:
         return
@@ -59,7 +59,7 @@ def check_agreement(operations: Registers, values: Values, findings: RegisterFin
 def _disagreement(
     operations: Registers, rows: Ints, one: Ints, other: Ints, considered: Flags, findings: RegisterFindings
 ) -> None:
-    """Each of `one` goes with a single one of `other`."""
+    """Report each number in `one` that occurs with several in `other`."""
     count = int(one.max(initial=-1)) + 1
     least, most = np.full(count, NEVER, np.int64), np.full(count, NOBODY, np.int64)
     np.minimum.at(least, one, other)
@@ -79,7 +79,7 @@ def _disagreement(
 
 
 def check_order(zones: Zones, findings: RegisterFindings) -> None:
-    """Versions follow chains and time, in registers about which nothing else was found."""
+    """Check that versions follow chains and time, in registers without other findings."""
     operations, values = zones.operations, zones.values
     sound = np.ones(len(operations.names), np.bool_)
     sound[list(findings.registers)] = False
@@ -115,7 +115,7 @@ class _Order:
         self._around_unknown_versions()
 
     def _along_chains(self) -> None:
-        """Along the values of a register in order of versions, each chain is one stretch, and its depth grows."""
+        """Check that, in order of versions, each chain of a register is one stretch and its depth grows."""
         chains, register = self.zones.chains, self.zones.values.register
         order = self.order
         root, depth = chains.root[order], chains.depth[order]
@@ -128,11 +128,11 @@ class _Order:
         again = stretches[seen]
         by_root = np.lexsort((np.arange(len(order)), root))
         before = np.full(len(order), NOBODY, np.int64)
-        before[by_root[1:]] = by_root[:-1]  # the last one of the same chain, where there is one
+        before[by_root[1:]] = by_root[:-1]  # the last one of the same chain, if there is one
         self._regress(order[before[again]], order[again], order[again - 1])
 
     def _regress(self, ones: Ints, others: Ints, between: Ints) -> None:
-        """Values of one chain, two by two, whose versions contradict it, and a value whose version shows that."""
+        """Report values of one chain, in pairs, whose versions contradict it, with a value whose version shows that."""
         register = self.zones.values.register
         found = []
         for one, other, third in zip(ones[:WITNESSES], others, between, strict=False):
@@ -142,7 +142,7 @@ class _Order:
         self.findings.add("register_version_regress", len(ones), register[ones].tolist(), found)
 
     def _in_time(self) -> None:
-        """Nothing of a lower version begins after something of a higher version has ended."""
+        """Check that nothing of a lower version begins after something of a higher version has ended."""
         clusters, chains = self.zones.clusters, self.zones.chains
         low = np.full(len(self.version), NONE, np.int64)
         lowest_last = self.order[::-1]
@@ -164,14 +164,14 @@ class _Order:
         self._out_of_time(kept[earlier[wrong]], kept[wrong + 1])
 
     def _out_of_time(self, low: Ints, high: Ints) -> None:
-        """Pairs of clusters: an operation of the first, of a lower version, began after one of the second had ended."""
+        """Report pairs of clusters: an operation of the lower version began after one of the higher had ended."""
         if len(low) == 0:
             return
         zones, operations, which = self.zones, self.zones.operations, self.zones.clusters.which
         members = zones.members
         by_start = np.lexsort((operations.invoked[members.row], members.cluster))
         last, last_change = (np.full(len(self.version), NOBODY, np.int64) for _ in range(2))
-        last[members.cluster[by_start]] = members.row[by_start]  # of several, the last one stays
+        last[members.cluster[by_start]] = members.row[by_start]  # of several, the last assignment stays
         changes = by_start[operations.changes[members.row[by_start]]]
         last_change[members.cluster[changes]] = members.row[changes]
         change = last_change[which[low]]
@@ -194,7 +194,7 @@ class _Order:
         register = int(operations.register[second])
         teller = int(self.teller[high])
         told = zones.linked(int(self.teller[low]), second)
-        if zones.values.writer[high] == INITIAL:  # it was there before everything else
+        if zones.values.writer[high] == INITIAL:  # the initial value was there before all operations
             return RegisterFinding(anomaly, register, tuple(dict.fromkeys((teller, *told))))
         early = zones.members.of(high)
         first = int(early[np.argmin(operations.completed[early])])
@@ -202,7 +202,7 @@ class _Order:
         return RegisterFinding(anomaly, register, tuple(dict.fromkeys(rows)), ((first, second),))
 
     def _around_unknown_versions(self) -> None:
-        """No cluster without a version comes after one of a higher version and before one of a lower."""
+        """Check that no cluster without a version comes after one of a higher version and before one of a lower."""
         clusters, findings = self.zones.clusters, self.findings
         sound = np.ones(len(self.zones.operations.names), np.bool_)
         sound[list(findings.registers)] = False
@@ -220,7 +220,7 @@ class _Order:
         findings.add("nonlinearizable_register", len(which), clusters.register[which].tolist(), found)
 
     def _circle(self, unknown: int, low: int, high: int) -> RegisterFinding:
-        """High, unknown and low cluster in the order of time, and the versions that say otherwise."""
+        """The high, the unknown and the low cluster in the order of time, and the versions that contradict it."""
         zones, operations, which = self.zones, self.zones.operations, self.zones.clusters.which
         first, middle, last = (zones.members.of(int(which[one])) for one in (high, unknown, low))
         ended = int(first[np.argmin(operations.completed[first])])
@@ -252,11 +252,11 @@ class Spans:
 
 
 def enclosing(known: Spans, unknown: Spans, registers: int) -> tuple[Ints, Ints, Ints]:
-    """Forward clusters of unknown version that time puts after a cluster of a higher version (or the same) and before
-    one of a lower: which of `unknown`, the lower and the higher of `known`, which is sorted by register and version.
+    """Forward clusters of unknown version between a cluster of a higher or equal version and one of a lower.
 
-    Among the clusters of a register up to a version, the latest S grows with the version; among those from a version
-    on, the earliest F does. So the lowest that comes after, and the highest that comes before, are found by bisection.
+    Returns which of `unknown`, and the lower and the higher of `known`, which is sorted by register and version. Among
+    the clusters of a register up to a version, the latest S grows with the version; among those from a version on, the
+    earliest F does. So the lowest that comes after, and the highest that comes before, are found by bisection.
     """
     moments, ranks = np.unique(
         np.concatenate((known.latest_start, known.earliest_end, unknown.latest_start, unknown.earliest_end)),
@@ -268,7 +268,7 @@ def enclosing(known: Spans, unknown: Spans, registers: int) -> tuple[Ints, Ints,
     earliest_end = np.minimum.accumulate((base + end)[::-1])[::-1]
     lower = np.searchsorted(latest_start, own + early, side="right")
     higher = np.searchsorted(earliest_end, own + late, side="left") - 1
-    register = np.append(known.register, registers)  # beyond the last there is none
+    register = np.append(known.register, registers)  # a sentinel: beyond the last there is none
     wrong = (lower <= higher) & (register[lower] == unknown.register) & (register[higher] == unknown.register)
     which = np.flatnonzero(wrong)
     return which, lower[which], higher[which]

@@ -1,11 +1,11 @@
-"""The smallest window of operations that cannot be put in order, from a search that failed.
+"""Find the smallest window of operations that cannot be put in order, after a search that failed.
 
-The search says at whose end no configuration was left, what the register may have held at the last moment before
-that at which nothing was open, and so which operations lie between: the window. Then one operation after the other
-is left out, if the rest cannot be put in order without it. A read may be left out of any history: that only
-makes it easier to order. A change may not, but it may be taken as one of unknown outcome, which makes it easier
-as well; if it then explains nothing it is gone. So what remains is as impossible as the whole history, and each
-operation of it is needed, as far as the budget of the shrinking reached.
+The search returns at whose end no configuration was left, what the register may have held at the last moment before
+that at which no operation was open, and so which operations lie between: the window. Then each operation is left out in
+turn, if the rest still cannot be put in order without it. A read may be left out of any history: that only makes it
+easier to order. A change may not, but it may be taken as one of unknown outcome, which makes it easier as well; if it
+then explains nothing it is removed. So what remains is as impossible as the whole history, and each operation of it is
+needed, as far as the budget of the shrinking reached.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ MOST_STARTS: Final = 6
 
 @dataclass(frozen=True)
 class Window:
-    """Operations, with as much of them as is needed, that cannot be put in order after any of the configurations
-    `before`.
-    """
+    """Operations, some of them relaxed, that cannot be put in order after any of the configurations `before`."""
 
     steps: tuple[Step, ...]
     before: tuple[Start, ...] = ()
@@ -51,8 +49,9 @@ class Window:
 
 
 def smallest_window(steps: Sequence[Step], starts: Sequence[Start] = FRESH, budget: Budget | None = None) -> Window:
-    """The window of operations on a register that was found not linearizable. Where the budget does not suffice to
-    find it, all operations are the window.
+    """Find the window of operations on a register that was found not linearizable.
+
+    If the budget does not suffice, all operations are the window (up to the first `MOST_OPERATIONS`).
     """
     outcome = search(steps, starts, budget, look_ahead=False)
     if outcome.linearizable is not False:
@@ -64,7 +63,7 @@ def smallest_window(steps: Sequence[Step], starts: Sequence[Start] = FRESH, budg
         if one.invoked <= last.completed and (not one.must or one.completed >= outcome.since)
     ]
     before = outcome.before
-    spent = frozenset.intersection(*(one.used for one in before))  # they have happened before, whatever was
+    spent = frozenset.intersection(*(one.used for one in before))  # these took effect before in any case
     window = [one for one in window if one.must or (one.kind not in (READ, REFUSED) and one.row not in spent)]
     kept = _shrunk(window, before) if len(window) <= MOST_OPERATIONS else window
     return Window(tuple(kept), before)
@@ -80,7 +79,7 @@ def _shrunk(window: list[Step], starts: Sequence[Start]) -> list[Step]:
 
 
 def _easier(steps: list[Step], one: Step) -> list[Step]:
-    """The same operations without this one, or with it as a change of unknown outcome."""
+    """Return the operations without this one, or with it as a change of unknown outcome."""
     if one.kind in (READ, REFUSED):
         return [other for other in steps if other.row != one.row]
     relaxed = one._replace(completed=NEVER, version=NONE)

@@ -1,4 +1,4 @@
-"""Witnesses of registers in plain words: the operations in order of time, and why they cannot be put in order."""
+"""Describe witnesses of registers in words: the operations, and why they cannot be put in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_FAULTS: Final = 3
 
 
 class ToldRegister(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of an anomaly, told."""
+    """One instance of an anomaly, described."""
 
     anomaly: str
     title: str
@@ -33,12 +33,12 @@ class ToldRegister(msgspec.Struct, frozen=True, kw_only=True):
 def tell_registers(
     result: RegisterResult, origin: int = 0, faults: tuple[FaultWindow, ...] = ()
 ) -> tuple[ToldRegister, ...]:
-    """All witnesses of a result. `origin` is when the load began; faults that held meanwhile are named."""
+    """Describe all witnesses of a result. `origin` is when the load began; faults that held meanwhile are named."""
     return tuple(tell_register(one, origin, faults) for one in result.witnesses)
 
 
 def tell_register(facts: RegisterWitness, origin: int = 0, faults: tuple[FaultWindow, ...] = ()) -> ToldRegister:
-    """One witness in words."""
+    """Describe one witness."""
     anomaly = ANOMALIES[facts.anomaly]
     lines = []
     if facts.held:
@@ -58,7 +58,7 @@ def tell_register(facts: RegisterWitness, origin: int = 0, faults: tuple[FaultWi
 
 
 def value_text(value: int | None) -> str:
-    """A value as people know it: `7`, `4·1093` if it carries its process, or `nothing`."""
+    """A value for people: `7`, `4·1093` if it carries its process, or `nothing`."""
     if value is None:
         return "something"
     if value == ABSENT:

@@ -1,23 +1,23 @@
-"""Linearizability of registers whose values are unique, exactly and in O(n log n).
+"""Check linearizability of registers whose values are unique, exactly and in O(n log n).
 
-Every value has one writer, so each operation belongs to one *cluster*: a value, its writer and all who met it.
-Compare-and-sets link values into chains, and a chain is one cluster: nothing comes between `cas(a→b)` and what
-it met. Within a cluster the order is given: a writer before those who met its value, those before the one
-that replaced it. Between clusters only time speaks. Let S be the latest invocation in a cluster and F its
-earliest completion. If F of A lies before S of B, some operation of A precedes some operation of B, so that A
-as a whole comes before B. A register is linearizable if and only if
+Every value has one writer, so each operation belongs to one *cluster*: a value, its writer and all operations that met
+it. Compare-and-sets link values into chains, and a chain is one cluster: nothing comes between `cas(a→b)` and what it
+met. Within a cluster the order is given: a writer before those that met its value, those before the one that replaced
+it. Between clusters only time decides. Let S be the latest invocation in a cluster and F its earliest completion. If F
+of A lies before S of B, some operation of A precedes some operation of B, so that A as a whole comes before B. A
+register is linearizable if and only if
 
     order   no operation of a cluster had ended before one began that must come before it, and
     zones   no two clusters come before each other.
 
-Clusters with F < S are *forward* zones [F, S]: their value certainly was there all that time. The others are
-*backward* zones [S, F]: one instant in it is enough. Two clusters precede each other if and only if two forward
-zones overlap, or a backward zone lies strictly within a forward one. Longer circles of clusters always contain
-such a pair, because "F of A before S of B" compares numbers. This is Gibbons and Korach's theorem (1997); that
-a chain of compare-and-sets may stand for a value is our addition, tested against a search of all orders.
+Clusters with F < S are *forward* zones [F, S]: their value certainly was there all that time. The others are *backward*
+zones [S, F]: one instant in it is enough. Two clusters precede each other if and only if two forward zones overlap, or
+a backward zone lies strictly within a forward one. Longer cycles of clusters always contain such a pair, because "F of
+A before S of B" compares numbers. This is Gibbons and Korach's theorem (1997); that a chain of compare-and-sets may
+stand for a value is our addition, tested against a search of all orders.
 
-All registers are checked at once in arrays; the cost does not depend on how many operations run at a time.
-What is found by an earlier rule is taken out for the later ones, so that one defect has one name.
+All registers are checked at once in arrays; the cost does not depend on how many operations run at a time. What an
+earlier rule finds is removed for the later ones, so that one defect has one name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Members:
-    """The rows that say something, each with the value it has to do with, and that value's cluster (its root)."""
+    """The rows that state something, each with the value that it concerns, and that value's cluster (its root)."""
 
     row: Ints
     value: Ints
@@ -97,7 +97,9 @@ class Zones:
     # What was met ---------------------------------------------------------------------------------------------------
 
     def _provenance(self) -> Flags:
-        """Everything met was written, and that had not failed. Returns observations of which this is not so."""
+        """Check that everything met was written by an operation that did not fail. Returns observations that break
+        this.
+        """
         operations, values = self.operations, self.values
         met = np.where(operations.observes, values.seen, values.expected)
         certain = (operations.type == OK) | ~values.ambiguous[operations.register]
@@ -120,14 +122,14 @@ class Zones:
         return wrong & operations.observes
 
     def _contradictions(self) -> Flags:
-        """No compare-and-set is refused for holding what it expected."""
+        """Check that no compare-and-set was refused although the register held what it expected."""
         wrong = self.operations.is_false_refusal
         rows = np.flatnonzero(wrong).tolist()
         self._report("register_false_refusal", [(row,) for row in rows])
         return wrong
 
     def _doubled(self) -> None:
-        """No two compare-and-sets replace the same value."""
+        """Check that no two compare-and-sets replaced the same value."""
         register = self.operations.register
         earlier, later = self.chains.doubled
         found = [
@@ -141,7 +143,7 @@ class Zones:
         return (earlier, later) if writer < 0 or writer in (earlier, later) else (writer, earlier, later)
 
     def _circular(self) -> Flags:
-        """Compare-and-sets do not each build on another in a circle. Returns all rows of such registers."""
+        """Check that compare-and-sets do not build on each other in a cycle. Returns all rows of such registers."""
         values, circular = self.values, self.chains.circular
         registers = np.unique(values.register[circular])
         found = []
@@ -154,7 +156,7 @@ class Zones:
         return wrong[self.operations.register]
 
     def _future_reads(self, usable: Flags) -> Flags:
-        """Nothing is read before its write has begun. Returns the reads of which this is not so."""
+        """Check that nothing was read before its write had begun. Returns the reads that break this."""
         operations, values = self.operations, self.values
         rows = np.flatnonzero(usable & operations.observes)
         writer = values.writer[values.seen[rows]]
@@ -166,7 +168,7 @@ class Zones:
         return wrong
 
     def _report(self, anomaly: str, rows: list[tuple[int, ...]], orders: list[tuple[int, int]] | None = None) -> None:
-        """One finding per tuple of rows; `orders` gives the pair in real time that each rests on."""
+        """Report one finding per tuple of rows; `orders` gives the pair in real time that each rests on."""
         register = self.operations.register
         found = [
             RegisterFinding(anomaly, int(register[these[0]]), these, (orders[place],) if orders else ())
@@ -177,7 +179,7 @@ class Zones:
     # Within chains --------------------------------------------------------------------------------------------------
 
     def _order_within_chains(self) -> OutOfOrder:
-        """In a chain, nothing had ended before something began that must come before it."""
+        """Check that in a chain nothing had ended before something began that must come before it."""
         members, operations = self.members, self.operations
         linked = np.zeros(len(self.values.register), np.bool_)
         linked[self.chains.root[self.chains.depth > 0]] = True
@@ -205,7 +207,7 @@ class Zones:
         self.findings.add(anomaly, len(pairs), register[wrong.first[which]].tolist(), found)
 
     def _never_met(self, rows: Ints) -> Flags:
-        """Changes whose value nobody met."""
+        """Changes whose value was never met."""
         operations, values = self.operations, self.values
         met = np.bincount(values.seen[operations.observes], minlength=len(values.register))
         met += np.bincount(values.expected[values.effective & (operations.f == CAS)], minlength=len(met))
@@ -244,17 +246,17 @@ class Zones:
         met += np.bincount(self.chains.root[self.chains.depth > 0], minlength=count)
         used = np.zeros(count, np.bool_)
         used[members.cluster] = True
-        used[values.put[self.chains.doubled[1]]] = False  # these have their name already
+        used[values.put[self.chains.doubled[1]]] = False  # these have findings already
         which = np.flatnonzero(used)
         order = np.lexsort((end[which], values.register[which]))
         which = which[order]
         return Clusters(which, values.register[which], start[which], end[which], met[which])
 
     def _between_clusters(self, stale: OutOfOrder) -> None:
-        """No two clusters precede each other; and what was met in a chain had not been replaced before (`stale`).
+        """Check that no two clusters precede each other, and that nothing met in a chain had been replaced (`stale`).
 
-        A write counts as lost if nobody ever met its value, and as long as nothing else shows that a read was
-        merely late: whoever meets an old value passes over all that came since, whether it was seen or not.
+        A write counts as lost if its value was never met, and only if no other finding shows that a read was merely
+        late: an operation that meets an old value passes over all later ones, whether or not they were seen.
         """
         clusters = self.clusters
         around, within = (np.concatenate(both) for both in zip(self._overlaps(), self._enclosed(), strict=True))
@@ -300,7 +302,7 @@ class Zones:
         self.findings.add(anomaly, len(these), self.clusters.register[these].tolist(), found)
 
     def _conflict(self, anomaly: str, this: int, that: int) -> RegisterFinding:
-        """The operations with which each of two clusters comes before the other, and the writers of their values."""
+        """The operations by which each of two clusters comes before the other, and the writers of their values."""
         register = int(self.clusters.register[this])
         start, other_start = self._start(this, that), self._start(that, this)
         end, other_end = self._end(this, start, other_start), self._end(that, other_start, start)
@@ -309,15 +311,16 @@ class Zones:
         return RegisterFinding(anomaly, register, tuple(dict.fromkeys(rows)), tuple(orders))
 
     def _start(self, place: int, other: int) -> int:
-        """An operation of a cluster that began after one of the other had ended, as early in its chain as can be."""
+        """An operation of a cluster that began after one of the other had ended, as early in its chain as possible."""
         members = self.members.of(int(self.clusters.which[place]))
         members = members[self.operations.invoked[members] > self.clusters.earliest_end[other]]
         return min(members.tolist(), key=self._step)
 
     def _end(self, place: int, start: int, other_start: int) -> int | None:
-        """An operation of a cluster that had ended before the other's began, as near to the cluster's `start` in its
-        chain as can be, and rather the writer, which is told in any case, than somebody who met its value; None for
-        what was there from the beginning.
+        """An operation of a cluster that had ended before the other's began; None for an initial value.
+
+        It is as near as possible to the cluster's `start` in its chain, and the writer, which is shown in any case,
+        rather than an operation that met its value.
         """
         if self.values.writer[self.clusters.which[place]] == INITIAL:
             return None
@@ -327,7 +330,7 @@ class Zones:
         return min(members.tolist(), key=lambda row: (abs(self._step(row) // 2 - depth), self._step(row) % 2, row))
 
     def _step(self, row: int) -> int:
-        """Where in its chain an operation comes: each value's writer, then those who met it."""
+        """The position of an operation in its chain: each value's writer, then those that met it."""
         return 2 * int(self.chains.depth[self._value(row)]) + int(self.operations.observes[row])
 
     def _between(self, end: int | None, start: int) -> tuple[int, ...]:
@@ -342,8 +345,9 @@ class Zones:
 
 
 def _latest_before(group: Ints, place: Ints, time: Ints) -> Ints:
-    """For each of the rows, sorted by group and place, which one of its group in an earlier place has the latest
-    time; -1 for none.
+    """For each row, sorted by group and place: the row of its group in an earlier place that has the latest time.
+
+    -1 if there is none.
     """
     ranks = np.empty(len(time), np.int64)
     by_time = np.argsort(time, kind="stable")

@@ -1,4 +1,4 @@
-"""The names of what replicas and the control plane do wrong (docs/requirements.md, "Invariants")."""
+"""The names of the anomalies of replicas and the control plane (docs/requirements.md, "Invariants")."""
 
 from __future__ import annotations
 

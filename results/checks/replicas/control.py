@@ -1,9 +1,9 @@
 """Judge the control plane by what nodes left: ELECT, HWM, EPOCH and ISR on hosts (docs/requirements.md).
 
-Two sources meet. The *metadata log* of every node, batch by batch, with the committed end that the quorum's leader
-named (`QuorumFacts`), and what its records say of topic-partitions, replayed here into states by partition epoch
+Two sources are compared. The *metadata log* of every node, batch by batch, with the committed end that the quorum's
+leader stated (`QuorumFacts`), and its records on topic-partitions, replayed here into states by partition epoch
 (`States`). And the *control trace* of every node: who led which epoch, how far a node knew the metadata to be
-committed, which ISR a broker took up (`TraceEvent`).
+committed, which ISR a broker adopted (`TraceEvent`).
 
 * one node at most leads an epoch of the quorum, or of a topic-partition                                  (ELECT)
 * what the quorum has committed is on a majority of voters, and no node that knew a record to be committed
@@ -11,10 +11,10 @@ committed, which ISR a broker took up (`TraceEvent`).
 * a broker leads in an epoch, or takes up an ISR of a partition epoch, only as committed records say  (EPOCH, IMAGE)
 * epochs never go back: in the log, at a node while it runs, in what a broker follows                      (EPOCH)
 
-What is legal and must raise nothing: an uncommitted tail at a node that lags; a high watermark that begins anew when a
-node starts again; what traces say of epochs beyond the committed end that was asked for, or before the oldest snapshot;
-a topic created again under its name, which has another id; half a line or lost lines of a node that was killed. A trace
-is no complete record, so nothing is concluded from what is not in it.
+Legal, and must raise nothing: an uncommitted tail at a node that lags; a high watermark that starts again when a node
+restarts; trace events of epochs beyond the committed end that was requested, or before the oldest snapshot; a topic
+created again under its name, which has another id; half a line or lost lines of a node that was killed. A trace is not
+a complete record, so nothing is concluded from what is missing in it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ from squall.results.text import grouped, listed
 QUORUM = "__cluster_metadata-0"
 LEADER = "leader"
 NODE_STARTED, LINES_LOST, TORN_LINE = "node_started", "lines_lost", "torn_line"
-"""Events on the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
+"""Events about the trace itself: a process began it, could not write so many lines (`offset`), left half a line."""
 TopicPartitionId = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuorumFacts:
-    """What the quorum's leader said before logs were read: `committed` is its high watermark. None: nobody said."""
+    """The state of the quorum by its leader, before logs were read: `committed` is its high watermark.
+
+    None stands for it if no controller stated it.
+    """
 
     leader: int
     epoch: int
@@ -55,8 +58,10 @@ class QuorumFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataRecord:
-    """A committed record on a topic-partition. `leader` and `isr` are None where it leaves them as they are; epochs are
-    those that a `partition` record states, -1 in a `change`.
+    """A committed record about a topic-partition.
+
+    `leader` and `isr` are None if the record does not change them; epochs are those that a `partition` record states,
+    -1 in a `change`.
     """
 
     offset: int
@@ -72,8 +77,9 @@ class MetadataRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceEvent:
-    """A line of a node's control trace; `incarnation` counts its processes. `offset` is a high watermark, or where a
-    log was cut.
+    """A line of a node's control trace; `incarnation` counts its processes.
+
+    `offset` is a high watermark, or where a log was truncated.
     """
 
     host: str
@@ -111,7 +117,7 @@ class States:
 
 
 def replayed(records: Iterable[MetadataRecord], committed: int) -> States:
-    """The states that committed records lead to: partition epoch +1 per change, leader epoch +1 per leader named."""
+    """Replay committed records into states: partition epoch +1 per change, leader epoch +1 per leader named."""
     states, names = States(), dict[str, str]()
     for one in records:
         if one.offset >= committed:
@@ -155,7 +161,7 @@ def judge_control(
     events: Sequence[TraceEvent],
     findings: Findings,
 ) -> Findings:
-    """Judge all of it. `logs` are the nodes' metadata logs; `records` those of the quorum's leader, in order."""
+    """Judge the control plane. `logs` are the nodes' metadata logs; `records` are the quorum leader's, in order."""
     findings.looked_at["metadata logs"] += sum(one.collected for one in logs)
     findings.looked_at["metadata batches"] += sum(len(one.batches) for one in logs)
     findings.looked_at["trace events"] += len(events)
@@ -178,7 +184,7 @@ def judge_control(
 
 
 def _known_committed(events: Iterable[TraceEvent]) -> dict[int, int]:
-    """How far each node ever knew the metadata to be committed."""
+    """By node: the highest metadata high watermark that it ever reported."""
     known: dict[int, int] = {}
     for one in events:
         if one.event == "high_watermark" and not one.topic:
@@ -196,8 +202,10 @@ def _look_at_metadata(
     still: Mapping[int, int],
     findings: Findings,
 ) -> None:
-    """`known`: how far each node ever knew the log to be committed; `still`: how far since its last start. What an
-    observer does not make durable may be gone after a power loss, until it is fetched again.
+    """Judge the metadata logs.
+
+    `known` is how far each node ever knew the log to be committed; `still` how far since its last start. What an
+    observer has not made durable may be missing after a power loss, until it is fetched again.
     """
     reference = next((one for one in logs if one.node == quorum.leader and one.collected), None)
     if reference is None:
@@ -227,7 +235,9 @@ def _look_at_metadata(
 
 
 def _look_at_committed(reference: Replica, one: Replica, upper: int, there: int, findings: Findings) -> None:
-    """What a node has known to be committed, up to `upper`, is what the leader has; it has all below `there` still."""
+    """Require that a node agrees with the leader below `upper`, as far as it knew the commit, and has all below
+    `there`.
+    """
     low = max(reference.start, one.start)
     places = list(map(int, different_at(reference, one, low, upper)))
     missing = [int(first) for first, _ in holes_of(one, one.start, there)] if one.live else []
@@ -309,7 +319,7 @@ def _look_at_epochs_of(one: Replica, findings: Findings) -> None:
 
 
 def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findings: Findings) -> None:
-    """Each node has one, of which killed nodes and full disks may cost lines."""
+    """Require a trace of each node; killed nodes and full disks may lose lines, which are counted."""
     begun = {one.node for one in events if one.event == NODE_STARTED}
     findings.undecided += [f"no control trace of {one.host} was collected" for one in logs if one.node not in begun]
     torn = sum(one.event == TORN_LINE for one in events)
@@ -320,7 +330,7 @@ def _look_at_traces(logs: Iterable[Replica], events: Sequence[TraceEvent], findi
 
 
 def _look_at_leaders(events: Iterable[TraceEvent], findings: Findings) -> None:
-    """ELECT, of the quorum and of every topic-partition."""
+    """Check ELECT, for the quorum and for every topic-partition."""
     leaders: dict[tuple[str, int, int], TraceEvent] = {}
     for one in events:
         if one.event == "state" and one.role == LEADER:
@@ -342,7 +352,7 @@ def _look_at_leaders(events: Iterable[TraceEvent], findings: Findings) -> None:
 
 
 def _look_at_brokers(states: States, events: Iterable[TraceEvent], findings: Findings) -> None:
-    """What brokers acted on is what committed records say, as far as these are known."""
+    """Check that brokers acted on what committed records say, as far as these are known."""
     for one in events:
         key, place = (one.topic_id, one.partition), f"{one.topic}-{one.partition}"
         if one.event == "leader":
@@ -376,7 +386,7 @@ def _isr(members: Sequence[int]) -> str:
 
 
 def _look_at_progress(events: Iterable[TraceEvent], findings: Findings) -> None:
-    """What never falls while a node runs: its high watermark of the metadata, its epochs."""
+    """Check what never falls while a node runs: its metadata high watermark, and its epochs."""
     watermarks: dict[tuple[int, int], int] = {}
     epochs: dict[tuple[int, int, str, int], int] = {}
     for one in events:

@@ -1,4 +1,4 @@
-"""What the checks of replicas and control plane yield: counts, sentences, and witnesses as plain values."""
+"""The findings of the checks of replicas and control plane, as plain values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ MOST_WITNESSES: Final = 3
 
 
 class ReplicaWitness(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance of an anomaly: where it is (`events-3`, `__cluster_metadata-0`), and what proves it, a subject and a
-    sentence each. `file` is the table in which the rows stand, `offset` where to look in it, -1 if it is no offset.
+    """One instance of an anomaly: where it is (`events-3`, `__cluster_metadata-0`), and what proves it.
+
+    `evidence` has a subject and a sentence each. `file` is the table with the rows, `offset` where to look in it, -1 if
+    there is none.
     """
 
     anomaly: str
@@ -26,7 +28,7 @@ class ReplicaWitness(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Findings:
-    """What was found so far; anomalies are counted by `count`, and the first few of each are witnesses."""
+    """The findings so far; anomalies are counted by name, and the first few of each are witnesses."""
 
     file: str
     anomalies: Counter[str] = field(default_factory=Counter)
@@ -36,7 +38,7 @@ class Findings:
     looked_at: Counter[str] = field(default_factory=Counter)
 
     def accuse(self, anomaly: str, place: str, offset: int, *evidence: tuple[str, str], count: int = 1) -> None:
-        """An anomaly was found, so often."""
+        """Add an anomaly that occurred `count` times."""
         self.anomalies[anomaly] += count
         if sum(one.anomaly == anomaly for one in self.witnesses) < MOST_WITNESSES:
             self.witnesses.append(

@@ -8,12 +8,12 @@ it leads. So every replica is described batch by batch after the run (`harness/r
 * any two replicas that have a batch of the same offset and epoch have the same batch, after the same   (LM)
 * leader epochs never go back within a log                                                              (EPOCH)
 
-What is legal and must raise nothing: a tail above `required`, which is not committed; other records in the tail of a
-replica outside of the ISR, of another epoch; a node that does not run; a log that begins later than another where
-retention or DeleteRecords may have removed its front; a topic of the same name with another id, which is another log.
+Legal, and must raise nothing: a tail above `required`, which is not committed; other records, of another epoch, in the
+tail of a replica outside of the ISR; a node that does not run; a log that begins later than another if retention or
+DeleteRecords may have removed its front; a topic of the same name with another id, which is another log.
 
-What could not be looked at is undecided, and said by name: an in-sync replica whose host did not answer, or a
-topic-partition of which no in-sync replica was seen. Pure functions; `tables.py` makes their input of a table.
+What could not be read is undecided, and named: an in-sync replica whose host did not respond, or a topic-partition of
+which no in-sync replica was read. Pure functions; `tables.py` makes their input from a table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def compare(replicas: Sequence[Replica], findings: Findings) -> None:
 
 
 def _note(replicas: Sequence[Replica], findings: Findings) -> None:
-    """Count what was looked at, and what was not held to what members of the ISR are held to."""
+    """Count what was compared, and the replicas that need not have what members of the ISR must have."""
     for one in replicas:
         if one.counts:
             findings.looked_at["in-sync replicas"] += 1
@@ -92,7 +92,7 @@ def _look_at_members(members: Sequence[Replica], required: int, findings: Findin
 
 
 def _lacks(one: Replica, floor: int, required: int, findings: Findings) -> bool:
-    """Whether records are missing that must be there; what is missing is counted and told."""
+    """Whether records are missing that must be there; missing records are counted and reported."""
     begin = one.start if one.removal else floor
     holes = holes_of(one, begin, required)
     if not len(holes):
@@ -115,7 +115,7 @@ def _lacks(one: Replica, floor: int, required: int, findings: Findings) -> bool:
 
 
 def holes_of(one: Replica, begin: int, end: int) -> Ints:
-    """First and last offset of each stretch of `begin` to `end` (excluded) that lies in none of its batches."""
+    """First and last offset of each stretch of `begin` to `end` (excluded) that is in none of its batches."""
     inside = one.batches.where((one.batches.last >= begin) & (one.batches.base < end))
     before = np.concatenate(([begin], inside.last + 1))
     after = np.concatenate((inside.base, [end]))
@@ -141,7 +141,7 @@ def _look_at_checksums(one: Replica, required: int, findings: Findings) -> None:
 
 
 def _differs(reference: Replica, one: Replica, required: int, findings: Findings) -> bool:
-    """Whether a member's committed batches are others than the reference's, where both have some."""
+    """Whether a member's committed batches differ from the reference's, where both have some."""
     low, high = max(reference.start, one.start), min(required, reference.end, one.end)
     places = different_at(reference, one, low, high)
     if not len(places):
@@ -160,9 +160,7 @@ def _differs(reference: Replica, one: Replica, required: int, findings: Findings
 
 
 def different_at(one: Replica, other: Replica, low: int, high: int) -> Ints:
-    """Offsets from `low` on and below `high` at which both have something and it is not the same, in order: where their
-    batches begin, each once.
-    """
+    """Offsets from `low` on and below `high` where the batches of both differ: where these begin, in order."""
     mine = one.batches.where((one.batches.last >= low) & (one.batches.base < high))
     theirs = other.batches.where((other.batches.last >= low) & (other.batches.base < high))
     _, here, there = np.intersect1d(mine.base, theirs.base, assume_unique=True, return_indices=True)
@@ -190,7 +188,7 @@ def _at(one: Replica, offset: int) -> str:
 
 
 def _match(one: Replica, other: Replica, required: int, findings: Findings) -> None:
-    """Log matching. What two members of the ISR have below `required` is compared already, and is not told twice."""
+    """Check log matching. What two members of the ISR have below `required` was compared already, and is left out."""
     low = max(one.start, other.start)
     if one.counts and other.counts:
         low = max(low, required)
@@ -209,9 +207,7 @@ def _match(one: Replica, other: Replica, required: int, findings: Findings) -> N
 
 
 def mismatches(one: Replica, other: Replica, low: int) -> Ints:
-    """Offsets of batches, from `low` on, that have the same offset and epoch on both, and are another batch or come
-    after another one.
-    """
+    """Offsets of batches, from `low` on, with the same offset and epoch that differ or follow different batches."""
     mine = one.batches.where(one.batches.base >= low)
     theirs = other.batches.where(other.batches.base >= low)
     _, here, there = np.intersect1d(mine.base, theirs.base, assume_unique=True, return_indices=True)

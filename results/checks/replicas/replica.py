@@ -1,4 +1,4 @@
-"""One replica of a topic-partition as its host described it after the run: its batches, and what it must hold."""
+"""Define one replica of a topic-partition as its host described it: its batches and requirements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _none() -> Ints:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches in the order in which they stand. `digest` is over content, `sound` 1, 0, or -1 where not computed."""
+    """Batches in log order. `digest` is over content, `sound` 1, 0, or -1 if not computed."""
 
     base: Ints = field(default_factory=_none)
     last: Ints = field(default_factory=_none)
@@ -31,7 +31,7 @@ class Batches:
         return len(self.base)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Batches:
-        """Some of them."""
+        """Select some batches."""
         return Batches(*(getattr(self, name)[chosen] for name in BATCH_COLUMNS))
 
     def told(self, index: int) -> str:
@@ -44,8 +44,10 @@ class Batches:
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """`in_sync`: a member of the committed ISR when replicas were described; `live`: its node ran before and after
-    that; `collected`: its host could be asked. `required` is the offset below which every in-sync replica must have all
+    """A replica and the facts that decide what it must hold.
+
+    `in_sync`: a member of the committed ISR when replicas were described; `live`: its node ran before and after that;
+    `collected`: its host could be reached. `required` is the offset below which every in-sync replica must have all
     records: the end of what was acknowledged or below the leader's high watermark, -1 if that is not known. `removal`:
     records may be deleted from the log's front, by retention or by request. `problem` is why the log could not be read
     (to its end), empty if it could.
@@ -77,7 +79,7 @@ class Replica:
         return self.in_sync and self.live and self.collected
 
     def covers(self, offsets: Ints) -> npt.NDArray[np.bool_]:
-        """Which of these offsets lie in one of its batches."""
+        """Which of these offsets are in one of its batches."""
         if not len(self.batches):
             return np.zeros(len(offsets), np.bool_)
         at = np.searchsorted(self.batches.base, offsets, "right") - 1

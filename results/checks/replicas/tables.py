@@ -1,9 +1,9 @@
-"""The two tables that a run writes of its nodes, and what the kernels take made of them.
+"""Convert between the kernels' inputs and the two tables that a run writes about its nodes.
 
 `replicas.parquet` has a row per replica (`row` 0) and a row per batch of it (`row` 1), each replica's rows together:
-`base` and `last` of a replica are its log's start and last offset. `control-plane.parquet` has what was learned of the
-control plane (`control.py`): rows of the kinds `quorum`, `log`, `batch`, `record` and `trace`, in the order in which
-they stood where they come from. In both a number that says nothing is -1, a name that says nothing is empty.
+`base` and `last` of a replica are its log's start and last offset. `control-plane.parquet` has the facts about the
+control plane (`control.py`): rows of the kinds `quorum`, `log`, `batch`, `record` and `trace`, in the order of their
+sources. In both, a missing number is -1 and a missing name is empty.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ CONTROL_SCHEMA: Final = pa.schema(
 )
 QUORUM, LOG, LOG_BATCH, RECORD, TRACE = "quorum", "log", "batch", "record", "trace"
 NOT_CHANGED: Final = -2
-"""A record's leader that stays as it is; its members are null then if the ISR does."""
+"""A record's leader that does not change; its members are null if the ISR does not change."""
 
 _NAMES: Final = ("topic", "partition", "topic_id", "host", "node")
 _FACTS: Final = ("in_sync", "live", "leads", "collected", "required", "removal", "problem")
@@ -83,7 +83,7 @@ Columns = Mapping[str, Sequence[int]]
 
 
 def replica_table(replicas: Iterable[tuple[Replica, Columns]]) -> pa.Table:
-    """The table of replicas; `Columns` are further columns of a replica's batches, where there are any."""
+    """Make the table of replicas; `Columns` are further columns of a replica's batches, if there are any."""
     listed = list(replicas)
     ones = [one for one, _ in listed]
     names: dict[str, Any] = {"replica": np.arange(len(ones))}
@@ -108,7 +108,7 @@ def replica_table(replicas: Iterable[tuple[Replica, Columns]]) -> pa.Table:
 
 
 def _rows(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.Table:
-    """So many rows; a column that is one value is repeated, and one that is not given says nothing."""
+    """Make `count` rows; a column that is one value is repeated, and a missing column gets the value for missing."""
     arrays = []
     for field in schema:
         value = columns.get(field.name, _KIND_OF.get(field.type, -1))
@@ -122,7 +122,7 @@ def _rows(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.Table
 
 
 def topic_partitions_in(table: pa.Table) -> Iterator[list[Replica]]:
-    """The replicas of each topic-partition, by its topic's id."""
+    """Yield the replicas of each topic-partition, by its topic's id."""
     found = sorted(replicas_in(table), key=_log_of)
     for _, together in groupby(found, key=_log_of):
         yield list(together)
@@ -133,7 +133,7 @@ def _log_of(one: Replica) -> tuple[str, int, str]:
 
 
 def replicas_in(table: pa.Table) -> Iterator[Replica]:
-    """Every replica in the table, with its batches."""
+    """Yield every replica in the table, with its batches."""
     numbers = {name: np.asarray(table[name], np.int64) for name in (*BATCH_COLUMNS, "replica", "row")}
     headers = np.flatnonzero(numbers["row"] == REPLICA)
     facts = table.take(pa.array(headers)).to_pylist()
@@ -161,7 +161,7 @@ def control_table(
     records: Iterable[MetadataRecord],
     events: Iterable[TraceEvent],
 ) -> pa.Table:
-    """The table of the control plane."""
+    """Make the table of the control plane."""
     rows: list[dict[str, Any]] = []
     if quorum is not None:
         known = {"node": quorum.leader, "epoch": quorum.epoch, "offset": quorum.committed}
@@ -204,7 +204,7 @@ ControlFacts = tuple[QuorumFacts | None, list[Replica], list[MetadataRecord], li
 
 
 def control_in(table: pa.Table) -> ControlFacts:
-    """What a table of the control plane says."""
+    """Read the facts from a table of the control plane."""
     kinds = np.asarray(table["kind"].to_pylist(), dtype=object)
 
     def rows(kind: str) -> list[dict[str, Any]]:

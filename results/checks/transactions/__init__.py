@@ -1,1 +1,1 @@
-"""Transactions: dependency cycles of list-append histories, and the rules of transactional logs."""
+"""Check transactions: dependency cycles of list-append histories, and the rules of transactional logs."""

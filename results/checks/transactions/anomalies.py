@@ -1,7 +1,7 @@
-"""The anomalies of transactions and of consumer groups; `results/checks/anomalies.py` has them all.
+"""The anomalies of transactions and of consumer groups; `results/checks/anomalies.py` lists all anomalies.
 
-The names of cycles are Adya's and Elle's. A cycle is named by the least that it needs: dependencies alone, or the
-order within a process as well (`-process`), or real time as well (`-realtime`).
+The names of cycles are Adya's and Elle's. A cycle is named by the least that it needs: dependencies alone, or the order
+within a process as well (`-process`), or real time as well (`-realtime`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Transactions as numpy arrays: what the checks of list-append histories start from.
+"""Load transactions as numpy arrays, the input of the checks of list-append histories.
 
-A history of list-append has one row per transaction and, in it, a list of micro-operations: `append` of an
-element to a key's list, and `read` of the whole list. Elements of a key are appended once, which is what makes
-the checks exact: a list that was read tells who wrote what, in which order. `Transactions.of` refuses histories
-in which an element was appended twice, because nothing certain can be said about them.
+A history of list-append has one row per transaction and, in it, a list of micro-operations: `append` of an element to a
+key's list, and `read` of the whole list. Elements of a key are appended once, which makes the checks exact: a list that
+was read shows who wrote what, in which order. `Transactions.of` refuses histories in which an element was appended
+twice, because nothing certain can be concluded from them.
 
-Lists stay as Arrow has them, flat with offsets; nothing is copied per row. Intervals are widened by the clock's
-error here, once, so that no later rule needs to know of it.
+Lists stay in Arrow's layout, flat with offsets; nothing is copied per row. Intervals are widened by the clock's error
+here, once, so that no later rule has to consider it.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ SCHEMA: Final = pa.schema(
         pa.field("process", pa.int64(), nullable=False),
         pa.field("type", pa.int8(), nullable=False),
         pa.field("invoked", pa.int64(), nullable=False),
-        pa.field("completed", pa.int64()),  # null: nothing came back
+        pa.field("completed", pa.int64()),  # null: no completion
         pa.field("clock_error", pa.int64(), nullable=False),
         pa.field("functions", pa.list_(pa.int8()), nullable=False),
         pa.field("keys", pa.list_(pa.int64()), nullable=False),
         pa.field("elements", pa.list_(pa.int64()), nullable=False),  # of an append; 0 for a read
-        pa.field("reads", pa.list_(pa.list_(pa.int64())), nullable=False),  # null: an append, or nobody knows
+        pa.field("reads", pa.list_(pa.list_(pa.int64())), nullable=False),  # null: an append, or unknown
     ]
 )
 
 
 class UnusableTransactions(Exception):
-    """A history of transactions that says nothing about the system: its verdict is unknown."""
+    """A history of transactions that proves nothing about the system: its verdict is unknown."""
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """One element per transaction; below, one per micro-operation, in order; below, the elements of all reads.
+    """One element per transaction; then one per micro-operation, in order; then the elements of all reads.
 
-    `key` numbers the keys from 0; `key_names` has their names. `start` and `length` say where in `elements` the
-    list of a read lies; its length is -1 where there is none. `invoked` and `completed` are widened by the error
-    of the clock, `asked` and `answered` are as the process itself saw them. `by_process` has all transactions, those
-    of a process together, in its order.
+    `key` numbers the keys from 0; `key_names` has their names. `start` and `length` say where in `elements` the list of
+    a read lies; its length is -1 without a list. `invoked` and `completed` are widened by the error of the clock,
+    `asked` and `answered` are the process's own times. `by_process` has all transactions, grouped by process, in its
+    order.
     """
 
     op_id: Ints
@@ -75,7 +75,7 @@ class Transactions:
 
     @classmethod
     def of(cls, table: pa.Table) -> Transactions:
-        """From rows of `SCHEMA`, in any order. Raises UnusableTransactions."""
+        """Read rows of `SCHEMA`, in any order. Raises UnusableTransactions."""
         table = conformed(table, SCHEMA, unknown_within=frozenset(("reads",)))
         error = _numbers(table, "clock_error", 0)
         asked, answered = _numbers(table, "invoked", 0), _numbers(table, "completed", NEVER)
@@ -120,13 +120,14 @@ class Transactions:
         refuse_overlaps(self.op_id, self.process, self.asked, self.answered, self.by_process)
 
     def list_of(self, micro: int) -> list[int]:
-        """The list that a read returned."""
+        """Return the list of a read."""
         return self.elements[self.start[micro] : self.start[micro] + max(0, self.length[micro])].tolist()
 
 
 def conformed(table: pa.Table, schema: pa.Schema, *, unknown_within: frozenset[str]) -> pa.Table:
-    """The columns of a schema, of its types. Nulls may be where the schema allows them, and within the lists of some
-    columns. Raises UnusableTransactions.
+    """Return the columns of a schema, cast to its types. Raises UnusableTransactions.
+
+    Nulls are allowed where the schema allows them, and in the lists of the columns `unknown_within`.
     """
     missing = [name for name in schema.names if name not in table.column_names]
     if missing:
@@ -145,7 +146,7 @@ def conformed(table: pa.Table, schema: pa.Schema, *, unknown_within: frozenset[s
 
 
 def refuse_impossible(op_id: Ints, kind: Ints, asked: Ints, answered: Ints) -> None:
-    """Operations that ended before they began, or of an outcome that does not exist. Raises UnusableTransactions."""
+    """Refuse operations that ended before they began or have an invalid outcome. Raises UnusableTransactions."""
     bad = np.flatnonzero(answered < asked)
     if len(bad):
         raise UnusableTransactions(f"operation {op_id[bad[0]]} ended before it began")
@@ -159,8 +160,9 @@ def refuse_impossible(op_id: Ints, kind: Ints, asked: Ints, answered: Ints) -> N
 def refuse_overlaps(
     op_id: Ints, process: Ints, asked: Ints, answered: Ints, by_process: Ints, *, what: str = "transaction"
 ) -> None:
-    """Two things that one process did at once, and `what` they are. `by_process` is all by process, beginning and end.
-    Raises UnusableTransactions.
+    """Refuse two operations (`what`) of one process that overlap. Raises UnusableTransactions.
+
+    `by_process` is all of them, sorted by process, invocation and completion.
     """
     first, second = by_process[:-1], by_process[1:]
     both = (process[first] == process[second]) & (answered[first] > asked[second])
@@ -193,6 +195,6 @@ def _same_widths(widths: Ints, table: pa.Table) -> None:
 
 
 def _numbered(keys: pa.Array) -> tuple[Ints, Ints]:
-    """The distinct keys, and each key's number among them."""
+    """Return the distinct keys, and each key's number among them."""
     encoded = keys.dictionary_encode()
     return np.asarray(encoded.dictionary, dtype=np.int64), np.asarray(encoded.indices, dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Small graphs: strongly connected components, real time by its transitive reduction, shortest cycles.
+"""Find strongly connected components, edges of real time, and shortest cycles of small graphs.
 
-Only suspects come here (`suspects.py`), a handful in most histories, so that plain Python is quick enough.
+They run on suspects only (`suspects.py`), a handful in most histories, so that plain Python is fast enough.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from squall.results.checks.transactions.dependencies import REALTIME, RW
 
 
 class Edge(NamedTuple):
-    """From node to node; `append` makes the edge, -1 for an order of time."""
+    """An edge from node to node; `append` makes the edge, -1 for an order of time."""
 
     source: int
     target: int
@@ -26,7 +26,7 @@ Neighbours = dict[int, list[Edge]]
 
 
 def neighbours(edges: Sequence[Edge], kinds: frozenset[int], among: set[int]) -> Neighbours:
-    """The edges of some kinds between some nodes, by source; those that need the least first."""
+    """Return the edges of some kinds between some nodes, by source; those that need the least first."""
     made: Neighbours = {node: [] for node in among}
     for edge in edges:
         if edge.kind in kinds and edge.source in among and edge.target in among:
@@ -37,7 +37,7 @@ def neighbours(edges: Sequence[Edge], kinds: frozenset[int], among: set[int]) ->
 
 
 def components(graph: Neighbours) -> list[list[int]]:
-    """Strongly connected components of more than one node (Tarjan, without recursion)."""
+    """Find strongly connected components of more than one node (Tarjan, without recursion)."""
     number: dict[int, int] = {}
     lowest: dict[int, int] = {}
     stack: list[int] = []
@@ -77,7 +77,7 @@ def components(graph: Neighbours) -> list[list[int]]:
 
 
 def _last(stack: list[int], node: int) -> int:
-    """Where a node lies on a stack, looked for from its top."""
+    """Find a node on a stack, searching from its top."""
     at = len(stack) - 1
     while stack[at] != node:
         at -= 1
@@ -85,10 +85,10 @@ def _last(stack: list[int], node: int) -> int:
 
 
 def realtime_edges(nodes: Sequence[int], invoked: Sequence[int], completed: Sequence[int]) -> list[Edge]:
-    """Which transaction had ended before which began, without the pairs that follow from others.
+    """Return edges from transactions that had ended to those that began later, without pairs that follow from others.
 
-    Of all that have ended, only those still matter after which nothing has begun and ended; they are as many as
-    ran at once, so that the edges are few. `invoked` and `completed` are by place in `nodes`.
+    Of all that have ended, only those still matter after which nothing has begun and ended; they are as many as ran at
+    once, so that there are few edges. `invoked` and `completed` are by place in `nodes`.
     """
     begins = sorted(range(len(nodes)), key=lambda at: invoked[at])
     ends = sorted(range(len(nodes)), key=lambda at: completed[at])
@@ -106,9 +106,9 @@ def realtime_edges(nodes: Sequence[int], invoked: Sequence[int], completed: Sequ
 
 
 def shortest_path(graph: Neighbours, start: int, goals: set[int], *, missed: bool) -> list[Edge] | None:
-    """The fewest edges from a node to one of several; with `missed`, by way of exactly one rw edge.
+    """Return the fewest edges from a node to one of several; with `missed`, with exactly one rw edge.
 
-    The way may be empty only if nothing needs to be missed.
+    The path may be empty only without `missed`.
     """
     first = (start, not missed)
     if start in goals and not missed:

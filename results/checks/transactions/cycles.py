@@ -1,17 +1,18 @@
-"""From suspects to named cycles, each with a shortest example.
+"""Find the cycles among suspects and name them, each with a shortest example.
 
-A strongly connected group of transactions gets one name, that of the least which closes a circle in it: first
-dependencies alone (G0 writes, G1c with reads, G-single with exactly one write missed, G2 with several), then with
-the order within processes, then with real time. A group that contains one already named is explained by it.
+A strongly connected group of transactions gets one name, that of the least which closes a cycle in it: first
+dependencies alone (G0 writes, G1c with reads, G-single with exactly one write missed, G2 with several), then with the
+order within processes, then with real time. A group that contains one already named is explained by it.
 
 A weaker model allows all names from some place of this list on, so that what it allows never hides what it forbids.
 
-A circle through several steps of real time can always be cut down to one: of a → b and c → d on it, either a had
-ended before d began, or c before b. So the example of a `-realtime` name is a shortest way along dependencies from
-some transaction to one that had ended before it began.
+A cycle through several steps of real time can always be cut down to one: of a → b and c → d on it, either a had ended
+before d began, or c before b. So the example of a `-realtime` name is a shortest path along dependencies from some
+transaction to one that had ended before it began.
 
-What is too large, or begun too late, to search in full is searched in linear time: the groups that dependencies and the
-order within processes close are found whatever their size, and of real time an example if one transaction is late.
+A piece that is too large, or begun too late, to search in full is searched in linear time: the groups that dependencies
+and the order within processes close are found regardless of their size, and of real time an example if one transaction
+is late.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from squall.results.checks.transactions.dependencies import PROCESS, REALTIME, R
 from squall.results.checks.transactions.suspects import Suspects, peeled, suspects
 
 NODES: Final = 60_000
-"""How many suspects of one block are searched in full."""
+"""The number of suspects of one block that are searched in full."""
 STARTS: Final = 256
-"""From how many places a shortest cycle of a group is looked for."""
+"""The number of places from which a shortest cycle of a group is searched."""
 EXAMPLES: Final = 8
 _BASES: Final = (("G0", (WW,), WW), ("G1c", (WW, WR), WR), ("G2", (WW, WR, RW), RW))
 _ORDERS: Final = (("", ()), ("-process", (PROCESS,)), ("-realtime", (PROCESS, REALTIME)))
@@ -47,7 +48,7 @@ _ORDERS: Final = (("", ()), ("-process", (PROCESS,)), ("-realtime", (PROCESS, RE
 
 @dataclass(frozen=True)
 class Cycle:
-    """A circle of transactions: each edge leads to the next one's source. `group` counts all that are entangled."""
+    """A cycle of transactions: each edge leads to the next one's source. `group` is the size of the whole group."""
 
     name: str
     edges: tuple[Edge, ...]
@@ -56,12 +57,12 @@ class Cycle:
 
 @dataclass
 class Cycles:
-    """How many groups have each name, and an example of the first few. `undecided` says what was not searched."""
+    """The number of groups of each name, and an example of the first few. `undecided` says what was not searched."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: list[Cycle] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
-    partly: int = 0  # pieces of which real time was not searched in full: one example stands for all there are
+    partly: int = 0  # pieces whose real time was not searched in full: one example stands for all
 
     def add(self, cycle: Cycle) -> None:
         self.counts[cycle.name] = self.counts.get(cycle.name, 0) + 1
@@ -70,8 +71,9 @@ class Cycles:
 
 
 def find_cycles(invoked: Ints, completed: Ints, edges: Edges, deadline: float = float("inf")) -> Cycles:
-    """All groups of transactions that depend on each other in a circle. After the deadline (one of `time.monotonic`)
-    nothing is begun that takes more than linear time.
+    """Find all groups of transactions that depend on each other in a cycle.
+
+    After the deadline (of `time.monotonic`) no step is begun that takes more than linear time.
     """
     found = Cycles()
     implied = (edges.kind == PROCESS) & (completed[edges.source] < invoked[edges.target])
@@ -94,7 +96,7 @@ def find_cycles(invoked: Ints, completed: Ints, edges: Edges, deadline: float = 
 
 
 def _edges_by_piece(pieces: list[Ints], count: int, edges: Edges) -> list[Edges]:
-    """The edges within each piece."""
+    """Return the edges within each piece."""
     piece_of = np.full(count, -1, np.int64)
     for number, nodes in enumerate(pieces):
         piece_of[nodes] = number
@@ -106,7 +108,7 @@ def _edges_by_piece(pieces: list[Ints], count: int, edges: Edges) -> list[Edges]
 
 
 def _search(nodes: Ints, inner: Edges, invoked: Ints, completed: Ints, found: Cycles) -> None:
-    """All names of a piece small enough to look at every edge of it."""
+    """Find all names of a piece that is small enough to examine every edge of it."""
     listed = [
         Edge(*one)
         for one in zip(
@@ -126,8 +128,10 @@ def _search(nodes: Ints, inner: Edges, invoked: Ints, completed: Ints, found: Cy
 
 
 class _Group:
-    """One strongly connected group of transactions, to be named. `briefly`: in linear time, so that its examples need
-    not be the shortest, and one with a single missed write may be called one with several.
+    """One strongly connected group of transactions, to be named.
+
+    `briefly`: in linear time, so that its examples need not be the shortest, and one with a single missed write may be
+    named as one with several.
     """
 
     def __init__(
@@ -186,8 +190,10 @@ class _Group:
         return neighbours([edge for node in among for edge in self.out[node]], kinds, among)
 
     def _one_missed_is_enough(self, kinds: frozenset[int], among: set[int]) -> bool:
-        """Whether some rw edge is closed to a circle by others. Without rw edges the group has no circle, or it would
-        have had a lesser name; so what each transaction reaches is found in one go, as bits of one number.
+        """Whether some rw edge is closed to a cycle by others.
+
+        Without rw edges the group has no cycle, or it would have had a lesser name. So the nodes that each transaction
+        reaches are found in one pass, as bits of one number.
         """
         graph = self._among(kinds - {RW}, among)
         bit = {node: 1 << place for place, node in enumerate(sorted(among))}
@@ -200,7 +206,7 @@ class _Group:
         return any(reach[edge.target] & bit[edge.source] for edge in missed)
 
     def _through_real_time(self, graph: Neighbours, among: set[int], *, single: bool) -> list[Edge] | None:
-        """The shortest way from some transaction to one that had ended before it began, and back through real time."""
+        """The shortest path from some transaction to one that had ended before it began, and back through real time."""
         best: list[Edge] | None = None
         by_end = sorted(among, key=self.ended.__getitem__)
         for tried, start in enumerate(sorted(among, key=self.begun.__getitem__, reverse=True), 1):
@@ -214,7 +220,7 @@ class _Group:
 
 
 def _successors_first(graph: Neighbours) -> list[int]:
-    """The nodes of a graph without cycles, each after all that it leads to."""
+    """Return the nodes of a graph without cycles, each after all that it leads to."""
     order: list[int] = []
     seen: set[int] = set()
     for root in graph:
@@ -259,7 +265,10 @@ def _without_missed(graph: Neighbours) -> Neighbours:
 def _large(
     nodes: Ints, some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles, deadline: float
 ) -> None:
-    """A block with more suspects than there is time for. Without a late one in it, no circle goes through real time."""
+    """Search a block with more suspects than there is time for; real time only if one of them is late.
+
+    Without a late one, no cycle goes through real time.
+    """
     _without_real_time(nodes, edges, found, deadline)
     late = np.intersect1d(some.late, nodes)
     if len(late):
@@ -267,7 +276,7 @@ def _large(
 
 
 def _without_real_time(nodes: Ints, edges: Edges, found: Cycles, deadline: float) -> None:
-    """All names but those in real time, in time linear in the edges between these nodes."""
+    """Find all names but those in real time, in time linear in the edges between these nodes."""
     place = np.sort(nodes)
     source, target = np.searchsorted(place, edges.source), np.searchsorted(place, edges.target)
     left = peeled(len(place), source, target)
@@ -290,8 +299,10 @@ def _without_real_time(nodes: Ints, edges: Edges, found: Cycles, deadline: float
 
 
 def _only_an_example(some: Suspects, invoked: Ints, completed: Ints, edges: Edges, found: Cycles) -> None:
-    """One circle, named by its own edges: a dependency on what had not begun yet, or the circle through the
-    transaction that is late by the least.
+    """Find one cycle, named by its own edges.
+
+    It is a dependency on a transaction that had not begun yet, or the cycle through the transaction that is late by the
+    least.
     """
     backwards = np.flatnonzero((edges.kind != PROCESS) & (completed[edges.target] < invoked[edges.source]))
     if len(backwards):
@@ -320,7 +331,7 @@ def _only_an_example(some: Suspects, invoked: Ints, completed: Ints, edges: Edge
 
 
 def name_of(edges: Sequence[Edge]) -> str:
-    """The name that the dependencies of a cycle deserve."""
+    """The name of a cycle by its dependencies."""
     missed = sum(edge.kind == RW for edge in edges)
     if missed:
         return "G-single" if missed == 1 else "G2"

@@ -1,18 +1,18 @@
-"""Who depends on whom: the edges between transactions that the orders of keys imply, and what is wrong before cycles.
+"""Find the edges between transactions by the orders of keys, and contradictions that need no cycle.
 
 ww  consecutive elements of a key: the earlier one's transaction comes first
 wr  the last element of a read: its transaction comes before the reader
 rw  the element after a read: the reader comes before that element's transaction
 process  a process's next transaction comes after the one that had ended
 
-An element that an effective transaction appended and nobody read lies after all that were read: its transaction
-comes after that of the last element read, and after everybody who read the whole list. This is what finds a lost
-append: whoever began after it had been acknowledged, and did not see it, closes a circle in real time. Where such
-elements and readers are too many to connect one by one, some are left out and `complete` says so.
+An element that an effective transaction appended and that was never read lies after all that were read: its transaction
+comes after that of the last element read, and after every transaction that read the whole list. This finds a lost
+append: a transaction that began after the append had been acknowledged, and did not see it, closes a cycle in real
+time. If such elements and readers are too many to connect one by one, some are left out and `complete` says so.
 
-Only a transaction's *external* reads count, those before its own appends to the key. What its own appends must
-look like to itself is `internal`, and so is a list that has two of them in another order than they were made in; a
-read that ends in the midst of what another transaction appended is `G1b`.
+Only a transaction's *external* reads count, those before its own appends to the key. A read that does not show its own
+appends as it must is `internal`, and so is a list that has two of them in another order than they were made in; a read
+that ends in the middle of what another transaction appended is `G1b`.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ PROCESS: Final = 3
 REALTIME: Final = 4
 
 UNREAD_EDGES: Final = 4_000_000
-"""How many edges from readers to elements nobody read may be made."""
+"""The most edges from readers to elements that were never read."""
 INSTANT_EDGES: Final = 4_000_000
-"""How many edges may be made between transactions of which several of a process took no time, at one instant."""
+"""The most edges between transactions of one process of which several took no time, at one instant."""
 
 
 @dataclass(frozen=True)
 class Edges:
-    """From one transaction to another. `append` is the append (ww, rw: the target's; wr: the source's) that makes
-    the edge, -1 for an order of time.
+    """Edges from one transaction to another.
+
+    `append` is the append that makes the edge (ww, rw: the target's; wr: the source's), -1 for an order of time.
     """
 
     source: Ints
@@ -72,7 +73,7 @@ class Dependencies:
 
 
 def joined(parts: list[Edges]) -> Edges:
-    """Several sets of edges as one, without those from a transaction to itself."""
+    """Join several sets of edges, without those from a transaction to itself."""
     source = np.concatenate([one.source for one in parts])
     target = np.concatenate([one.target for one in parts])
     kind = np.concatenate([one.kind for one in parts])
@@ -81,7 +82,7 @@ def joined(parts: list[Edges]) -> Edges:
 
 
 def dependencies(transactions: Transactions, orders: Versions) -> Dependencies:
-    """The edges of a history, and the reads that contradict their own transaction or show another's midst."""
+    """Return the edges of a history, and reads that contradict their own transaction or show part of another."""
     own = _OwnOperations(transactions, orders)
     keep = orders.usable[transactions.key[orders.reads]] & ~own.after_append[orders.reads] & ~own.wrong[orders.reads]
     external = orders.reads[keep]
@@ -100,7 +101,7 @@ def dependencies(transactions: Transactions, orders: Versions) -> Dependencies:
 
 
 def edges_of(source: Ints, target: Ints, kind: int, append: Ints | None = None) -> Edges:
-    """Edges of one kind."""
+    """Make edges of one kind."""
     made = np.full(len(source), -1, np.int64) if append is None else append
     return Edges(source, target, np.full(len(source), kind, np.int64), made)
 
@@ -118,7 +119,7 @@ class _Chain:
         self.key = key[self.at]
         self.append = orders.writer[self.at]
         self.owner = transactions.owner[self.append]
-        # by place: how many are kept before it
+        # by place: the number of kept places before it
         self.before: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))
 
     def writes(self) -> Edges:
@@ -126,7 +127,7 @@ class _Chain:
         return edges_of(self.owner[same], self.owner[same + 1], WW, self.append[same + 1])
 
     def reads(self, reads: Ints) -> list[Edges]:
-        """wr from the last element of each read, rw to the next."""
+        """Make wr edges from the last element of each read, and rw edges to the next."""
         keys = self.transactions.key[reads]
         end = self.orders.first[keys] + self.transactions.length[reads]
         following = self.before[end]
@@ -144,7 +145,7 @@ class _Chain:
         ]
 
     def lasts(self, keys: Ints) -> tuple[Ints, Ints]:
-        """Those of some keys that have an element, and the place of the last of each in this chain."""
+        """Return those of some keys that have an element, and the place of the last of each in this chain."""
         stop = self.before[self.orders.first[keys + 1]]
         start = self.before[self.orders.first[keys]]
         some = stop > start
@@ -152,7 +153,7 @@ class _Chain:
 
 
 def _unread(transactions: Transactions, orders: Versions, external: Ints, chain: _Chain) -> tuple[Edges, bool]:
-    """Edges to appends that nobody read: from the last element read, and from whoever read the whole list."""
+    """Make edges to appends that were never read: from the last element read, and from readers of the whole list."""
     appends = np.flatnonzero(transactions.is_append & (orders.place < 0))
     keys = transactions.key[appends]
     keep = orders.effective[transactions.owner[appends]] & orders.usable[keys] & (orders.longest[keys] >= 0)
@@ -176,10 +177,11 @@ def _unread(transactions: Transactions, orders: Versions, external: Ints, chain:
 
 
 def process_order(by_process: Ints, process: Ints, asked: Ints, answered: Ints) -> tuple[Edges, tuple[str, ...]]:
-    """From each transaction of a process to its next, where the first had ended by then, and what was left out.
+    """Make edges from each transaction of a process to its next, if the first had ended by then.
 
-    `by_process` has those that count, by process, beginning and end. Transactions of a process that took no time, all
-    at one instant, have no order among themselves: each comes after all of the instant before, and before the next.
+    Also returns what was left out. `by_process` has those that count, by process, invocation and completion.
+    Transactions of a process that took no time, all at one instant, have no order among themselves: each comes after
+    all of the instant before, and before the next.
     """
     first, second = by_process[:-1], by_process[1:]
     same = process[first] == process[second]
@@ -189,7 +191,7 @@ def process_order(by_process: Ints, process: Ints, asked: Ints, answered: Ints) 
     begin = np.concatenate((np.zeros(1, np.int64), np.flatnonzero(apart) + 1))  # of each instant
     size = np.diff(np.concatenate((begin, np.array([len(by_process)]))))
     before = np.flatnonzero(process[by_process[begin[:-1]]] == process[by_process[begin[1:]]])
-    allowed = np.cumsum(np.maximum(0, size[before] * size[before + 1] - 1)) <= INSTANT_EDGES  # one is there anyway
+    allowed = np.cumsum(np.maximum(0, size[before] * size[before + 1] - 1)) <= INSTANT_EDGES  # one edge exists anyway
     left_out = () if allowed.all() else ("too many transactions of a process took no time, at one instant",)
     before = before[allowed]
     source_at = spread(begin[before], size[before])
@@ -224,8 +226,8 @@ class _OwnOperations:
     """Several operations of one transaction on one key: what the later ones must see of the earlier.
 
     `after_append` flags operations after an own append to the key, `followed` appends before another own append,
-    `wrong` operations that contradict earlier ones, `overtaken` appends that stand in their list before an earlier one.
-    `order` holds the operations concerned, grouped by transaction and key, in the transaction's order.
+    `wrong` operations that contradict earlier ones, `overtaken` appends whose place in the list is before an earlier
+    one's. `order` holds the operations concerned, grouped by transaction and key, in the transaction's order.
     """
 
     def __init__(self, transactions: Transactions, orders: Versions) -> None:
@@ -253,14 +255,15 @@ class _OwnOperations:
         self.earlier, self.overtaken = self._misplaced()
 
     def _left(self, appends: Ints) -> Ints:
-        """Own appends to the key after each operation."""
+        """The number of own appends to the key after each operation."""
         number = np.cumsum(self.begins) - 1
         totals = np.bincount(number, weights=appends).astype(np.int64) if len(number) else number
         return totals[number] - self.done - appends
 
     def contradictions(self) -> Contradictions:
-        """Operations that do not continue what the transaction itself had read and appended, and appends that stand
-        in another order than it made them, with the read that shows it.
+        """Operations that do not continue what the transaction itself had read and appended.
+
+        Appends in another order than the transaction made them are included, with the read that shows it.
         """
         pairs = zip(self.base[:WITNESSES].tolist(), self.bad[:WITNESSES].tolist(), strict=True)
         instances = [Contradiction("internal", pair) for pair in pairs]
@@ -272,8 +275,9 @@ class _OwnOperations:
         return Contradictions("internal", len(self.bad) + len(self.overtaken), tuple(instances[:WITNESSES]))
 
     def _misplaced(self) -> tuple[Ints, Ints]:
-        """Appends that stand in their list before an earlier one of their transaction: that one, and they. Where the
-        transaction itself read that list, its read is what is wrong.
+        """Appends whose place in the list is before that of an earlier append of their transaction: that one, and they.
+
+        If the transaction itself read that list, its read is what is wrong.
         """
         transactions, orders = self.transactions, self.orders
         keep = transactions.is_append[self.order] & (orders.place[self.order] >= 0)

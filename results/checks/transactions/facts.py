@@ -1,4 +1,4 @@
-"""What the check of transactions yields: plain values that can be told and drawn without the history."""
+"""The result of the check of transactions: plain values, complete without the history."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ ORDERS: tuple[Order, ...] = ("ww", "wr", "rw", "process", "realtime")
 
 
 class MicroFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One append or read. Of a list only a part is kept, `shown` from place `since` on: its end, or what a witness is
-    about. `length` is how long it was, -1 if nobody knows.
+    """One append or read.
+
+    Only a part of a list is kept, `shown` from place `since` on: its end, or what a witness is about. `length` is its
+    length, -1 if unknown.
     """
 
     f: Literal["append", "read"]
@@ -40,7 +42,7 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ww: the target appended `element` after the source's `previous`. wr: the target read a list that ends in the
     source's `element`. rw: the source read a list that ends in `previous` (None: empty), and the target appended
-    `element` next; `unread` says that nobody ever read it.
+    `element` next; `unread` means that it was never read.
     """
 
     source: int
@@ -67,7 +69,7 @@ class TransactionWitness(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class ListAppendResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the check of a list-append history found. `undecided` are reasons why more might be wrong.
+    """The findings of the check of a list-append history. `undecided` are reasons why more might be wrong.
 
     `edges` counts by order; real time is not made edge by edge, and does not appear.
     """

@@ -1,12 +1,12 @@
-"""The check of a list-append history: from Arrow columns to anomalies with witnesses.
+"""Check a list-append history: from Arrow columns to anomalies with witnesses.
 
     columns.py → versions.py → dependencies.py → suspects.py → cycles.py
 
 A history is serializable if and only if none of these finds anything but `-process` and `-realtime` cycles, and
-strictly serializable if and only if none finds anything: with nothing contradictory in the lists and no cycle, any
-order of the transactions that respects all edges is a serial one that explains every read. (The test of that is a
-search through all serial orders.) `MODELS` says which anomalies each consistency model forbids; each forbids what
-the one before it does, and more.
+strictly serializable if and only if none finds anything: without contradictions in the lists and without cycles, any
+order of the transactions that respects all edges is a serial one that explains every read. (Its test searches through
+all serial orders.) `MODELS` states which anomalies each consistency model forbids; each forbids what the one before it
+does, and more.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ MODELS: Final[dict[str, frozenset[str]]] = {
     "strong-session-serializable": frozenset((*_LISTS, *_NAMES[:8])),
     "strict-serializable": frozenset((*_LISTS, *_NAMES)),
 }
-"""What each consistency model forbids."""
+"""The anomalies that each consistency model forbids."""
 
 
 def verdict_of(result: ListAppendResult, model: str) -> Name:
-    """What can be said of a history under a consistency model. A check that looked at nothing proves nothing."""
+    """Return the verdict on a history under a consistency model. A check without reads proves nothing."""
     if MODELS[model] & set(result.anomalies):
         return "invalid"
     if result.undecided or not result.transactions.get("ok") or not result.elements:

@@ -1,9 +1,10 @@
-"""What proves an anomaly of a transactional log: plain values that can be told and drawn without the history.
+"""Collect the facts that prove an anomaly of a transactional log, complete without the history.
 
-The check names few transactions, those that contradict each other. Here come in those that a reader asks for next:
-who showed that a transaction of unknown outcome was committed, who sent a phantom's value elsewhere. Each has a role,
-which the words (`results/log_witness.py`) go by. Of its records a transaction keeps those that a witness is about and
-the extent of what it polled there. A few transactions at the same topic-partition stand beside the proof.
+The facts are plain values. The check names only the transactions that contradict each other. This module adds those
+that explain them: which reader showed that a transaction of unknown outcome was committed, which transaction sent a
+phantom's value elsewhere. Each has a role, which the description (`results/log_witness.py`) uses. A transaction keeps
+the records that a witness is about and the extent of what it polled there. A few transactions at the same
+topic-partition stand beside the proof.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class LogRecord(msgspec.Struct, frozen=True):
 
 
 class PolledExtent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the polls of a transaction delivered of one topic-partition; `below` and `above` are the nearest offsets
-    on both sides of the one that a witness is about.
+    """What the polls of a transaction delivered of one topic-partition.
+
+    `below` and `above` are the nearest offsets on both sides of the one that a witness is about.
     """
 
     partition: int
@@ -78,9 +80,10 @@ class LogStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LogWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One instance: the transactions that prove it (of a cycle in its order, else in order of time), the record that
-    it is about and the `other` that contradicts it if there is one, the steps of the cycle if it is one, and some
-    transactions before and after.
+    """One instance: the transactions that prove it, in order of the cycle or else of time.
+
+    `record` is the record that it is about, `other` one that contradicts it; `steps` are those of the cycle. `before`
+    and `after` are some transactions around the proof.
     """
 
     anomaly: str
@@ -93,12 +96,12 @@ class LogWitness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: tuple[LogTransactionFacts, ...] = ()
 
     def of(self, role: str) -> list[int]:
-        """The places of the transactions with a role."""
+        """Return the places of the transactions with a role."""
         return [at for at, one in enumerate(self.transactions) if one.role == role]
 
 
 def log_witnesses(table: pa.Table, findings: LogFindings) -> Iterator[LogWitness]:
-    """The facts of all instances and examples of cycles that `check_transactional_log` found in a table."""
+    """Yield the facts of all instances and cycle examples that `check_transactional_log` found in a table."""
     if findings.instances or findings.cycles.examples:
         facts = _Facts(table, LogTransactions.of(table))
         yield from (facts.of_record(one) for one in findings.instances)
@@ -169,7 +172,7 @@ class _Facts:
         return columns.sender[columns.sent_value == value].tolist()
 
     def _showed(self, writer: int) -> list[int]:
-        """Of a transaction of unknown outcome: the first to be delivered a record of it, which proves the commit."""
+        """The first reader that received a record of a transaction of unknown outcome, which proves the commit."""
         if self.columns.type[writer] != INFO:
             return []
         readers = self.columns.reader[self._delivered_of(writer)]
@@ -177,7 +180,7 @@ class _Facts:
         return readers[np.argsort(self.columns.completed[readers], kind="stable")][:1].tolist()
 
     def _delivered_of(self, writer: int) -> Ints:
-        """The places among all records delivered of those that a transaction sent, to who reads committed ones."""
+        """The places, among all delivered records, of those a transaction sent, for readers of committed records."""
         columns = self.columns
         own = columns.sender == writer
         sent = set(zip(columns.sent_partition[own].tolist(), columns.sent_value[own].tolist(), strict=True))
@@ -186,13 +189,13 @@ class _Facts:
         return at[[(int(columns.partition[one]), int(columns.value[one])) in sent for one in at]]
 
     def _proof_of_commit(self, rows: list[int], roles: dict[int, str]) -> Iterator[LogRecord]:
-        """Of a transaction of unknown outcome: the record that those of the proof were delivered."""
+        """The records of transactions of unknown outcome that were delivered to transactions of the proof."""
         unknown = [row for row in rows if roles[row] == "writer" and self.columns.type[row] == INFO]
         for writer in unknown:
             yield from (record for row in rows if (record := self._read(writer, row)))
 
     def _read(self, writer: int, reader: int) -> LogRecord | None:
-        """The first record of one transaction that another was delivered."""
+        """The first record of one transaction that was delivered to another."""
         at = self._delivered_of(writer)
         at = at[self.columns.reader[at] == reader][:1]
         for one in at.tolist():
@@ -203,7 +206,7 @@ class _Facts:
     # rows -----------------------------------------------------------------------------------------------------------
 
     def _around(self, partition: int, pivot: int, shown: set[int]) -> tuple[list[int], list[int]]:
-        """Transactions at a topic-partition."""
+        """Choose transactions at a topic-partition around the proof."""
         columns = self.columns
         there = np.append(
             columns.sender[columns.sent_partition == partition], columns.reader[columns.partition == partition]
@@ -235,8 +238,10 @@ class _Facts:
 def _concerns(
     role: str, record: tuple[int, int | None, int], names: set[tuple[int, int]], about: LogRecord | None
 ) -> bool:
-    """Of what a transaction sent: the records in question; of one beside the proof all that it sent there; of one that
-    sent a phantom's value elsewhere that one.
+    """Whether a record that a transaction sent is shown.
+
+    Shown are the records in question; for a transaction beside the proof, all that it sent there; for one that sent a
+    phantom's value elsewhere, that record.
     """
     if role in ("before", "after"):
         return about is not None and record[0] == about.partition
@@ -246,7 +251,7 @@ def _concerns(
 
 
 def _extent(one: dict[str, Any], partition: int, about: LogRecord | None) -> PolledExtent | None:
-    """What the polls of a transaction delivered of a topic-partition. Neighbours must come of a single poll."""
+    """What the polls of a transaction delivered of a topic-partition. `below` and `above` are from a single poll."""
     polled = zip(one["polled_run"], one["polled_partition"], one["polled_offset"], strict=True)
     here = [(run, offset) for run, where, offset in polled if where == partition]
     if not here:

@@ -1,19 +1,19 @@
-"""Judge the topic-partitions of a transactional log by the laws of one log (R0 to R2 and S1 to S3 of `kernels/log.py`).
+"""Judge the topic-partitions of a transactional log by the laws of a log (R0 to R2, S1 to S3).
 
-Transactions are whole or not at all; the log below them is a log all the same. The kernels of the check of logs judge
-it, so that one defect has one name in both checks. Provenance and losses depend on the outcome of transactions and
-stay with T1 and T2 (`log_rules.py`). What differs from a log without transactions:
+Transactions are whole or not at all; the log below them is still a log. The kernels of the check of logs
+(`kernels/log.py`) judge it, so that one defect has one name in both checks. Provenance and losses depend on the outcome
+of transactions and are checked by T1 and T2 (`log_rules.py`). The differences from a log without transactions:
 
-* A send of a transaction that was committed counts as acknowledged at the offset that it was told; so does a send of a
-  transaction of unknown outcome, once a reader proves the commit. What an aborted transaction was told, and one of
-  unknown outcome that no reader saw, is compared with nothing: those records may be gone.
+* A send of a committed transaction counts as acknowledged at its stated offset; so does a send of a transaction of
+  unknown outcome, once a reader proves the commit. The stated offsets of an aborted transaction, and of one of unknown
+  outcome that no reader saw, are compared with nothing: those records may be missing.
 * Every delivery counts for agreement (R0) and real time (R1), also that of a reader of uncommitted records. A poll for
-  committed records is held to gaps (R2) by records of committed transactions alone.
+  committed records is checked for gaps (R2) by records of committed transactions alone.
 * The end of a transaction of unknown outcome is that of the first reader that proves the commit.
 * Polls continue each other (S1, S2) only within a stated session, from one committed transaction to the next: an
   aborted one may rewind its consumer or not.
-* The sends of one transaction stand in the log in the order in which it made them, whatever became of it, and so do
-  those of the committed transactions of one process (S3).
+* The sends of one transaction are in the log in the order in which it made them, for any outcome, and so are those of
+  the committed transactions of one process (S3).
 * A record delivered before its transaction began is a cycle (T4), and is not counted again as `future_read`.
 """
 
@@ -49,7 +49,7 @@ from squall.results.checks.kernels.sessions import check_sessions
 
 
 class Transactions(Protocol):
-    """What the laws need of `log_rules.LogTransactions`."""
+    """The parts of `log_rules.LogTransactions` that the laws need."""
 
     @property
     def type(self) -> Ints: ...
@@ -91,9 +91,11 @@ class Transactions(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """What T1 and T2 found out: by record delivered the record sent (-1: none), by record sent where it lies (-1: not
-    one place) and whether it is lost, by transaction whether it was committed, when that was known, and whether it is a
-    whole final read.
+    """The results of T1 and T2.
+
+    By delivered record: the record `sent` (-1: none). By sent record: its `place` (-1: not one place) and whether it is
+    `lost`. By transaction: whether it was committed (`effective`), since when that was `known`, and whether it is a
+    `whole` final read.
     """
 
     sent: Ints
@@ -106,7 +108,7 @@ class Known:
 
 @dataclass(frozen=True)
 class LawFinding:
-    """One breach of a law: transactions in their roles, the record that it is about and, if there is one, the other."""
+    """One breach of a law: transactions in their roles, the record that it is about and the other one, if any."""
 
     anomaly: str
     transactions: tuple[int, ...]
@@ -127,14 +129,14 @@ class Breaches:
     instances: list[LawFinding] = field(default_factory=list)
 
     def add(self, anomaly: str, total: int, instances: Sequence[LawFinding]) -> None:
-        """`total` breaches, the first of which are given."""
+        """Add `total` breaches; `instances` has the first of them."""
         room = self.most - min(self.most, self.counts[anomaly])
         self.instances += instances[:room]
         self.counts += Counter({anomaly: total})
 
 
 def check_laws(transactions: Transactions, known: Known, breaches: Breaches, deadline: float) -> int:
-    """Judge each topic-partition as a log, until a `deadline` of `time.monotonic`; how many were left when it came."""
+    """Judge each topic-partition as a log, until a `deadline` of `time.monotonic`. Return how many were not judged."""
     _order_of_sends(transactions, known, breaches)
     foreseen = _foreseen(transactions, known)
     ranks = np.empty(len(transactions.by_process), np.int64)
@@ -167,7 +169,7 @@ def _by_partition(transactions: Transactions) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _foreseen(transactions: Transactions, known: Known) -> Flags:
-    """By record sent: whether a committed reader was delivered it and had ended before its transaction began."""
+    """By record sent: whether a committed reader received it and had ended before its transaction began."""
     foreseen = np.zeros(len(transactions.sent_value), np.bool_)
     at = np.flatnonzero((known.sent >= 0) & transactions.committed_only[transactions.reader])
     at = at[known.effective[transactions.reader[at]]]
@@ -183,8 +185,9 @@ def _foreseen(transactions: Transactions, known: Known) -> Flags:
 
 
 def _sessions(transactions: Transactions) -> Ints:
-    """By transaction: a number of its session, the same as that of the transaction before if its polls go on there;
-    -1 where nobody stated one.
+    """By transaction: a number of its session, equal to that of the transaction before if its polls continue there.
+
+    -1 if no session was stated.
     """
     order = transactions.by_process
     polls = np.zeros(len(order), np.bool_)
@@ -200,7 +203,7 @@ def _sessions(transactions: Transactions) -> Ints:
 
 
 def _order_of_sends(transactions: Transactions, known: Known, breaches: Breaches) -> None:
-    """S3: within a transaction, and from one committed transaction of a process to the next."""
+    """Check S3: within a transaction, and from one committed transaction of a process to the next."""
     ranks = np.empty(len(transactions.by_process), np.int64)
     ranks[transactions.by_process] = np.arange(len(ranks))
     sender = transactions.sender
@@ -235,8 +238,9 @@ def _order_of_sends(transactions: Transactions, known: Known, breaches: Breaches
 
 
 def _one_after_the_other(transactions: Transactions, first: Ints, second: Ints) -> Flags:
-    """Of transactions of one process: whether the first had ended when the second began. Two that took no time at one
-    instant have no order.
+    """For transactions of one process: whether the first had ended when the second began.
+
+    Two that took no time at one instant have no order.
     """
     return (transactions.answered[first] <= transactions.asked[second]) & (
         (transactions.asked[first] < transactions.asked[second])
@@ -253,7 +257,7 @@ _NAMES: Final = {
     "earlier": "earlier",
     "later": "later",
 }
-"""By role of an operation in a proof of the kernels: that of its transaction in ours."""
+"""The role of a transaction in this module, by the role of an operation in a proof of the kernels."""
 
 
 class _Log:
@@ -267,7 +271,7 @@ class _Log:
         self.partition = int(named[0])
 
     def agreement(self, breaches: Breaches) -> None:
-        """R0: no offset holds two values, no value lies at two offsets."""
+        """Check R0: no offset holds two values, no value lies at two offsets."""
         operations, owners, _ = self._timed(self.sends)
         observed, findings = Observed.of(operations), Findings()
         check_agreement(operations, observed, findings)
@@ -275,7 +279,7 @@ class _Log:
         self._told(findings, operations, owners, breaches)
 
     def real_time(self, foreseen: Flags, breaches: Breaches) -> None:
-        """R1: `rt_order` and `future_read`."""
+        """Check R1: `rt_order` and `future_read`."""
         sends = self.sends[~foreseen[self.sends]]
         operations, owners, order = self._timed(sends)
         observed, findings = Observed.of(operations), Findings()
@@ -284,8 +288,10 @@ class _Log:
         self._told(findings, operations, owners, breaches)
 
     def polls(self, ranks: Ints, sessions: Ints, breaches: Breaches) -> None:
-        """R2, S1, S2: what one poll delivers, and what a stated session does from poll to poll. Readers of committed
-        records may leave out what was aborted; readers of uncommitted ones leave out nothing that anybody has.
+        """Check R2, S1, S2: what one poll delivers, and what a stated session does from poll to poll.
+
+        Readers of committed records may leave out what was aborted; readers of uncommitted ones must leave out nothing
+        that any reader has.
         """
         transactions, known = self.transactions, self.known
         promised = transactions.committed_only[transactions.reader[self.deliveries]]
@@ -298,7 +304,7 @@ class _Log:
             self._polls_of(~promised, self.deliveries, ranks, sessions, breaches)
 
     def _polls_of(self, judged: Flags, kept: Ints, ranks: Ints, sessions: Ints, breaches: Breaches) -> None:
-        """Judge these deliveries poll by poll; of the others that are `kept` each counts for itself."""
+        """Judge these deliveries poll by poll; each of the others that are `kept` counts as a separate poll."""
         transactions = self.transactions
         alone = ~np.isin(kept, self.deliveries[judged])
         starts, readers, runs = _grouped(transactions, kept, alone)
@@ -318,7 +324,7 @@ class _Log:
         self._told(findings, operations, owners, breaches)
 
     def _timed(self, sends: Ints) -> tuple[Operations, Ints, Ints]:
-        """These sends and all polls, with their times."""
+        """Make operations of these sends and all polls, with their times."""
         transactions, known = self.transactions, self.known
         starts, readers, _ = _grouped(transactions, self.deliveries)
         sender = transactions.sender[sends]
@@ -341,7 +347,10 @@ class _Log:
         poll_times: tuple[Ints, Ints],
         session: Ints,
     ) -> tuple[Operations, Ints, Ints]:
-        """The operations of a log, by invocation, the transaction of each, and their order: sends come first in it."""
+        """Make the operations of a log, by invocation; return also the transaction of each, and their order.
+
+        In the numbers of that order, sends precede polls.
+        """
         transactions, known = self.transactions, self.known
         sender, count = transactions.sender[sends], len(sends)
         owners = np.concatenate((sender, readers))
@@ -370,7 +379,7 @@ class _Log:
         return made, owners[order], order
 
     def _told(self, findings: Findings, operations: Operations, owners: Ints, breaches: Breaches) -> None:
-        """The findings of the kernels, with transactions for operations."""
+        """Add the findings of the kernels, with transactions in place of operations."""
         for anomaly, total in findings.counts.items():
             some = [self._finding(one, operations, owners) for one in findings.instances if one.anomaly == anomaly]
             breaches.add(anomaly, total, some)
@@ -397,7 +406,7 @@ class _Log:
         return LawFinding(one.anomaly, tuple(parts), tuple(parts.values()), self.partition, one.offset, value, other)
 
     def _value_at(self, row: int, offset: int, operations: Operations) -> int:
-        """What an operation sent, or was delivered at an offset."""
+        """The value that an operation sent, or was delivered at an offset."""
         if operations.f[row] == SEND:
             return int(operations.value[row])
         begin, end = operations.starts[row], operations.starts[row + 1]
@@ -406,8 +415,9 @@ class _Log:
 
 
 def _grouped(transactions: Transactions, deliveries: Ints, alone: Flags | None = None) -> tuple[Ints, Ints, Ints]:
-    """Of deliveries that are sorted by transaction and poll: where each poll begins, its transaction, its number. Those
-    that stand `alone` are a poll each.
+    """For deliveries sorted by transaction and poll: where each poll begins, its transaction, its number.
+
+    Each delivery in `alone` is a separate poll.
     """
     reader, run = transactions.reader[deliveries], transactions.run[deliveries]
     fresh = (np.diff(reader, prepend=-1) != 0) | (np.diff(run, prepend=NONE) != 0)
@@ -418,8 +428,10 @@ def _grouped(transactions: Transactions, deliveries: Ints, alone: Flags | None =
 
 
 def _table(columns: Mapping[str, Ints], order: Ints) -> pa.Table:
-    """What the kernels ask a table of a log for. Nobody states epochs or log ends here; all producers of transactions
-    are idempotent and wait for all in-sync replicas.
+    """Make the table of a log that the kernels need.
+
+    No epochs or log ends are stated here; all producers of transactions are idempotent and wait for all in-sync
+    replicas.
     """
     count = len(order)
     narrow = {"f": pa.int8(), "type": pa.int8(), "client": pa.int32(), "session": pa.int32()}

@@ -1,32 +1,31 @@
-"""The rules of a transactional log: what consumers of committed records may be handed (T1 to T4).
+"""Check a transactional log: what may be delivered to consumers of committed records (T1 to T4).
 
-A transaction sends records to topic-partitions, polls others, and is committed (`ok`), aborted for certain (`fail`)
-or of unknown outcome (`info`). Values are unique. Each topic-partition is judged as a log, too, by the laws of the
-check of logs (`log_laws.py`): what offsets hold, and in which order, and what a poll may leave out. Of those who read
-committed records only:
+A transaction sends records to topic-partitions, polls others, and is committed (`ok`), aborted for certain (`fail`) or
+of unknown outcome (`info`). Values are unique. Each topic-partition is also judged as a log, by the laws of the check
+of logs (`log_laws.py`): what offsets hold, and in which order, and what a poll may leave out. The rules for readers of
+committed records:
 
-T1  no record of an aborted transaction is delivered (`aborted_read`), nor, to any reader, one that nobody sent there
-    (`phantom`);
-T2  a transaction of unknown outcome of which another was delivered a record was committed. All of what a committed
-    transaction sent is in the log (`lost_write`): no other value stands at its offset, no poll goes past it if it was
-    delivered to nobody (past one that was delivered it is an `int_poll_skip`, as in any log), and the final reads of
-    its topic-partition together have it, if one of them goes past it, or begins after the commit was known. Of a
-    committed record that nobody was delivered, and no final read looked for since, nobody knows;
+T1  no record of an aborted transaction is delivered (`aborted_read`), nor, to any reader, one that was never sent
+    there (`phantom`);
+T2  a transaction of unknown outcome, a record of which was delivered to another, was committed. All that a committed
+    transaction sent is in the log (`lost_write`): no other value is at its offset, no poll passes over it if it was
+    never delivered (passing over a delivered one is an `int_poll_skip`, as in any log), and the final reads of its
+    topic-partition together have it, if one of them passes over it, or begins after the commit was known. For a
+    committed record that was never delivered and that no later final read covers, this is unknown;
 T3  a transaction is not delivered its own records before it is committed (`precommitted_read`);
-T4  there is no circle of transactions each of which was delivered a record of the one before, alone or together
-    with process order or real time (`G1c` and its variants). That records of transactions lie interleaved (G0) is
-    normal in such a log, and so is a reader that lags behind; neither is held against it.
+T4  there is no cycle of transactions each of which was delivered a record of the one before, alone or together
+    with process order or real time (`G1c` and its variants). Interleaved records of transactions (G0) are normal in
+    such a log, and so is a reader that lags behind; neither is an anomaly.
 
-Polls count whatever became of the transaction they were in: a consumer must never be handed bad data. But only a
-transaction that was committed takes part in T4: one that was acknowledged, or of unknown outcome and committed by T2;
-then what it was delivered counts as that of any other. Who reads uncommitted records is held to the laws of a log
-alone.
+Polls count regardless of the outcome of their transaction: a consumer must never receive bad data. But only a committed
+transaction takes part in T4: one that was acknowledged, or of unknown outcome and committed by T2; then what it was
+delivered counts as that of any other. Readers of uncommitted records are checked by the laws of a log alone.
 
 A *final read* takes its topic-partitions whole, from their beginnings to their ends; several may share the work. One
-that was not acknowledged (`ok`) did not come to the end, for all that is known, and counts as any other poll.
+that was not acknowledged (`ok`) may not have reached the end, and counts as any other poll.
 
-A record without a stated offset lies where it was delivered. One that was delivered elsewhere than where it was said
-to be has no offset to go past: it is a `duplicate`, by the laws of a log.
+A record without a stated offset lies where it was delivered. One that was delivered at another offset than the stated
+one has no offset to pass over: it is a `duplicate`, by the laws of a log.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ LOG_SCHEMA: Final = pa.schema(
         pa.field("invoked", pa.int64(), nullable=False),
         pa.field("completed", pa.int64()),
         pa.field("clock_error", pa.int64(), nullable=False),
-        pa.field("committed_only", pa.bool_(), nullable=False),  # its polls ask for committed records
+        pa.field("committed_only", pa.bool_(), nullable=False),  # its polls read committed records
         pa.field("final", pa.bool_(), nullable=False),  # its polls read its topic-partitions whole
-        pa.field("final_partitions", pa.list_(pa.int32())),  # those, also if they were empty; null: those delivered
+        pa.field("final_partitions", pa.list_(pa.int32())),  # read, even if empty; null: those with deliveries
         pa.field("sent_partition", pa.list_(pa.int32()), nullable=False),
         pa.field("sent_value", pa.list_(pa.int64()), nullable=False),
         pa.field("sent_offset", pa.list_(pa.int64()), nullable=False),  # null: not known
@@ -84,9 +83,11 @@ _POLLED: Final = ("polled_run", "polled_partition", "polled_offset", "polled_val
 
 @dataclass(frozen=True)
 class LogTransactions:
-    """One element per transaction; then one per topic-partition that was `covered` by a final read, with its
-    transaction, one per record sent, and one per record delivered. `invoked` and `completed` are widened by the error
-    of the clock, `asked` and `answered` are as the process itself saw them; `by_process` is all of them in its order.
+    """One element per transaction; then per covered topic-partition, per record sent, and per record delivered.
+
+    `covering` is the transaction of each covered topic-partition. `invoked` and `completed` are widened by the error of
+    the clock, `asked` and `answered` are the process's own times; `by_process` is all transactions in the order of
+    processes.
     """
 
     op_id: Ints
@@ -117,7 +118,7 @@ class LogTransactions:
 
     @classmethod
     def of(cls, table: pa.Table) -> LogTransactions:
-        """From rows of `LOG_SCHEMA`. Raises UnusableTransactions if a value was sent twice."""
+        """Read rows of `LOG_SCHEMA`. Raises UnusableTransactions if a value was sent twice."""
         for name in LOG_OPTIONAL:
             if name not in table.column_names:
                 table = table.append_column(LOG_SCHEMA.field(name), pa.nulls(len(table), LOG_SCHEMA.field(name).type))
@@ -181,7 +182,7 @@ def _owners(table: pa.Table, name: str) -> Ints:
 
 
 def _covered(table: pa.Table) -> tuple[Ints, Ints]:
-    """Transactions, and topic-partitions that they say they read whole, or of which they were delivered something."""
+    """Transactions, with the topic-partitions that they state as read whole, or else received records of."""
     told = table["final_partitions"]
     silent = np.flatnonzero(np.asarray(pc.is_null(told), dtype=np.bool_))
     sizes = np.asarray(pc.fill_null(pc.list_value_length(told), 0)).astype(np.int64)
@@ -193,8 +194,10 @@ def _covered(table: pa.Table) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class LogFinding:
-    """One instance: the transactions that prove it, the record it is about; for the laws of a log also the `roles` of
-    the transactions, and the `other` record (offset, value) that contradicts the first.
+    """One instance: the transactions that prove it, and the record that it is about.
+
+    For the laws of a log there are also the `roles` of the transactions, and the `other` record (offset, value) that
+    contradicts the first.
     """
 
     anomaly: str
@@ -218,14 +221,14 @@ class LogFindings:
 
     @property
     def verdict(self) -> str:
-        """Valid only if something was looked at and nothing is left open."""
+        """Valid only if something was checked and nothing is undecided."""
         if self.counts:
             return "invalid"
         return "unknown" if self.undecided or not self.records else "valid"
 
 
 def check_transactional_log(table: pa.Table, *, seconds: float = SECONDS) -> LogFindings:
-    """T1 to T4 and the laws of a log over a table of `LOG_SCHEMA`."""
+    """Check T1 to T4 and the laws of a log over a table of `LOG_SCHEMA`."""
     deadline = time.monotonic() + seconds
     try:
         transactions = LogTransactions.of(table)
@@ -267,7 +270,7 @@ class _Rules:
         self.known = self._known()
 
     def _sent(self) -> Ints:
-        """By record delivered: which record sent it is, -1 if none was sent to that topic-partition."""
+        """By record delivered: the number of the record sent, -1 if none was sent to that topic-partition."""
         transactions = self.transactions
         if len(transactions.sent_value) == 0 or len(transactions.value) == 0:
             return np.full(len(transactions.value), -1, np.int64)
@@ -294,7 +297,7 @@ class _Rules:
             self.instances += places
 
     def _provenance(self) -> None:
-        """T1 and T3; each record counts once."""
+        """Check T1 and T3; each record counts once."""
         transactions = self.transactions
         aborted = (self.writer >= 0) & (transactions.type[self.writer] == FAIL)
         for anomaly, flags in (
@@ -320,7 +323,7 @@ class _Rules:
     # T2 ---------------------------------------------------------------------------------------------------------
 
     def _losses(self) -> None:
-        """Records of committed transactions that a poll passed by, or that the final reads should have and have not."""
+        """Find records of committed transactions that a poll passed over, or that final reads lack but should have."""
         transactions = self.transactions
         committed = np.flatnonzero(self.effective[transactions.sender])
         instead = self._replaced(committed)
@@ -352,7 +355,7 @@ class _Rules:
         return int(self.transactions.offset[delivery]), int(self.transactions.value[delivery])
 
     def _nobody_knows(self, records: Ints) -> None:
-        """Say of which topic-partitions these are, which nobody looked for."""
+        """Report the topic-partitions of committed records that no reader and no final read covered."""
         if len(records) == 0:
             return
         names = np.unique(self.transactions.sent_partition[records])
@@ -363,7 +366,7 @@ class _Rules:
         )
 
     def _places(self) -> Ints:
-        """By record sent: its offset, or where it was delivered if nobody told; -1 where that is not one place."""
+        """By record sent: its offset, or where it was delivered if that was not stated; -1 if that is not one place."""
         transactions = self.transactions
         at = np.flatnonzero(self.sent >= 0)
         sent, offset = self.sent[at], transactions.offset[at]
@@ -377,8 +380,9 @@ class _Rules:
         return np.where(least == most, most, -1)
 
     def _passed_by(self, committed: Ints) -> Ints:
-        """By record: a transaction in which one poll delivered what lies before it and what lies after it, not it. A
-        record that was delivered to somebody is lost only if final reads pass it by, and none of them has it.
+        """By record: a transaction in which one poll delivered records before and after it, but not it.
+
+        A record that was delivered to any reader is lost only if final reads pass over it, and none of them has it.
         """
         transactions = self.transactions
         every, final = np.ones(len(transactions.value), np.bool_), self.final_record
@@ -396,8 +400,9 @@ class _Rules:
         return delivered
 
     def _passed_by_polls(self, committed: Ints, deliveries: Flags) -> tuple[Ints, Ints]:
-        """These records, and by record the transaction of a poll, of those that made these deliveries, that goes past
-        it; -1 if there is none.
+        """Return these records, and by record the transaction of a poll that passes over it; -1 if there is none.
+
+        Only polls that made these deliveries count.
         """
         transactions = self.transactions
         records = np.flatnonzero(deliveries)
@@ -433,7 +438,7 @@ class _Rules:
         return committed, witness
 
     def _replaced(self, committed: Ints) -> Ints:
-        """By record that was delivered to nobody: what was delivered at its offset instead; -1 for nothing."""
+        """By record that was never delivered: the delivery at its offset of another value; -1 for none."""
         transactions = self.transactions
         found = np.full(len(committed), -1, np.int64)
         unseen = ~self._delivered(np.ones(len(transactions.value), np.bool_))[committed]
@@ -452,8 +457,9 @@ class _Rules:
         return found
 
     def _left_out(self, committed: Ints) -> Ints:
-        """By record: the last final read of its topic-partition, if that began when the commit was known, and none of
-        the final reads there delivered it.
+        """By record: the last final read of its topic-partition, if no final read there delivered the record.
+
+        Only a final read that began when the commit was known counts.
         """
         transactions = self.transactions
         there = self._delivered(self.final_record)
@@ -464,7 +470,7 @@ class _Rules:
         return np.where(late & ~there[committed], final, -1)
 
     def _known(self) -> Ints:
-        """By transaction: since when its commit is known, by its own acknowledgement or by who was delivered of it."""
+        """By transaction: since when its commit is known, by its acknowledgement or by deliveries of its records."""
         transactions = self.transactions
         known = np.where(transactions.type == OK, transactions.completed, NEVER)
         others = self.promised & (self.writer >= 0) & ~self.own

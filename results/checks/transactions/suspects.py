@@ -1,7 +1,7 @@
-"""Which transactions could lie on a cycle at all: a proof that all others do not, in time linear in the edges.
+"""Find which transactions could lie on a cycle, in time linear in the edges: all others provably do not.
 
-A healthy history of a million transactions has no cycle, and saying so must not take a search. Let each
-transaction's *time of effect* be the latest beginning among it and everything it depends on, directly or not:
+A healthy history of a million transactions has no cycle, and proving that must not take a search. Let each
+transaction's *time of effect* be the latest invocation among it and everything it depends on, directly or not:
 
     effect(x) = max(begun(x), max effect(p) over all edges p → x)
 
@@ -16,10 +16,10 @@ which a few passes over the edges find, because only transactions that overlap i
 In general a cycle lies either in what the peeling leaves, or in one connected piece of the union of all intervals
 (ended(x), effect(x)] of late x: at any moment that a cycle crosses upwards along dependencies it must be crossed
 downwards, and only real time from a late transaction goes down. So the suspects are the transactions whose times of
-effect lie there. Nothing else need be searched (`cycles.py`).
+effect lie there. Nothing else must be searched (`cycles.py`).
 
-Passes are bounded. If they did not settle, the late ones that were found are late all the same, since a time of
-effect only ever grows; without any, nothing is proven, and `settled` is False.
+Passes are bounded. If they did not settle, the late ones that were found are late nevertheless, since a time of effect
+only ever grows; without any, nothing is proven, and `settled` is False.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from squall.results.checks.transactions.versions import spread
 
 @dataclass(frozen=True)
 class Suspects:
-    """`nodes` in order of their times of effect, `block` (by node) the piece each lies in; cycles do not cross pieces.
+    """Transactions that may lie on a cycle.
+
+    `nodes` are in order of their times of effect, `block` is by node the piece it lies in; cycles do not cross pieces.
     `late` are transactions proven to lie on a cycle.
     """
 
@@ -48,7 +50,7 @@ class Suspects:
 
 
 def suspects(invoked: Ints, completed: Ints, edges: Edges, deadline: float = float("inf")) -> Suspects:
-    """Transactions that may lie on a cycle of these edges and real time. `deadline` is one of `time.monotonic`."""
+    """Return transactions that may lie on a cycle of these edges and real time. `deadline` is of `time.monotonic`."""
     effect, settled = times_of_effect(invoked, edges, deadline)
     late = np.flatnonzero(effect > completed)
     piece = _late_pieces(effect, completed, late)
@@ -81,7 +83,7 @@ def times_of_effect(invoked: Ints, edges: Edges, deadline: float = float("inf"))
 
 
 def _late_pieces(effect: Ints, completed: Ints, late: Ints) -> Ints:
-    """By transaction: the merged interval (ended, effect] of late ones in which its time of effect lies, else -1."""
+    """By transaction: the merged interval (ended, effect] of late ones that contains its time of effect, else -1."""
     pieces = np.full(len(effect), -1, np.int64)
     if len(late) == 0:
         return pieces
@@ -106,7 +108,7 @@ def peeled(count: int, source: Ints, target: Ints) -> Ints:
 
 
 def _peel(count: int, source: Ints, target: Ints) -> Ints:
-    """The nodes with a predecessor after all without one were removed, again and again."""
+    """The nodes with a predecessor after all without one were removed repeatedly."""
     if len(source) == 0:
         return np.zeros(0, np.int64)
     order = np.argsort(source, kind="stable")
@@ -123,7 +125,7 @@ def _peel(count: int, source: Ints, target: Ints) -> Ints:
 
 
 def _distinct(nodes: Ints, count: int) -> Ints:
-    """Each node once, in order. (`numpy.unique` hashes, which takes several times as long.)"""
+    """Return each node once, in order. (`numpy.unique` hashes, which takes several times as long.)"""
     if 8 * len(nodes) > count:
         flags = np.zeros(count, np.bool_)
         flags[nodes] = True

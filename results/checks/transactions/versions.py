@@ -1,17 +1,17 @@
-"""Version orders: the order in which each key's elements were appended, as reads show it, and what contradicts it.
+"""Find version orders by reads: the order in which each key's elements were appended, and contradictions.
 
-The order of a key is its longest read. Every other read must be a beginning of it, for one list grew into the
-other; the comparison runs over all elements at once. What is wrong with lists alone is found here:
+The order of a key is its longest read. Every other read must be a prefix of it, since one list grew into the other; the
+comparison runs over all elements at once. Anomalies that lists alone show are found here:
 
-phantom_element     an element nobody appended to this key
+phantom_element     an element that was never appended to this key
 G1a                 an element of a transaction that was certainly aborted
 duplicate_element   an element twice in one list
-incompatible_order  a read that is no beginning of the longest, where none of the above explains it
+incompatible_order  a read that is no prefix of the longest, if none of the above explains it
 
-A key with one of the last two has no order that could be relied on: it takes no part in dependencies. A
-transaction of unknown outcome is *effective*, that is committed, as soon as a committed transaction read one of
-its elements; the others of unknown outcome may never have happened, and nothing is held against anybody for them.
-Reads of transactions that are not known to be committed count for nothing.
+A key with one of the last two has no reliable order: it takes no part in dependencies. A transaction of unknown outcome
+is *effective*, that is committed, as soon as a committed transaction read one of its elements; the others of unknown
+outcome may never have taken effect, and cause no anomaly. Reads of transactions that are not known to be committed do
+not count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class Contradictions:
-    """How many there are of one anomaly, and the first few."""
+    """The number of instances of one anomaly, and the first few."""
 
     anomaly: str
     total: int
@@ -51,7 +51,7 @@ class Versions:
     """The places of all orders lie one after another: those of key k from `first[k]` to `first[k + 1]`.
 
     `writer` is the append (by number of micro-operation) at each place, -1 for a phantom; `place` the place of each
-    micro-operation's append, -1 if nobody read it. `reads` are the committed reads, `usable` the keys with an order.
+    micro-operation's append, -1 if it was never read. `reads` are the committed reads, `usable` the keys with an order.
     """
 
     first: Ints
@@ -65,7 +65,7 @@ class Versions:
 
 
 def versions(transactions: Transactions) -> Versions:
-    """Orders of all keys. Raises UnusableTransactions if an element was appended twice."""
+    """Find the orders of all keys. Raises UnusableTransactions if an element was appended twice."""
     finder = _Finder(transactions)
     reads = np.flatnonzero((transactions.length >= 0) & (transactions.type[transactions.owner] == OK))
     longest = _longest(transactions, reads)
@@ -86,7 +86,7 @@ def versions(transactions: Transactions) -> Versions:
 
 
 class _Finder:
-    """Which append wrote an element of a key."""
+    """Finds the append that wrote an element of a key."""
 
     def __init__(self, transactions: Transactions) -> None:
         appends = np.flatnonzero(transactions.is_append)
@@ -107,7 +107,7 @@ class _Finder:
         return key * (len(self.distinct) + 1) + rank
 
     def writers(self, key: Ints, element: Ints) -> Ints:
-        """The append of each element to its key, -1 where there is none."""
+        """The append of each element to its key, -1 if there is none."""
         if len(self.appends) == 0 or len(key) == 0:
             return np.full(len(key), -1, np.int64)
         rank = np.minimum(np.searchsorted(self.distinct, element), len(self.distinct) - 1)
@@ -145,7 +145,7 @@ def spread(starts: Ints, sizes: Ints) -> Ints:
 
 
 def _longest(transactions: Transactions, reads: Ints) -> Ints:
-    """By key: its longest committed read, the earliest of several; -1 for a key that nobody read."""
+    """By key: its longest committed read, the earliest of several; -1 for a key without reads."""
     most = np.full(len(transactions.key_names), -1, np.int64)
     np.maximum.at(most, transactions.key[reads], transactions.length[reads])
     full = reads[transactions.length[reads] == most[transactions.key[reads]]][::-1]
@@ -155,7 +155,7 @@ def _longest(transactions: Transactions, reads: Ints) -> Ints:
 
 
 def _beginnings(transactions: Transactions, reads: Ints, longest: Ints) -> Flags:
-    """By read: whether it is a beginning of the longest read of its key."""
+    """By read: whether it is a prefix of the longest read of its key."""
     agrees = np.ones(len(reads), np.bool_)
     sizes = transactions.length[reads]
     ends = np.cumsum(sizes)
@@ -177,7 +177,7 @@ def _beginnings(transactions: Transactions, reads: Ints, longest: Ints) -> Flags
 def _judged(
     transactions: Transactions, lists: _Lists, longest: Ints, shown: int
 ) -> tuple[tuple[Contradictions, ...], Flags]:
-    """What contradicts what, and which keys have an order. The first `shown` lists are the longest of their keys."""
+    """Find contradictions, and the keys that have an order. The first `shown` lists are the longest of their keys."""
     unknown = lists.writer < 0
     aborted = ~unknown & (transactions.type[transactions.owner[lists.writer]] == FAIL)
     repeated = lists.repeated()
@@ -201,7 +201,7 @@ def _judged(
 
 
 def _of_elements(anomaly: str, transactions: Transactions, lists: _Lists, flags: Flags) -> Contradictions:
-    """Each element counts once, however many reads show it."""
+    """Collect contradictions by element; each counts once, however many reads show it."""
     at = np.flatnonzero(flags)
     order = at[np.lexsort((lists.element[at], lists.key[at]))]
     again = (np.diff(lists.key[order]) == 0) & (np.diff(lists.element[order]) == 0)
