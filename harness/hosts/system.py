@@ -115,7 +115,10 @@ class NodePlan:
     preparation: tuple[str, ...] = ()
     """A command to run once on the host when the files exist; none if empty."""
     digest: tuple[str, ...] = ()
-    """A command that describes the node's logs (`nodes/server/digest.py`) in its last log file; none if empty."""
+    """A command that describes the node's logs (`nodes/server/digest.py`) in a file, its last argument.
+
+    None if empty.
+    """
     trace: str = ""
     """Where the node writes its control trace; among `logs`. Empty if it writes none."""
 
