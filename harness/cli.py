@@ -40,7 +40,7 @@ CRASH_EXIT_STATUS = 255
 INTERRUPTED_EXIT_STATUS = 130
 FILE_COLUMNS = 160
 
-# A wrong command line. typer depends on click, or vendors it, depending on its version; the class's ancestry fits both.
+# The error of a wrong command line, found by ancestry: typer depends on click or vendors it, depending on its version.
 CommandLineError = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(

@@ -35,7 +35,7 @@ class WorkerFailed(Exception):
 
 
 class WorkerPipe(Protocol):
-    """A running worker process, wherever it runs."""
+    """A running worker process, on any machine."""
 
     async def write(self, line: bytes) -> None: ...
 

@@ -67,7 +67,7 @@ class Testbed:
         self._admin: NativeAdmin | None = None
         self._cluster: KafkaClusterView | None = None
 
-    # --- what a World is ---------------------------------------------------------------------------------------
+    # --- the World protocol ----------------------------------------------------------------------------------
 
     @property
     def hosts(self) -> Mapping[str, Host]:
@@ -118,7 +118,7 @@ class Testbed:
             one.close()
         return "open"
 
-    # --- its life ----------------------------------------------------------------------------------------------
+    # --- lifecycle -------------------------------------------------------------------------------------------
 
     async def deploy(self, system: System, settings: ClusterSettings, *, faults: bool = True) -> None:
         """Send bundles to hosts, start agents, configure nodes. Raises UsageError for what the hosts lack.

@@ -40,7 +40,7 @@ START_SECONDS = 60.0
 
 
 def main(arguments: list[str]) -> None:
-    """Bring the lab of STATE/plan.json up and hold it until a signal ends it."""
+    """Bring the lab of STATE/plan.json up and hold it until its end (see the module)."""
     state, ready = Path(arguments[0]), int(arguments[1])
     owner = [os.pidfd_open(int(arguments[2]))] if len(arguments) > 2 else []
     KERNEL.adopt_orphans()

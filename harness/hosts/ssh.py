@@ -350,7 +350,7 @@ class LineChannel:
         self._buffer = bytearray()
 
     def send_line(self, line: bytes, timeout: float = COMMAND_SECONDS) -> None:
-        """Raises ConnectionLost."""
+        """Send one line. Raises ConnectionLost."""
         try:
             self._channel.settimeout(timeout)
             self._channel.sendall(line + b"\n")

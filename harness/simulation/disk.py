@@ -14,7 +14,7 @@ Model, as strict as POSIX allows and stricter than ext4:
 
 Each call adds to `cost` (microseconds); the process that made the calls is busy for that long (`take_cost`). A crash
 may strike between any two calls: `crash_after` counts down calls, or calls of one kind, and raises `CrashNow` before
-the call at which it reaches zero. Faults (`disturb`) make the calls of some kinds fail with `InjectedError`, or take
+the call that finds it at zero. Faults (`disturb`) make the calls of some kinds fail with `InjectedError`, or take
 longer. A write that fails leaves a random part of its content in the file, as real writes may. While no fault is open,
 a call costs one more comparison.
 """

@@ -9,8 +9,8 @@ elections. So an explicit scenario without its seed is a different run, and so i
 
 A swarm's faults are translated into the nemesis's vocabulary. They keep their times to the millisecond. They are
 carried out with evidence like all others, which takes some virtual milliseconds. A crash in the middle of a turn, for
-which hosts have no word, becomes a kill. So the translation of a failing seed may not fail: `shrink.py` tries it with a
-few seeds.
+which hosts have no word, becomes a kill. So the translation of a failing seed may pass: `shrink.py` tries it with a few
+seeds.
 """
 
 from __future__ import annotations

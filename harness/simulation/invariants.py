@@ -543,7 +543,7 @@ class Observer:
         return registration is not None and registration.epoch == process.node.broker.lifecycle.epoch
 
     def _check_in_sync(self, watched: _Watched, process: SimProcess, replica: TopicPartitionReplica) -> None:
-        """Check the newest leader's high watermark against the members that count: all, or the one just touched."""
+        """Check the newest leader's high watermark against the members it counts: all, or the one just touched."""
         log = watched.log
         if replica.is_leader and replica.leader_epoch == log.newest_epoch:
             for member in replica.maximal_isr:

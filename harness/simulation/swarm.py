@@ -92,7 +92,7 @@ WAITING_SECONDS = (0.2, 5.0)
 """Faults that take effect only on later traffic stay open longer: the shortest time, and a possible longest time."""
 
 TAKE_BACK_ATTEMPTS, TAKE_BACK_SECONDS = 20, 0.5
-"""An operator's temporary change is reverted as soon as a controller can be reached."""
+"""An operator's temporary change is reverted as soon as the cluster accepts the reversal."""
 
 COMMON_DISK_CALLS = ("write", "fsync", "write", "fsync", "rename")
 DISK_CALLS = ("read", "write", "fsync", "truncate", "create", "rename", "remove", "fsync-directory")
@@ -485,9 +485,9 @@ class Swarm:
 
 
 async def _operate(operation: Fault, duration: float) -> int:
-    """Start an operator's change, wait for `duration`, revert it. Return whether it took effect.
+    """Start an operator's change, wait for `duration`, revert it. Return 1 if it took effect, else 0.
 
-    Returns 0 if no node can be reached, which is normal under faults.
+    Returns 0 also if it finds no target, which is normal under faults.
     """
     try:
         await operation.aim()

@@ -144,7 +144,7 @@ class Tracer(Witness):
         self._names: dict[str, str] = {}
         self._ids: dict[int, str] = {}
 
-    # -- inputs -------------------------------------------------------------------------------------------------
+    # -- inputs -----------------------------------------------------------------------------------------------
 
     def beside(self, trace: Trace) -> Trace:
         return _Beside(self, trace)
