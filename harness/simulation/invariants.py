@@ -336,7 +336,7 @@ class Observer:
             )
 
     def _look_at_applied(self, process: SimProcess, node: Node) -> None:
-        """A node applies only metadata that its own replica knows to be committed (MD-03)."""
+        """A node applies only metadata that its own replica knows to be committed (MD-03, rule 30)."""
         high_watermark = node.raft.high_watermark
         images = [] if node.controller is None else [("controller", node.controller.committed)]
         images += [] if node.broker is None else [("broker", node.broker.image)]

@@ -1,4 +1,4 @@
-"""Check what a follower does to its log against its leader (EP-04, DP-13).
+"""Check what a follower does to its log against its leader (EP-04, DP-13, rules 9 and 14).
 
 Most errors between a follower and its leader show sooner or later as two logs that differ. Two do not, because the next
 fetch corrects them, or because the follower makes no progress after them:

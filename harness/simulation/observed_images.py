@@ -2,8 +2,8 @@
 
 All nodes must hold the same image at the same offset; the first node to reach an offset sets the pattern. The observer
 computes epochs separately from the committed records: a partition epoch grows by one for every change record, a leader
-epoch by one for every change record that names a leader (EP-01, EP-02). Every image must agree with that, and epochs
-must never go back.
+epoch by one for every change record that names a leader (EP-01, EP-02, rule 23). Every image must agree with that, and
+epochs must never go back.
 
 Registrations are frozen values: the same object as at the last check needs no check.
 """
