@@ -1,4 +1,4 @@
-"""Translate the nemesis's events to the history's fault windows; the only translation between the two."""
+"""Translate nemesis events to the history's fault windows; the one translation between `nemesis` and `results`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`squall forge`: make histories without a cluster, for people who write checks and for negative controls of checks.
+"""`squall forge`: make histories without a cluster, for authors of checks and for the checks' negative controls.
 
 It writes the directory of a run that `squall check` reads, healthy or with one anomaly or near-miss; lists all cases;
 or runs all cases through the checks and prints the outcome.

@@ -1,4 +1,4 @@
-"""Determine when a line of a node's log was written, in a run's time, even if faults set the clock that stamped it.
+"""Find when a line of a node's log was written, in a run's time, even if faults set the stamping clock.
 
 A log is appended to, so its lines are in the order in which they were written, and that order never changes. A stamp is
 believed as far as it can be true: not before the line above, not after the logs were fetched, not within a fault that

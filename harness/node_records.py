@@ -1,4 +1,4 @@
-"""Collect what the nodes of a run left: every replica's log as digests, metadata logs, control traces (HX-05, HX-06).
+"""Collect a run's node records: digests of every replica's log, metadata logs, control traces (HX-05, HX-06).
 
 After faults are healed and final reads are done, while nodes still run, each host describes its own logs with a program
 of the node's bundle (`nodes/server/digest.py`), so that no log has to be transferred. Control traces are fetched with

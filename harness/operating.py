@@ -1,4 +1,4 @@
-"""Carry out the nemesis's operator requests by host name, over the Kafka protocol (`nemesis.ports.ClusterOperator`).
+"""Carry out operator requests by host name, over the Kafka protocol (`nemesis.ports.ClusterOperator`).
 
 The nemesis uses hosts, the protocol uses node ids; this module converts the one to the other, for both worlds.
 """

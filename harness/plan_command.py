@@ -1,4 +1,4 @@
-"""`squall plan`: print what every run of a suite would do, to which hosts, when, and which runs would be refused."""
+"""`squall plan`: print what every run of a suite would do, where, when, and which runs `squall run` would refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run `squall faults --verify`, from hosts to an exit status: 0 if all that these hosts can do was verified, else 1."""
+"""Run `squall faults --verify` on hosts. Exit status: 0 if all that these hosts can do was verified, else 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check, during a simulated run, the invariants that need an omniscient observer (docs/requirements.md, "Invariants").
+"""Check during a simulated run what only an omniscient observer can (docs/requirements.md, "Invariants").
 
 The observer examines a node between two of its turns, before any output of the turn is released, and it examines what
 clients receive at the time they receive it. It asserts all eleven invariants:

@@ -1,4 +1,4 @@
-"""Probe simulated hosts from each other: datagrams, connections and round trips (`probe.…` of docs/architecture.md).
+"""Probe hosts from each other in simulation: datagrams, connections, round trips (docs/architecture.md, `probe.…`).
 
 Probes examine the network as it is at that moment and take some virtual time, but are not traffic of the nodes.
 """

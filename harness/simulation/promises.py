@@ -1,4 +1,4 @@
-"""Check what clients receive against what the cluster has committed, at every event: ACK, UNIQ, RT, PREFIX, PHANTOM.
+"""Check at every event what clients receive against what is committed: ACK, UNIQ, RT, PREFIX, PHANTOM.
 
 The checkers judge a history when it is complete. The observer knows the committed log at every moment, so it can name
 the event at which a promise was broken:

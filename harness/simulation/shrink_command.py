@@ -1,4 +1,4 @@
-"""`squall shrink`: from a failing seed, write the shortest schedule that fails in the same way, and a trace in words.
+"""`squall shrink`: write the shortest schedule that fails in the same way as a seed, and its trace in words.
 
 Exit status: 0 if the schedule was written and failed again in every replay, 1 if it was written and did not, 2 if there
 was nothing to shrink, 254 for bad usage.

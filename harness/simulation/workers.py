@@ -1,4 +1,4 @@
-"""Start processes that simulate seeds: with a fresh interpreter, as a single seed has, and ended with their parent.
+"""Start processes that simulate seeds, each with a fresh interpreter, like a single seed; they end with their parent.
 
 A pool's processes wait for work on a queue whose writing end they also hold. If the process that owns the pool is
 killed, the queue never ends, and they would wait forever. So each watches its parent.
