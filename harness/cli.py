@@ -1,13 +1,13 @@
 """The command line: `squall run`, `squall check` and the rest (HX-10).
 
-This module turns arguments into calls and trouble into exit statuses, and holds nothing else:
+This module only turns arguments into calls and failures into exit statuses:
 
     0    valid; of a suite: every scenario turned out as expected
     1    invalid; of a suite: an unexpected violation, or an expected one that was missed
     2    unknown; of a suite: an unexpected unknown
     130  interrupted (Ctrl-C or SIGTERM): faults healed, the history kept, finished runs, seeds and figures summed up
     254  bad usage or configuration: one message says what is wrong, where, and what would be right
-    255  a crash of ours
+    255  a crash of Squall itself
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CRASH_EXIT_STATUS = 255
 INTERRUPTED_EXIT_STATUS = 130
 FILE_COLUMNS = 160
 
-# A wrong command line. typer stands on click, or carries it inside, by version; its ancestry names the class in both.
+# The error of a wrong command line, found by ancestry: typer depends on click or vendors it, depending on its version.
 CommandLineError = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
@@ -78,7 +78,7 @@ InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in th
 
 
 def console() -> Console:
-    """Standard output: coloured on a terminal only; elsewhere wide enough that no table is squeezed."""
+    """Return standard output: coloured on a terminal only; elsewhere wide enough that no table is squeezed."""
     if sys.stdout.isatty():
         return Console(highlight=False)
     return Console(highlight=False, soft_wrap=True, width=FILE_COLUMNS, color_system=None)
@@ -125,7 +125,7 @@ def run(
 
         print_dry_run(console(), chosen, choose_seed(seed), hosts, lab)
         return 0
-    from squall.harness.campaign import Campaign  # takes a second; what is wrong with a file is told before
+    from squall.harness.campaign import Campaign  # takes a second to import; errors of a file are reported first
 
     campaign = Campaign(
         chosen,
@@ -346,7 +346,7 @@ def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
     from squall.harness.hosts.host_locks import owners_of
 
     hosts, out = chosen_hosts(inventory, lab), console()
-    with contextlib.suppress(Exception):  # who uses the hosts is told if it can be known; that they heal matters more
+    with contextlib.suppress(Exception):  # the report of who uses the hosts may fail; healing them matters more
         for owner in owners_of(hosts.inventory, hosts.network):
             out.print(f"{'warning':<11}{owner.host} is in use: faults of that run end, too: {owner}", markup=False)
     outcome = asyncio.run(heal_hosts(hosts.inventory, hosts.network))
@@ -359,7 +359,7 @@ def heal(inventory: InventoryOption = None, lab: LabOption = None) -> int:
 
 
 def chosen_hosts(inventory: Path | None, lab: str | None) -> Hosts:
-    """The hosts of the given inventory or lab, of ./inventory.yaml, or of the lab that is up. Raises UsageError."""
+    """Return the hosts of the given inventory or lab, of ./inventory.yaml, or of the running lab. Raises UsageError."""
     from squall.harness.run_hosts import standing_hosts
 
     return standing_hosts(inventory, lab)
@@ -515,14 +515,14 @@ with_examples(app)
 
 
 def main() -> None:
-    """Entry point: every way a command can end, as an exit status."""
+    """Run the command line; the entry point. Every way a command can end has an exit status."""
     install()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(finish(status_of(sys.argv[1:])))
 
 
 def status_of(arguments: list[str]) -> int:
-    """Carry out a command line and return its exit status; all trouble is told on standard error."""
+    """Carry out a command line and return its exit status; all failures are reported on standard error."""
     try:
         result = app(arguments or ["--help"], standalone_mode=False)
     except UsageError as wrong:
@@ -544,13 +544,13 @@ def status_of(arguments: list[str]) -> int:
 
 
 def crashed() -> int:
-    """Print the exception being handled as a bug of Squall; the exit status."""
+    """Print the exception being handled as a bug of Squall. Return the exit status."""
     complain(f"squall crashed; this is a bug of Squall's, not yours.\n{traceback.format_exc()}")
     return CRASH_EXIT_STATUS
 
 
 def complain(message: str) -> None:
-    """To standard error, as it stands."""
+    """Print to standard error, unchanged."""
     typer.echo(message, err=True)
 
 

@@ -1,8 +1,7 @@
-"""`squall lab`: bring labs up and down, see what they answer and how far their racks are apart, look around on a host.
+"""`squall lab`: bring labs up and down, show their hosts and round trips, open a shell on a host.
 
-What lies between racks is told as it was asked for and as it is measured, side by side; a way that is much nearer than
-asked for, or that nothing comes back on, makes the command fail, for a lab that is not what it says would make every
-run on it say too much.
+Links between racks are shown as configured and as measured, side by side. A link that is much faster than configured,
+or on which no response arrives, makes the command fail: every run on such a lab would claim too much.
 """
 
 from __future__ import annotations
@@ -26,7 +25,10 @@ if TYPE_CHECKING:
 
 STANDARD_PORT = 22
 LEAST_SHARE_OF_ASKED = 0.9
-"""Of a latency: what a clock and a median of few may take from it. More is no error: a machine may be busy."""
+"""The least share of a configured latency to measure: clock errors and a median of few may lower it.
+
+Longer is no error: a machine may be busy.
+"""
 
 lab_app = typer.Typer(
     help="The local lab: hosts in network namespaces, reached over SSH.", epilog="Example: squall lab up --name mine"
@@ -152,7 +154,10 @@ def lab_ssh_command(
 
 
 def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
-    """OpenSSH's client, with the lab's key and none of the user's settings. Raises UsageError for an unknown host."""
+    """Return the command of OpenSSH's client, with the lab's key and none of the user's settings.
+
+    Raises UsageError for an unknown host.
+    """
     spec = lab.inventory().host(host)
     options = {
         "UserKnownHostsFile": spec.known_hosts,
@@ -170,7 +175,7 @@ def ssh_arguments(lab: Lab, host: str, command: list[str]) -> list[str]:
 
 
 def shape_from_options(given: dict[str, object]) -> LabShape:
-    """The shape that options ask for. Raises UsageError."""
+    """Return the shape that options ask for. Raises UsageError."""
     try:
         return LabShape.model_validate(given)
     except ValidationError as invalid:
@@ -183,7 +188,7 @@ def shape_from_options(given: dict[str, object]) -> LabShape:
 
 
 def shape_from_file(file: Path, given: dict[str, object]) -> LabShape:
-    """The shape under `lab:` of an inventory. Raises UsageError."""
+    """Return the shape under `lab:` of an inventory. Raises UsageError."""
     from squall.harness.inventory import load_inventory
 
     if given:
@@ -211,7 +216,7 @@ def _link(text: str) -> tuple[str, str]:
 
 
 def show_racks(out: Console, lab: Lab) -> bool:
-    """Print measured round trips beside those asked for; whether all are what they should be."""
+    """Print measured round trips beside the configured ones. Return whether all are as they should be."""
     from squall.harness.hosts.round_trips import measured_round_trips
 
     if not lab.racks.count:
@@ -226,9 +231,9 @@ def show_racks(out: Console, lab: Lab) -> bool:
 
 
 def judged(trip: RoundTrip, racks: Racks) -> tuple[bool, str]:
-    """Whether a measured round trip is no shorter than it can be, and the line that tells.
+    """Return whether a measured round trip is long enough, and its line.
 
-    Jitter only adds, and how much of it a median of few shows is chance; so it is told and not held against the way.
+    Jitter only adds, and its effect on a median of few is chance; so it is shown but does not decide.
     """
     profile = racks.profile(trip.source, trip.target)
     where = f"within {trip.source}" if trip.source == trip.target else f"{trip.source}-{trip.target}"
@@ -244,7 +249,7 @@ def _asked(profile: LinkProfile) -> str:
 
 
 def show_what_it_lacks(out: Console, lab: Lab) -> None:
-    """Of a reduced lab why it is one, and what it cannot do."""
+    """Print why a lab is reduced, and what it cannot do."""
     from squall.harness.hosts.reduced_lab import LACKS
 
     label = "reduced"

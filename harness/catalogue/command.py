@@ -1,6 +1,6 @@
-"""`squall faults`: the catalogue of faults, one kind in full, or every one of them proven on hosts.
+"""`squall faults`: show the catalogue of faults, show one kind in full, or verify every fault on hosts.
 
-`--lab` and `--json` stand alone or with a value, which typer's options cannot: `OptionalValues` gives them one.
+`--lab` and `--json` stand alone or with a value, which typer's options cannot: `OptionalValues` supplies a value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OptionalValues(CommandWithExamples):
 
 
 def with_values(arguments: list[str]) -> list[str]:
-    """The arguments with a value behind every option of `WITHOUT_VALUE` that stands alone."""
+    """Return the arguments with a value behind every option of `WITHOUT_VALUE` that stands alone."""
     filled: list[str] = []
     for place, word in enumerate(arguments):
         filled.append(word)

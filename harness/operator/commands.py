@@ -1,11 +1,11 @@
-"""The command line of the operator's tools: `squall cluster …`. Arguments in, calls out, exit statuses back.
+"""The command line of the operator's tools, `squall cluster …`: arguments, calls, exit statuses.
 
     0    done; files are whole; moves have reached their target
-    1    files have problems; moves were waited for and did not reach their target
-    254  bad usage, or the cluster refused or did not answer: one message says what and why
+    1    files have problems; moves did not reach their target within the wait
+    254  bad usage, or the cluster refused or did not respond: one message says what and why
 
-Which cluster: `--bootstrap host:port` names brokers of any, ours or Kafka's; otherwise the brokers of `--inventory` or
-`--lab`, of `./inventory.yaml`, or of the lab that is up, as for other commands.
+`--bootstrap host:port` names brokers of any cluster, Squall's or Kafka's; otherwise the commands use the brokers of
+`--inventory` or `--lab`, of `./inventory.yaml`, or of the running lab, like other commands.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ProblemsOption = Annotated[bool, typer.Option("--problems", help="print only wha
 
 
 def console() -> Console:
-    """Standard output, as every command prints to it."""
+    """Return standard output, as every command prints to it."""
     from squall.harness.cli import console as made
 
     return made()
@@ -79,7 +79,7 @@ class Target:
     lab: str | None
 
     def ask(self, work: Callable[[Asker], Awaitable[Found]]) -> Found:
-        """Do the work with connections to it. Raises UsageError."""
+        """Do the work with connections to the cluster. Raises UsageError."""
         from squall.harness.operator.asking import Asker
 
         connector, addresses = self._place()
@@ -232,7 +232,7 @@ def reassign(
 
 
 def refuse_mixture(file: Path | None, topics: str | None, brokers: str | None, listing: bool, cancel: bool) -> None:
-    """Raise UsageError unless the options ask for one thing."""
+    """Raise UsageError unless the options ask for exactly one action."""
     if listing and (cancel or file or topics or brokers):
         raise UsageError("--list stands alone", remedy="leave the other options out")
     if listing or cancel:
@@ -253,7 +253,7 @@ def names_of(text: str | None) -> list[str]:
 
 
 def ids_of(text: str) -> list[int]:
-    """Raises UsageError."""
+    """Parse broker ids. Raises UsageError."""
     found = []
     for part in names_of(text):
         if not part.isdigit():
@@ -347,7 +347,7 @@ def _carry_out(
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Ask a person before something is done. Raises UsageError if nobody is there to be asked."""
+    """Ask a person for confirmation. Raises UsageError without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -379,7 +379,7 @@ def _wait(target: Target, targets: dict[Place, tuple[int, ...]], seconds: float,
 
 
 class ProgressLine:
-    """A bar on a terminal; elsewhere a line whenever something has changed."""
+    """A bar on a terminal; elsewhere a line for every change."""
 
     def __init__(self, out: Console, quiet: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -518,7 +518,7 @@ def snapshot_dump(
 
 
 def known_names(names: list[str] | None) -> tuple[str, ...]:
-    """Raises UsageError for a name that no record has."""
+    """Return the names. Raises UsageError for a name that no record has."""
     from squall.harness.operator.metadata_content import record_names
     from squall.harness.yaml_source import suggestion
 
