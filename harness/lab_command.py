@@ -34,7 +34,7 @@ lab_app = typer.Typer(
     help="The local lab: hosts in network namespaces, reached over SSH.", epilog="Example: squall lab up --name mine"
 )
 
-NameOption = Annotated[str, typer.Option(help="labs of different names live side by side")]
+NameOption = Annotated[str, typer.Option(help="labs of different names run side by side")]
 
 
 @lab_app.command(
@@ -47,7 +47,7 @@ def lab_up_command(
     controllers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
     brokers: Annotated[int | None, typer.Option(min=1, show_default="3")] = None,
     clients: Annotated[int | None, typer.Option(min=0, show_default="0", help="hosts that make the load")] = None,
-    racks: Annotated[int | None, typer.Option(min=1, help="spread hosts over so many racks")] = None,
+    racks: Annotated[int | None, typer.Option(min=1, help="spread hosts over this many racks")] = None,
     between_racks: Annotated[
         str | None,
         typer.Option(
@@ -57,13 +57,14 @@ def lab_up_command(
         ),
     ] = None,
     link: Annotated[
-        list[str] | None, typer.Option(metavar="RACK-RACK=PROFILE", help="another way between two racks, as r1-r3=20ms")
+        list[str] | None,
+        typer.Option(metavar="RACK-RACK=PROFILE", help="another profile between two racks, such as r1-r3=20ms"),
     ] = None,
     inventory: Annotated[
-        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="of the shape in this file's `lab:`")
+        Path | None, typer.Option("--inventory", "-i", metavar="FILE", help="use the shape under `lab:` in this file")
     ] = None,
     reduced: Annotated[
-        bool, typer.Option("--reduced", help="hosts that are plain processes, as where namespaces are forbidden")
+        bool, typer.Option("--reduced", help="make hosts of plain processes, as where namespaces are forbidden")
     ] = False,
     name: NameOption = "default",
 ) -> int:
@@ -96,9 +97,9 @@ def lab_up_command(
 @lab_app.command("down", epilog="Example: squall lab down --name default")
 def lab_down_command(
     name: NameOption = "default",
-    force: Annotated[bool, typer.Option("--force", help="even while a run is under way on it")] = False,
+    force: Annotated[bool, typer.Option("--force", help="also while a run is under way on the lab")] = False,
 ) -> None:
-    """Take a lab down with every process in it."""
+    """Take a lab down and end every process in it."""
     from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_down
     from squall.harness.hosts.lab_lock import locked_for_its_end
@@ -110,7 +111,7 @@ def lab_down_command(
 
 @lab_app.command("status", epilog="Example: squall lab status")
 def lab_status_command() -> int:
-    """Which labs are up, whether their hosts answer, and how far their racks are apart."""
+    """List the labs that are up, whether their hosts respond, and the round trips between their racks."""
     from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_status
 
@@ -137,10 +138,10 @@ def lab_status_command() -> int:
 )
 def lab_ssh_command(
     host: Annotated[str, typer.Argument(metavar="HOST", help="as `squall lab status` names it")],
-    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="without one: a shell")] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="a shell by default")] = None,
     name: NameOption = "default",
 ) -> None:
-    """A shell on a host of a lab, as root there (in a reduced lab as who you are), or one command."""
+    """Open a shell on a host of a lab as root (in a reduced lab as yourself), or run one command."""
     from squall.harness.hosts.lab import standing_lab
     from squall.harness.hosts.machine import SYSTEM_PATH
 

@@ -18,7 +18,7 @@ WITHOUT_END = "forever"
 
 WaitOption = Annotated[
     str | None,
-    typer.Option(metavar="[SECONDS]", help="wait for hosts that are in use, so long at most if given; else exit 254"),
+    typer.Option(metavar="[SECONDS]", help="wait for hosts in use, at most this long if given; without it, exit 254"),
 ]
 
 
