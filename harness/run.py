@@ -74,10 +74,6 @@ LOOK_SECONDS = 0.25
 SCHEDULE_FILE = "schedule.json"
 
 
-class Interrupted(Exception):
-    """Somebody ended the run; what was recorded is kept."""
-
-
 class ScenarioRun:
     """Carries out one plan on some hosts. The plan's directory is there, empty, and this run's alone (`claim_run`)."""
 
