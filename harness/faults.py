@@ -29,11 +29,6 @@ class FaultLog:
         self.writer.write(after)
         self.tell(after)
 
-    @property
-    def all_undone(self) -> bool:
-        """Whether every fault that began was seen to end."""
-        return all(window.undone for window in self.windows.values() if window.injected is not None)
-
 
 def opened(event: NemesisEvent) -> FaultWindow:
     """Return the window of a new fault."""

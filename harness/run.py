@@ -74,10 +74,6 @@ LOOK_SECONDS = 0.25
 SCHEDULE_FILE = "schedule.json"
 
 
-class Interrupted(Exception):
-    """The run was interrupted from outside; what was recorded is kept."""
-
-
 class ScenarioRun:
     """Carries out one plan on some hosts. The plan's directory exists, empty, for this run only (`claim_run`)."""
 
