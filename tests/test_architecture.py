@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,19 +194,26 @@ def test_kernels_import_only_array_libraries() -> None:
 
 
 def test_the_host_agent_needs_only_the_standard_library() -> None:
+    """A host has the agent's package from its bundle, and nothing else."""
     import sys
 
     wrong = [
         f"{place(path, line)}: {name}"
         for path in modules("nemesis/agent")
         for name, line in imports(path)
-        if name.split(".")[0] not in sys.stdlib_module_names and name.split(".")[0] not in local_names()
+        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith("squall.nemesis.agent.")
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def local_names() -> set[str]:
-    return {path.stem for path in (ROOT / "nemesis" / "agent").glob("*.py")}
+def test_the_type_checker_sees_through_the_agent_and_every_library_but_the_untyped() -> None:
+    """No type that crosses modules of the agent may be Any because an import was not followed."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    ignoring = [one["module"] for one in config["overrides"] if one.get("ignore_missing_imports")]
+    strict = [one["module"] for one in config["overrides"] if one.get("disallow_any_unimported")]
+    assert "ignore_missing_imports" not in config and "follow_imports" not in config
+    assert not [name for names in ignoring for name in names if name.startswith(("squall", "*"))]
+    assert strict == ["squall.nemesis.agent.*"]
 
 
 @pytest.mark.parametrize("room", ROOMS)

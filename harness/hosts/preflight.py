@@ -230,11 +230,12 @@ def _program(main: str, *imported: str) -> bytes:
     """A module of the agent as one program for a host that has no agent yet, with the modules that it imports."""
     directory = Path(agent.__file__).parent
     lines = ["import sys, types"]
-    for name in imported:
-        source = (directory / f"{name}.py").read_text(encoding="utf-8")
+    for module in imported:
+        source = directory.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        name = f"{agent.__name__}.{module}"
         lines.append(f"sys.modules[{name!r}] = types.ModuleType({name!r})")
         lines.append(f"exec({source!r}, vars(sys.modules[{name!r}]))")
-    program = (directory / f"{main}.py").read_text(encoding="utf-8")
+    program = directory.joinpath(*main.split(".")).with_suffix(".py").read_text(encoding="utf-8")
     lines.append(f"exec(compile({program!r}, {main!r}, 'exec'), {{'__name__': '__main__'}})")
     return "\n".join(lines).encode()
 

@@ -7,7 +7,7 @@
 Each request is answered once, possibly out of order, since each has a thread of its own: a slow probe must not
 hold up a heal. When standard input ends the agent goes; open faults stay, in the keeper's care.
 
-    python3 -u agent.py --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
+    python3 -u -m squall.nemesis.agent --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
         [--reduced ADDRESS] [--lock TOKEN]
 
 With a token the agent changes nothing once the host's lock has another one (`host_lock.py`).
@@ -32,34 +32,52 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from clock_driver import DriverProcess
-from clock_faults import clock_verbs, why_no_monotonic
-from clock_look import LONGEST_WATCH
-from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
-from disk_faults import FailDisk, Revival, SlowDisk, calls_under_way, checked_calls, refuse_what_cannot_be_watched
-from disk_launch import Watches
-from disk_rules import DiskState
-from disk_verbs import DiskVerbs
-from durable import fill_reserve
-from faults import TERM, Drop, FaultDesk, FaultVerb, Kill, Pause, Terminate, identity_in, number, required, text
-from host_lock import lock_here
-from journal import Journal, boot_id
-from keeper import Guard, Keeper, KeeperLocks
-from link_latency import LatencyProbe
-from names import checked_process
-from network import Network
-from network_verbs import NetworkVerbs
-from power import Losses, NodeFiles, PowerLoss, WipeDisk
-from probe_auth import ProbeKeys
-from probes import Ear, Prober, knock
-from process_verbs import ProcessVerbs
-from processes import Definition, Processes, state_of
-from reduced import not_offered
-from rpc import checked_ports
-from train_probe import TrainProbe
-from trouble import Trouble
+from squall.nemesis.agent.clock_driver import DriverProcess
+from squall.nemesis.agent.clock_faults import clock_verbs, why_no_monotonic
+from squall.nemesis.agent.clock_look import LONGEST_WATCH
+from squall.nemesis.agent.clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
+from squall.nemesis.agent.disk_faults import (
+    FailDisk,
+    Revival,
+    SlowDisk,
+    calls_under_way,
+    checked_calls,
+    refuse_what_cannot_be_watched,
+)
+from squall.nemesis.agent.disk_launch import Watches
+from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.disk_verbs import DiskVerbs
+from squall.nemesis.agent.durable import fill_reserve
+from squall.nemesis.agent.faults import (
+    TERM,
+    Drop,
+    FaultDesk,
+    FaultVerb,
+    Kill,
+    Pause,
+    Terminate,
+    identity_in,
+    number,
+    required,
+    text,
+)
+from squall.nemesis.agent.host_lock import lock_here
+from squall.nemesis.agent.journal import Journal, boot_id
+from squall.nemesis.agent.keeper import Guard, Keeper, KeeperLocks
+from squall.nemesis.agent.link_latency import LatencyProbe
+from squall.nemesis.agent.names import checked_process
+from squall.nemesis.agent.network import Network
+from squall.nemesis.agent.network_verbs import NetworkVerbs
+from squall.nemesis.agent.power import Losses, NodeFiles, PowerLoss, WipeDisk
+from squall.nemesis.agent.probe_auth import ProbeKeys
+from squall.nemesis.agent.probes import Ear, Prober, knock
+from squall.nemesis.agent.process_verbs import ProcessVerbs
+from squall.nemesis.agent.processes import Definition, Processes, state_of
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.reduced import not_offered
+from squall.nemesis.agent.rpc import checked_ports
+from squall.nemesis.agent.train_probe import TrainProbe
+from squall.nemesis.agent.trouble import Trouble
 
 PROBE_PORT = 7465
 CHANGES_NOTHING = frozenset({"info", "journal", "proc.status"})
@@ -172,7 +190,7 @@ class Agent:
         options = ["--state", str(self.state), "--name", self.name, "--listen", self.listen]
         options += ["--control-port", str(self.network.control_port), *(["--lab"] if self.lab else [])]
         options += ["--reduced", self.reduced] if self.reduced else []
-        return [sys.executable, "-u", str(Path(__file__).resolve()), *options]
+        return [*command("agent"), *options]
 
     def heal_due(self) -> None:
         """For the timer of systemd, and at boot: as the keeper would, should it be dead. Raises Trouble."""
@@ -442,7 +460,3 @@ def main(argv: list[str]) -> int:
         Channel(agent).serve()
         agent.guard.leave(agent.journal)
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

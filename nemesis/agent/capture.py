@@ -1,6 +1,6 @@
 """Packets of a host, as a file that Wireshark reads: for whoever has to know what was really on the wire.
 
-    python3 -u capture.py --output FILE --except-port 22 [--keep-bytes 256] [--most-bytes N] [--seconds N]
+    python3 -u program.py capture --output FILE --except-port 22 [--keep-bytes 256] [--most-bytes N] [--seconds N]
 
 A packet socket on all interfaces, no tool to install. Of each packet the beginning is kept: headers, and of a request
 its length, API key, version and correlation id. The control connection is left out, as it would show itself. File size
@@ -16,7 +16,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import time
 from pathlib import Path
 from typing import BinaryIO
@@ -116,7 +115,7 @@ def missed_by_kernel(packets: socket.socket) -> int:
     return int(dropped)
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--except-port", type=int, required=True)
@@ -133,7 +132,4 @@ def main(arguments: list[str]) -> None:
         capture.run(packets, stopped, options.seconds)
         missed = missed_by_kernel(packets)
     print(json.dumps({"written": capture.written, "without_room": capture.without_room, "missed": missed}), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return 0

@@ -11,7 +11,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from trouble import Trouble
+from squall.nemesis.agent.trouble import Trouble
 
 ROOT = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000

@@ -1,6 +1,6 @@
 """Setting a machine's clock again and again, so that it strobes, stands still or runs at another rate.
 
-    python3 -u clock_driver.py --state DIR --tell DESCRIPTOR
+    python3 -u program.py clock_driver --state DIR --tell DESCRIPTOR
 
 One detached process per host follows the plan in STATE/clock_driver.json, two hundred times a second, until the plan is
 taken away or its time is up. It knows nothing of faults and restores nothing: whoever stops it sets the clock right,
@@ -14,19 +14,17 @@ import argparse
 import fcntl
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from clock_page import Line
-from detached import start_detached
-from journal import write_durably
-from trouble import Trouble
+from squall.nemesis.agent.clock_page import Line
+from squall.nemesis.agent.detached import start_detached
+from squall.nemesis.agent.journal import write_durably
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
 STEP = 0.005
 START_TIMEOUT = 10.0
@@ -92,9 +90,9 @@ class DriverProcess:
 
     def start(self, plan: Plan) -> None:
         write_durably(self._plan, json.dumps(asdict(plan)))
-        command = [sys.executable, "-u", str(Path(__file__).resolve()), "--state", str(self._state)]
+        started = [*command("clock_driver"), "--state", str(self._state)]
         log = self._state / "clock_driver.log"
-        if not start_detached("clock driver", command, "--tell", log, START_TIMEOUT):
+        if not start_detached("clock driver", started, "--tell", log, START_TIMEOUT):
             self._plan.unlink(missing_ok=True)
             raise Trouble("failed", f"what sets the clock did not start: {log.read_text()[-300:]}")
 
@@ -132,11 +130,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--tell", type=int, required=True, metavar="DESCRIPTOR")
     options = parser.parse_args(argv)
-    from clocks import RealClockDevice  # which needs this module
+    from squall.nemesis.agent.clocks import RealClockDevice  # which needs this module
 
     DriverProcess(options.state).run(options.tell, RealClockDevice())
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

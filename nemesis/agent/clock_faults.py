@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from clock_page import ClockPage, Line
-from clocks import SECOND, MachineClock, ProcessClocks
-from faults import FaultVerb, number, text
-from journal import Entry
-from processes import Processes
-from trouble import Trouble
+from squall.nemesis.agent.clock_page import ClockPage, Line
+from squall.nemesis.agent.clocks import SECOND, MachineClock, ProcessClocks
+from squall.nemesis.agent.faults import FaultVerb, number, text
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.trouble import Trouble
 
 FASTEST = 100
 SLOWEST_MONOTONIC = 0.1

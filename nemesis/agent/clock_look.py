@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trouble import Trouble
+from squall.nemesis.agent.trouble import Trouble
 
 SECOND = 1_000_000_000
 LONGEST_WATCH = 10.0

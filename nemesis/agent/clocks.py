@@ -24,13 +24,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from clock_driver import Driver, Plan
-from clock_look import SECOND, Reading, described, read_clocks
-from clock_page import TRUE, ClockPage, Line, monotonic_in, page_before
-from journal import Entry, boot_id, write_durably
-from network import find_program, run
-from processes import Definition, Identity
-from trouble import Trouble
+from squall.nemesis.agent.clock_driver import Driver, Plan
+from squall.nemesis.agent.clock_look import SECOND, Reading, described, read_clocks
+from squall.nemesis.agent.clock_page import TRUE, ClockPage, Line, monotonic_in, page_before
+from squall.nemesis.agent.journal import Entry, boot_id, write_durably
+from squall.nemesis.agent.network import find_program, run
+from squall.nemesis.agent.processes import Definition, Identity
+from squall.nemesis.agent.trouble import Trouble
 
 LAB_MARKER = Path("/run/squall-lab-host")
 NO_REAL_CLOCK = "SQUALL_NO_REAL_CLOCK"

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from faults import number, text
-from journal import Entry, Journal, write_durably
-from names import file_name
-from processes import kept_environment
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, text
+from squall.nemesis.agent.journal import Entry, Journal, write_durably
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.processes import kept_environment
+from squall.nemesis.agent.trouble import Trouble
 
 LONGEST_TIMEOUT = 60.0
 USUAL_TIMEOUT = 10.0

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seccomp import Notice, Trap, Unsupported
+from squall.nemesis.agent.seccomp import Notice, Trap, Unsupported
 
 AT_FDCWD = -100
 LONGEST_PATH = 4096

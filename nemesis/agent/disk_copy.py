@@ -12,30 +12,22 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from disk_load import log_directory
-from faults import PAUSE, text
-from journal import Entry
-from names import file_name
-from power import NOT_DURABLE, Damage, Loss, Losses, NodeFiles
-from processes import Processes, send_signal, state_of, wait_for_state
-from trouble import Trouble
+from squall.nemesis.agent.disk_load import log_directory
+from squall.nemesis.agent.faults import PAUSE, text
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.power import NOT_DURABLE, Damage, Loss, Losses, NodeFiles
+from squall.nemesis.agent.processes import Processes, send_signal, state_of, wait_for_state
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
 MOST_BYTES = 2 << 30
 ROOM = 2
 """So many times the size of the copy has to be free."""
-
-COMPARE = """
-import json, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from file_damage import digest_of
-print(json.dumps([digest_of(Path(one)) for one in sys.argv[2:]]))
-"""
 
 
 class Copies:
@@ -135,9 +127,8 @@ def probe_copy(copies: Copies, processes: Processes, arguments: dict[str, Any]) 
     copy, data = copies.of(text(arguments, "copy")), str(log_directory(processes, text(arguments, "name")))
     if not copy.is_dir():
         return {"copied": False, "same": None, "files": None}
-    here = str(Path(__file__).resolve().parent)
-    command = [sys.executable, "-c", COMPARE, here, str(copy), data]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    compare = [*command("digests"), str(copy), data]
+    told = subprocess.run(compare, capture_output=True, text=True, timeout=60, check=False)
     if told.returncode:
         return {"copied": True, "same": False, "files": None}  # a file went while it was read
     one, other = json.loads(told.stdout)

@@ -15,20 +15,19 @@ import glob
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import seccomp
-from disk_calls import KINDS, chosen
-from disk_launch import Watches
-from disk_rules import STRUCK, DiskState, Rule
-from faults import DISK_FULL, ERROR, KILL_AT_CALL, KILLS, number, required, text
-from journal import Entry, Journal
-from processes import STEP, Definition, Identity, Processes
-from trouble import Trouble
+from squall.nemesis.agent.disk_calls import KINDS, chosen
+from squall.nemesis.agent.disk_launch import Watches
+from squall.nemesis.agent.disk_rules import STRUCK, DiskState, Rule
+from squall.nemesis.agent.faults import DISK_FULL, ERROR, KILL_AT_CALL, KILLS, number, required, text
+from squall.nemesis.agent.journal import Entry, Journal
+from squall.nemesis.agent.processes import STEP, Definition, Identity, Processes
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
 ERROR_NAMES = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EMFILE", "ENFILE", "ENOMEM", "EFBIG")
 ERRORS = {name: getattr(errno, name) for name in ERROR_NAMES}
@@ -50,8 +49,8 @@ def refuse_what_cannot_be_watched(definition: Definition) -> None:
     if not definition.data:
         raise Trouble("bad_argument", "data: needed with `disk_calls`, as only calls on files below it count")
     # In a process of its own: the trial forks, and we have threads.
-    command = [sys.executable, str(Path(seccomp.__file__).resolve())]
-    tried = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    trial = command("seccomp")
+    tried = subprocess.run(trial, capture_output=True, text=True, timeout=20, check=False)
     if tried.returncode:
         reason = tried.stdout.strip() or tried.stderr.strip()
         raise Trouble("unsupported", f"disk calls of {definition.name} cannot be watched: {reason}")

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disk_faults import DisturbDisk, Revival
-from disk_load import beside, log_directory
-from disk_rules import DiskState
-from faults import DISK_FULL, KILLS, number, text
-from journal import Entry, Journal
-from names import file_name
-from processes import Processes
-from trouble import Trouble
+from squall.nemesis.agent.disk_faults import DisturbDisk, Revival
+from squall.nemesis.agent.disk_load import beside, log_directory
+from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.faults import DISK_FULL, KILLS, number, text
+from squall.nemesis.agent.journal import Entry, Journal
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.trouble import Trouble
 
 CALLS = ["write", "create", "rename"]
 NEEDED_BY_THE_HOST = ("/", "/home", "/usr", "/var", "/tmp", "/root", "/run", "/etc")

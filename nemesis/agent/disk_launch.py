@@ -10,16 +10,15 @@ import fcntl
 import os
 import select
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-from disk_rules import DiskState
-from trouble import Trouble
+from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
-PROGRAM = Path(__file__).resolve().parent / "disk_watch.py"
 START_TIMEOUT = 20.0
 
 
@@ -32,7 +31,8 @@ def start_watched(
     try:
         watch = subprocess.Popen(
             [
-                *(sys.executable, "-u", str(PROGRAM), "--state", str(state), "--name", name),
+                *command("disk_watch"),
+                *("--state", str(state), "--name", name),
                 *("--tell", str(tell), "--go", str(hear)),
             ],
             stdin=subprocess.DEVNULL,

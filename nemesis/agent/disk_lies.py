@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from disk_faults import DisturbDisk
-from journal import Entry, write_durably
-from trouble import Trouble
+from squall.nemesis.agent.disk_faults import DisturbDisk
+from squall.nemesis.agent.journal import Entry, write_durably
+from squall.nemesis.agent.trouble import Trouble
 
 FSYNCS = ("fsync", "fsync-directory")
 LINES_OF = {"fsync": "s", "fsync-directory": "y"}

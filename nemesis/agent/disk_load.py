@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from faults import number, text
-from helpers import Helpers
-from journal import Entry, Journal
-from processes import Processes
-from stress import whole
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, text
+from squall.nemesis.agent.helpers import Helpers
+from squall.nemesis.agent.journal import Entry, Journal
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.stress import whole
+from squall.nemesis.agent.trouble import Trouble
 
 LEAST_BYTES = 4096
 MOST_BYTES = 1 << 30
@@ -49,7 +49,7 @@ class LoadDisk:
 
     def __init__(self, state: Path, processes: Processes) -> None:
         self._processes = processes
-        self._helpers = Helpers(state, "disk_writer.py")
+        self._helpers = Helpers(state, "disk_writer")
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         name = text(arguments, "name")
@@ -90,7 +90,7 @@ class LoadProbe:
     """`probe.load`"""
 
     def __init__(self, state: Path, journal: Journal, processes: Processes) -> None:
-        self._helpers = Helpers(state, "disk_writer.py")
+        self._helpers = Helpers(state, "disk_writer")
         self._journal = journal
         self._processes = processes
 

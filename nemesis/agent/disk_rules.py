@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from journal import write_durably
-from names import file_name
+from squall.nemesis.agent.journal import write_durably
+from squall.nemesis.agent.names import file_name
 
 DIGITS = 20
 

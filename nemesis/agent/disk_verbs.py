@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from disk_copy import Copies, CopyDisk, RewindDisk, probe_copy
-from disk_faults import Revival
-from disk_fill import FillDisk, probe_fill
-from disk_lies import LieDisk
-from disk_load import LoadDisk, LoadProbe
-from disk_rules import DiskState
-from faults import DISK_FULL, FaultVerb
-from file_damage import DamageFile, Kept, probe_file
-from journal import Journal
-from power import Losses
-from processes import Processes
+from squall.nemesis.agent.disk_copy import Copies, CopyDisk, RewindDisk, probe_copy
+from squall.nemesis.agent.disk_faults import Revival
+from squall.nemesis.agent.disk_fill import FillDisk, probe_fill
+from squall.nemesis.agent.disk_lies import LieDisk
+from squall.nemesis.agent.disk_load import LoadDisk, LoadProbe
+from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.faults import DISK_FULL, FaultVerb
+from squall.nemesis.agent.file_damage import DamageFile, Kept, probe_file
+from squall.nemesis.agent.journal import Journal
+from squall.nemesis.agent.power import Losses
+from squall.nemesis.agent.processes import Processes
 
 
 class DiskVerbs:

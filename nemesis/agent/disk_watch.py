@@ -1,6 +1,6 @@
 """The watch: the parent of a node, which is asked before each of the node's disk calls and lets faults have their way.
 
-    python3 -u disk_watch.py --state DIR --name NAME --tell DESCRIPTOR --go DESCRIPTOR
+    python3 -u program.py disk_watch --state DIR --name NAME --tell DESCRIPTOR --go DESCRIPTOR
 
 It starts the process NAME by its definition, as the leader of a session of its own, under a filter that stops the calls
 which the definition names (`seccomp.py`); writes `PID` or `error: REASON` to the descriptor; and answers until the
@@ -32,20 +32,17 @@ import random
 import select
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import seccomp
-from disk_calls import Watched, chosen, traps
-from disk_rules import STRUCK, Counts, DiskState, Rule, RuleReader
-from failpoint_strike import Deeds, Executioner, places
-from processes import Definition, Processes
-from seccomp import Notice, Trap, Unsupported
+from squall.nemesis.agent import seccomp
+from squall.nemesis.agent.disk_calls import Watched, chosen, traps
+from squall.nemesis.agent.disk_rules import STRUCK, Counts, DiskState, Rule, RuleReader
+from squall.nemesis.agent.failpoint_strike import Deeds, Executioner, places
+from squall.nemesis.agent.processes import Definition, Processes
+from squall.nemesis.agent.seccomp import Notice, Trap, Unsupported
 
 GLANCE = 0.02
 """How soon a call that is being delayed goes on after its fault has ended."""
@@ -295,7 +292,3 @@ def main(argv: list[str]) -> int:
 
     run(options.state, options.name, tell, is_known)
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """A program that keeps a disk busy: it writes and fsyncs as fast as the disk lets it, for as long as its fault is open.
 
-    python3 -u disk_writer.py --state DIR --helper NAME --ready DESCRIPTOR
+    python3 -u program.py disk_writer --state DIR --helper NAME --ready DESCRIPTOR
                               --id FAULT --directory DIR --bytes N --writers N
 
 The file has no name, so nothing is left behind however the program ends; its writers go over it again and again, each
@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from eater import GLANCE, is_open
-from helpers import announce
-from journal import Journal
+from squall.nemesis.agent.eater import GLANCE, is_open
+from squall.nemesis.agent.helpers import announce
+from squall.nemesis.agent.journal import Journal
 
 BLOCK = 1 << 18
 
@@ -57,7 +54,3 @@ def main(argv: list[str]) -> int:
         while is_open(journal, options.id):
             time.sleep(GLANCE)
     os._exit(0)  # the writers do not end
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """A program that eats what others need: processors and memory, for as long as its fault is open.
 
-    python3 -u eater.py --state DIR --helper NAME --ready DESCRIPTOR --id FAULT --processes N --memory BYTES
+    python3 -u program.py eater --state DIR --helper NAME --ready DESCRIPTOR --id FAULT --processes N --memory BYTES
 
 One child for each busy process; they die with it, by the kernel's doing, however it ends. Memory is written to, page by
 page, so that it is there. Should the machine run out of memory, the kernel is to take this program first.
@@ -13,14 +13,11 @@ import contextlib
 import ctypes
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from helpers import announce
-from journal import Journal, boot_id
+from squall.nemesis.agent.helpers import announce
+from squall.nemesis.agent.journal import Journal, boot_id
 
 GLANCE = 0.2
 KILL_WHEN_PARENT_DIES = 1
@@ -79,7 +76,3 @@ def main(argv: list[str]) -> int:
     for child in children:
         os.kill(child, signal.SIGKILL)
     return 0 if len(eaten) == options.memory else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

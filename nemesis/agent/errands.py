@@ -20,17 +20,17 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from detached import start_detached
-from journal import Entry, Journal, boot_id, write_durably
-from names import file_name
-from processes import Identity, identity_of, send_signal, state_of, wait_until_absent
-from trouble import Trouble
+from squall.nemesis.agent.detached import start_detached
+from squall.nemesis.agent.journal import Entry, Journal, boot_id, write_durably
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.processes import Identity, identity_of, send_signal, state_of, wait_until_absent
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 2.0
@@ -48,15 +48,15 @@ class Errands:
         self._state = state
         (state / "errands").mkdir(parents=True, exist_ok=True)
 
-    def start(self, program: Path, id: str) -> None:
+    def start(self, program: str, id: str) -> None:
         """Unless it lives. Returns when it is at work; raises Trouble if it does not come to that."""
         if self.lives(id):
             return
         _file(self._state, id, "effect").unlink(missing_ok=True)
-        command = [sys.executable, "-u", str(program), "--state", str(self._state), "--id", id]
+        started = [*command(program), "--state", str(self._state), "--id", id]
         log_path = self._state / "errands.log"
-        if not start_detached("errand", command, "--ready", log_path, START_TIMEOUT):
-            raise Trouble("failed", f"{program.name} did not start: {log_path.read_text()[-300:].strip()}")
+        if not start_detached("errand", started, "--ready", log_path, START_TIMEOUT):
+            raise Trouble("failed", f"{program} did not start: {log_path.read_text()[-300:].strip()}")
 
     def lives(self, id: str) -> bool:
         identity = self._identity(id)
@@ -95,7 +95,8 @@ class Errands:
 class CarriedOutByErrand:
     """What fault verbs have in common that an errand carries out. They add `prepare`."""
 
-    program: Path
+    program: str
+    """The module of the agent whose `main` carries the fault out."""
 
     def __init__(self, errands: Errands) -> None:
         self._errands = errands

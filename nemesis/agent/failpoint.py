@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from disk_faults import DisturbDisk, Revival
-from disk_rules import DiskState
-from failpoint_strike import AFTER, BEFORE, Deeds, size_of
-from faults import number, required, text
-from journal import Entry, Journal
-from processes import Processes
-from trouble import Trouble
+from squall.nemesis.agent.disk_faults import DisturbDisk, Revival
+from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.failpoint_strike import AFTER, BEFORE, Deeds, size_of
+from squall.nemesis.agent.faults import number, required, text
+from squall.nemesis.agent.journal import Entry, Journal
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.trouble import Trouble
 
 MOST_CALLS = 1_000_000
 

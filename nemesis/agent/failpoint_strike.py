@@ -22,12 +22,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import seccomp
-from disk_calls import Call, as_int, path_of
-from disk_rules import Counts, Rule
-from journal import write_durably
-from names import file_name
-from seccomp import Notice
+from squall.nemesis.agent import seccomp
+from squall.nemesis.agent.disk_calls import Call, as_int, path_of
+from squall.nemesis.agent.disk_rules import Counts, Rule
+from squall.nemesis.agent.journal import write_durably
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.seccomp import Notice
 
 BEFORE, AFTER = "before", "after"
 GET_DESCRIPTOR = 438

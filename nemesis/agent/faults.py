@@ -31,11 +31,11 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from journal import Entry, Journal
-from names import checked_id
-from network import Network, checked_sources
-from processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
-from trouble import Trouble
+from squall.nemesis.agent.journal import Entry, Journal
+from squall.nemesis.agent.names import checked_id
+from squall.nemesis.agent.network import Network, checked_sources
+from squall.nemesis.agent.processes import Identity, Processes, send_signal, wait_for_state, wait_until_absent
+from squall.nemesis.agent.trouble import Trouble
 
 TERM = "proc.term"
 KILLS = ("proc.kill", TERM, "proc.power_loss", "disk.wipe", "disk.rewind")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import hashlib
 import json
 import os
 import random
@@ -25,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disk_load import log_directory
-from faults import KILLS, number, required, text
-from journal import Entry, Journal, sync_directory, write_durably
-from names import file_name
-from processes import Processes
-from trouble import Trouble
+from squall.nemesis.agent.disk_load import log_directory
+from squall.nemesis.agent.faults import KILLS, number, required, text
+from squall.nemesis.agent.journal import Entry, Journal, sync_directory, write_durably
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.trouble import Trouble
 
 STRETCH = ("flip", "zeros", "noise", "copy")
 NAMES = ("delete", "rename")
@@ -269,12 +268,3 @@ def probe_file(journal: Journal, processes: Processes, arguments: dict[str, Any]
     seen: dict[str, Any] = json.loads(told.stdout)
     chosen = {"file": place.file, "offset": place.offset, "length": place.length, "source": place.source}
     return {**chosen, **seen, "open": journal.find(id) is not None}
-
-
-def digest_of(directory: Path) -> str:
-    """Of all files below, by name and content."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"):
-        digest.update(path.relative_to(directory).as_posix().encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()

@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from durable import write_in_place
+from squall.nemesis.agent.durable import write_in_place
 
 BEAT = 0.2
 LONGEST_TURN = 90.0

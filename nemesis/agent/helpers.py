@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
-from detached import start_detached
-from journal import write_durably
-from names import file_name
-from processes import Identity, identity_of, state_of, wait_until_absent
-from trouble import Trouble
+from squall.nemesis.agent.detached import start_detached
+from squall.nemesis.agent.journal import write_durably
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.processes import Identity, identity_of, state_of, wait_until_absent
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 5.0
@@ -27,20 +27,20 @@ class Helpers:
 
     def __init__(self, state: Path, program: str) -> None:
         self._state = state
-        self._program = Path(__file__).resolve().parent / program
-        self._log = state / f"{Path(program).stem}.log"
+        self._program = program
+        self._log = state / f"{program}.log"
 
     def start(self, name: str, *options: str) -> Identity:
         """Unless it lives. Raises Trouble."""
         alive = self.alive(name)
         if alive:
             return alive
-        command = [sys.executable, "-u", str(self._program), "--state", str(self._state), "--helper", name, *options]
-        if not start_detached("helper", command, "--ready", self._log, START_TIMEOUT):
-            raise Trouble("failed", f"{self._program.name} did not start: {self._log.read_text()[-300:].strip()}")
+        started = [*command(self._program), "--state", str(self._state), "--helper", name, *options]
+        if not start_detached("helper", started, "--ready", self._log, START_TIMEOUT):
+            raise Trouble("failed", f"{self._program} did not start: {self._log.read_text()[-300:].strip()}")
         alive = self.alive(name)
         if alive is None:
-            raise Trouble("failed", f"{self._program.name} ended as soon as it had started")
+            raise Trouble("failed", f"{self._program} ended as soon as it had started")
         return alive
 
     def alive(self, name: str) -> Identity | None:
@@ -57,7 +57,7 @@ class Helpers:
         if identity is not None:
             os.kill(identity.pid, signal.SIGKILL)
             if not wait_until_absent(identity, END_TIMEOUT):
-                raise Trouble("failed", f"{self._program.name}, pid {identity.pid}, does not end on SIGKILL")
+                raise Trouble("failed", f"{self._program}, pid {identity.pid}, does not end on SIGKILL")
         record_file(self._state, name).unlink(missing_ok=True)
 
 

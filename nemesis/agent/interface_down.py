@@ -15,17 +15,14 @@ import fcntl
 import json
 import socket
 import struct
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from errands import CarriedOutByErrand, Errand, run_errand
-from journal import Entry
-from network import find_program, insist, run
-from trouble import Trouble
+from squall.nemesis.agent.errands import CarriedOutByErrand, Errand, run_errand
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.network import find_program, insist, run
+from squall.nemesis.agent.trouble import Trouble
 
 GRACE_SECONDS = 0.3
 SAMPLE_SECONDS = 0.1
@@ -38,7 +35,7 @@ STATES = ("linkdown", "dead")
 class InterfaceDown(CarriedOutByErrand):
     """The fault verb."""
 
-    program = Path(__file__).resolve()
+    program = "interface_down"
 
     def trouble_with_host(self) -> str | None:
         """Why this host cannot do it; None if it can."""
@@ -174,5 +171,5 @@ def take_down(errand: Errand) -> None:
             bring_up(arguments)
 
 
-if __name__ == "__main__":
-    raise SystemExit(run_errand(sys.argv[1:], take_down))
+def main(argv: list[str]) -> int:
+    return run_errand(argv, take_down)

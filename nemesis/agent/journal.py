@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from durable import sync_directory as sync_directory
-from durable import write_durably as write_durably
-from lock_holders import end_stopped_holders
-from names import file_name, id_of
+from squall.nemesis.agent.durable import sync_directory as sync_directory
+from squall.nemesis.agent.durable import write_durably as write_durably
+from squall.nemesis.agent.lock_holders import end_stopped_holders
+from squall.nemesis.agent.names import file_name, id_of
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 DAMAGED = "damaged"

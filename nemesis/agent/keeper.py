@@ -29,17 +29,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from detached import start_detached
-from durable import fill_reserve, write_in_place
-from faults import FaultDesk
-from heartbeat import STALE_AFTER, Heartbeat
-from journal import Journal
-from lock_holders import end_stopped_keepers, holders, is_stopped
-from probes import Ear
-from processes import identity_of
-from sentries import Sentries
-from systemd_timer import SystemdTimer
-from trouble import Trouble
+from squall.nemesis.agent.detached import start_detached
+from squall.nemesis.agent.durable import fill_reserve, write_in_place
+from squall.nemesis.agent.faults import FaultDesk
+from squall.nemesis.agent.heartbeat import STALE_AFTER, Heartbeat
+from squall.nemesis.agent.journal import Journal
+from squall.nemesis.agent.lock_holders import end_stopped_keepers, holders, is_stopped
+from squall.nemesis.agent.probes import Ear
+from squall.nemesis.agent.processes import identity_of
+from squall.nemesis.agent.sentries import Sentries
+from squall.nemesis.agent.systemd_timer import SystemdTimer
+from squall.nemesis.agent.trouble import Trouble
 
 GLANCE = 0.2
 AGAIN_AFTER_FAILURE = 1.0

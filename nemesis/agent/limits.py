@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from faults import KILLS, Hit, identity_in
-from journal import Entry, Journal
-from processes import Identity, Processes, state_of
-from stress import whole
-from trouble import Trouble
+from squall.nemesis.agent.faults import KILLS, Hit, identity_in
+from squall.nemesis.agent.journal import Entry, Journal
+from squall.nemesis.agent.processes import Identity, Processes, state_of
+from squall.nemesis.agent.stress import whole
+from squall.nemesis.agent.trouble import Trouble
 
 VERB = "proc.limit"
 RESOURCES = {"memory": resource.RLIMIT_AS, "descriptors": resource.RLIMIT_NOFILE}

@@ -1,6 +1,6 @@
 """The link emulator: a process that holds, loses, meters and spoils the packets that the firewall queues for it.
 
-    python3 -u link_emulator.py --state DIR --shapes JSON --ready DESCRIPTOR
+    python3 -u program.py link_emulator --state DIR --shapes JSON --ready DESCRIPTOR
 
 Its shapes are fixed; when others are wanted, another emulator takes its place (`link_shaping.py`). It is a process of
 its own because neither agent nor keeper may be kept waiting by packets, nor packets by them.
@@ -33,20 +33,17 @@ import random
 import select
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from journal import Journal, boot_id, write_durably
-from link_damage import damaged
-from link_rules import MARK
-from link_shapes import Link, Passage, Shape, shape_from
-from nfqueue import ACCEPT, DROP, HEADERS_ONLY, OUTPUT, WHOLE_PACKET, Packet, Queue
-from processes import read_stat
+from squall.nemesis.agent.journal import Journal, boot_id, write_durably
+from squall.nemesis.agent.link_damage import damaged
+from squall.nemesis.agent.link_rules import MARK
+from squall.nemesis.agent.link_shapes import Link, Passage, Shape, shape_from
+from squall.nemesis.agent.nfqueue import ACCEPT, DROP, HEADERS_ONLY, OUTPUT, WHOLE_PACKET, Packet, Queue
+from squall.nemesis.agent.processes import read_stat
 
 GLANCE = 0.2
 AT_ONCE = 256
@@ -138,11 +135,12 @@ class Emulator:
             self._release(now)
             next_due = self._held[0][0] if self._held else until
             timeout = max(0.0, min(until, next_due) - time.monotonic())
-            ready, _, _ = select.select([self.inward, self.outward, wake], [], [], timeout)
-            if wake in ready:
+            ready, _, _ = select.select([self.inward.fileno(), self.outward.fileno(), wake.fileno()], [], [], timeout)
+            if wake.fileno() in ready:
                 return True
-            for queue in ready:
-                self._take(queue)
+            for queue in (self.inward, self.outward):
+                if queue.fileno() in ready:
+                    self._take(queue)
         return False
 
     def let_go(self) -> None:
@@ -245,7 +243,3 @@ def main(argv: list[str]) -> int:
         os.setpriority(os.PRIO_PROCESS, 0, URGENCY)
     emulate(options.state, [shape_from(told) for told in json.loads(options.shapes)], options.ready)
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

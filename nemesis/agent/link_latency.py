@@ -24,10 +24,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from faults import number, required
-from probe_auth import ECHO, HEADER, LARGEST, Key
-from probes import Prober, family_of, reply_in
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, required
+from squall.nemesis.agent.probe_auth import ECHO, HEADER, LARGEST, Key
+from squall.nemesis.agent.probes import Prober, family_of, reply_in
+from squall.nemesis.agent.trouble import Trouble
 
 DATAGRAM = 1200
 OVERHEAD = HEADER + 12

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from empty_tables import remove_empty_table
-from expiring_rules import expiring_set, while_in
-from link_shapes import Shape
-from network import EVERYONE, family_of, insist, run
-from nfqueue import find_driver, program, why_iptables_cannot
-from trouble import Trouble
+from squall.nemesis.agent.empty_tables import remove_empty_table
+from squall.nemesis.agent.expiring_rules import expiring_set, while_in
+from squall.nemesis.agent.link_shapes import Shape
+from squall.nemesis.agent.network import EVERYONE, family_of, insist, run
+from squall.nemesis.agent.nfqueue import find_driver, program, why_iptables_cannot
+from squall.nemesis.agent.trouble import Trouble
 
 MARK = 0x73716C6C
 NFT_TABLE = "inet squall_link"

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from network import EVERYONE, checked_sources
-from trouble import Trouble
+from squall.nemesis.agent.network import EVERYONE, checked_sources
+from squall.nemesis.agent.trouble import Trouble
 
 DIRECTIONS = ("both", "in", "out")
 DISTRIBUTIONS = ("uniform", "normal", "pareto")

@@ -15,20 +15,20 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from detached import start_detached
-from expiring_rules import seconds_left
-from faults import text
-from journal import Entry
-from link_rules import Numbers, QueueRules
-from link_shapes import Shape, checked_shape, shape_from
-from processes import Identity, send_signal, state_of, wait_until_absent
-from trouble import Trouble
+from squall.nemesis.agent.detached import start_detached
+from squall.nemesis.agent.expiring_rules import seconds_left
+from squall.nemesis.agent.faults import text
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.link_rules import Numbers, QueueRules
+from squall.nemesis.agent.link_shapes import Shape, checked_shape, shape_from
+from squall.nemesis.agent.processes import Identity, send_signal, state_of, wait_until_absent
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.trouble import Trouble
 
 START_TIMEOUT = 10.0
 END_TIMEOUT = 2.0
@@ -91,11 +91,10 @@ class Emulators:
         return (one for one in self.running() if one.shapes == tuple(shapes) and state_of(one.identity) == "running")
 
     def _start(self, shapes: Sequence[Shape]) -> None:
-        program = Path(__file__).resolve().parent / "link_emulator.py"
         told = json.dumps([shape.as_json() for shape in shapes])
         log_path = self._state / "emulator.log"
-        command = [sys.executable, "-u", str(program), "--state", str(self._state), "--shapes", told]
-        if not start_detached("emulator", command, "--ready", log_path, START_TIMEOUT):
+        started = [*command("link_emulator"), "--state", str(self._state), "--shapes", told]
+        if not start_detached("emulator", started, "--ready", log_path, START_TIMEOUT):
             raise Trouble("failed", f"the link emulator did not start: {log_path.read_text()[-300:].strip()}")
 
 

@@ -1,6 +1,6 @@
 """The links between racks of a local lab: a process that holds, loses and meters what is routed from one to another.
 
-    python3 -u link_switch.py --links JSON --ready DESCRIPTOR
+    python3 -u program.py link_switch --links JSON --ready DESCRIPTOR
 
 `--links` is a list of `{"from": network, "to": network, "shape": …}`, each one direction; the shapes are those of link
 faults (`link_shapes.py`), and so are the sums over them. But this is no fault: it is part of the lab, runs in the
@@ -27,18 +27,14 @@ import os
 import random
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from link_shapes import Link, Shape, checked_shape
-from nfqueue import ACCEPT, DROP, HEADERS_ONLY, Packet, Queue, find_driver, program
-from trouble import Trouble
+from squall.nemesis.agent.link_shapes import Link, Shape, checked_shape
+from squall.nemesis.agent.nfqueue import ACCEPT, DROP, HEADERS_ONLY, Packet, Queue, find_driver, program
+from squall.nemesis.agent.trouble import Trouble
 
 AT_ONCE = 256
 URGENCY = -10
@@ -151,7 +147,3 @@ def main(argv: list[str]) -> int:
     os.close(options.ready)
     while True:
         crossing.work()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

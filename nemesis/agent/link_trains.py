@@ -15,7 +15,7 @@ import json
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from probe_auth import TRAIN, Key
+from squall.nemesis.agent.probe_auth import TRAIN, Key
 
 FILLING = bytes(range(256)) * 3
 KEPT_NONCES = 512

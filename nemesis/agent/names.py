@@ -10,7 +10,7 @@ import re
 import urllib.parse
 from typing import Any
 
-from trouble import Trouble
+from squall.nemesis.agent.trouble import Trouble
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/-]{0,99}")
 _PROCESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -10,17 +10,13 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from errands import CarriedOutByErrand, Errand, run_errand
-from faults import number, text
-from interface_down import DEVICES, interface_of
-from trouble import Trouble
+from squall.nemesis.agent.errands import CarriedOutByErrand, Errand, run_errand
+from squall.nemesis.agent.faults import number, text
+from squall.nemesis.agent.interface_down import DEVICES, interface_of
+from squall.nemesis.agent.trouble import Trouble
 
 DISCARD = 9
 DATAGRAM = bytes(1400)
@@ -31,7 +27,7 @@ MOST_PER_SECOND = 10e9
 class Flood(CarriedOutByErrand):
     """The fault verb."""
 
-    program = Path(__file__).resolve()
+    program = "net_flood"
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         address = text(arguments, "address")
@@ -81,5 +77,5 @@ def flood(errand: Errand) -> None:
             goes_on = errand.wait(ROUND_SECONDS)
 
 
-if __name__ == "__main__":
-    raise SystemExit(run_errand(sys.argv[1:], flood))
+def main(argv: list[str]) -> int:
+    return run_errand(argv, flood)

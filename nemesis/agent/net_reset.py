@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from errands import CarriedOutByErrand, Errand, Errands, run_errand
-from faults import number, required
-from network import EVERYONE, checked_sources
-from rpc_sockets import MARK, Connection, can_destroy, connected, destroy
-from trouble import Trouble
+from squall.nemesis.agent.errands import CarriedOutByErrand, Errand, Errands, run_errand
+from squall.nemesis.agent.faults import number, required
+from squall.nemesis.agent.network import EVERYONE, checked_sources
+from squall.nemesis.agent.rpc_sockets import MARK, Connection, can_destroy, connected, destroy
+from squall.nemesis.agent.trouble import Trouble
 
 LEAST_PERIOD = 0.05
 
@@ -27,7 +23,7 @@ LEAST_PERIOD = 0.05
 class ResetConnections(CarriedOutByErrand):
     """The fault verb."""
 
-    program = Path(__file__).resolve()
+    program = "net_reset"
 
     def __init__(self, errands: Errands, control_port: int) -> None:
         super().__init__(errands)
@@ -88,5 +84,5 @@ def reset_again_and_again(errand: Errand) -> None:
         goes_on = errand.wait(errand.arguments["every_s"])
 
 
-if __name__ == "__main__":
-    raise SystemExit(run_errand(sys.argv[1:], reset_again_and_again))
+def main(argv: list[str]) -> int:
+    return run_errand(argv, reset_again_and_again)

@@ -11,15 +11,11 @@ import ipaddress
 import resource
 import select
 import socket
-import sys
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from errands import CarriedOutByErrand, Errand, run_errand
-from faults import required, text
-from trouble import Trouble
+from squall.nemesis.agent.errands import CarriedOutByErrand, Errand, run_errand
+from squall.nemesis.agent.faults import required, text
+from squall.nemesis.agent.trouble import Trouble
 
 MOST = 20_000
 AT_ONCE = 200
@@ -30,7 +26,7 @@ SPARE_FILES = 50
 class Storm(CarriedOutByErrand):
     """The fault verb."""
 
-    program = Path(__file__).resolve()
+    program = "net_storm"
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         address = text(arguments, "address")
@@ -107,5 +103,5 @@ def storm(errand: Errand) -> None:
         goes_on = errand.wait(ROUND_SECONDS)
 
 
-if __name__ == "__main__":
-    raise SystemExit(run_errand(sys.argv[1:], storm))
+def main(argv: list[str]) -> int:
+    return run_errand(argv, storm)

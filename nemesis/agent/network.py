@@ -20,10 +20,10 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from empty_tables import remove_empty_table
-from expiring_rules import expiring_set, seconds_left, while_in
-from journal import Entry
-from trouble import Trouble
+from squall.nemesis.agent.empty_tables import remove_empty_table
+from squall.nemesis.agent.expiring_rules import expiring_set, seconds_left, while_in
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.trouble import Trouble
 
 EVERYONE = "*"
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"

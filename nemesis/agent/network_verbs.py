@@ -9,23 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from connections import probe_connections
-from errands import ErrandProbe, Errands
-from faults import MESSAGE_FAULTS, FaultVerb, text
-from interface_down import InterfaceDown
-from journal import Journal
-from link_rules import QueueRules
-from link_shaping import Emulators, ShapeLinks
-from net_flood import Flood, probe_traffic
-from net_reset import ResetConnections
-from net_storm import Storm
-from network import Network
-from port_cuts import DropPort
-from processes import Processes
-from rpc import Cut, Hold, MessageFaults, probe
-from rpc_treatments import TreatStream
-from stream_probe import probe_exchange
-from train_probe import TrainProbe
+from squall.nemesis.agent.connections import probe_connections
+from squall.nemesis.agent.errands import ErrandProbe, Errands
+from squall.nemesis.agent.faults import MESSAGE_FAULTS, FaultVerb, text
+from squall.nemesis.agent.interface_down import InterfaceDown
+from squall.nemesis.agent.journal import Journal
+from squall.nemesis.agent.link_rules import QueueRules
+from squall.nemesis.agent.link_shaping import Emulators, ShapeLinks
+from squall.nemesis.agent.net_flood import Flood, probe_traffic
+from squall.nemesis.agent.net_reset import ResetConnections
+from squall.nemesis.agent.net_storm import Storm
+from squall.nemesis.agent.network import Network
+from squall.nemesis.agent.port_cuts import DropPort
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.rpc import Cut, Hold, MessageFaults, probe
+from squall.nemesis.agent.rpc_treatments import TreatStream
+from squall.nemesis.agent.stream_probe import probe_exchange
+from squall.nemesis.agent.train_probe import TrainProbe
 
 Arguments = dict[str, Any]
 

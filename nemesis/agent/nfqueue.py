@@ -24,7 +24,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from empty_tables import remove_empty_table
+from squall.nemesis.agent.empty_tables import remove_empty_table
 
 FIRST_NUMBER = 7465
 NUMBERS_TRIED = 64

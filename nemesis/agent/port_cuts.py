@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from expiring_rules import expiring_set, seconds_left, while_in
-from faults import required
-from journal import Entry
-from network import EVERYONE, Network, checked_sources, family_of, find_program, insist
-from trouble import Trouble
+from squall.nemesis.agent.expiring_rules import expiring_set, seconds_left, while_in
+from squall.nemesis.agent.faults import required
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.network import EVERYONE, Network, checked_sources, family_of, find_program, insist
+from squall.nemesis.agent.trouble import Trouble
 
 NFT_TABLE = "inet squall_port"
 DIRECTIONS = ("both", "in", "out")

@@ -25,13 +25,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batches import Offsets, joined, log_of, offsets_beyond
-from disk_lies import believable, go_on_lying
-from faults import Kill, text
-from journal import Entry, write_durably
-from names import file_name
-from processes import Processes
-from trouble import Trouble
+from squall.nemesis.agent.batches import Offsets, joined, log_of, offsets_beyond
+from squall.nemesis.agent.disk_lies import believable, go_on_lying
+from squall.nemesis.agent.faults import Kill, text
+from squall.nemesis.agent.journal import Entry, write_durably
+from squall.nemesis.agent.names import file_name
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.trouble import Trouble
 
 NOT_DURABLE = -1
 SECTOR = 512

@@ -25,8 +25,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from durable import write_durably
-from trouble import Trouble
+from squall.nemesis.agent.durable import write_durably
+from squall.nemesis.agent.trouble import Trouble
 
 MAGIC = b"SQ1"
 ID_BYTES = 8

@@ -22,10 +22,22 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from link_trains import Trains
-from nfqueue import ask_for_room
-from probe_auth import ANSWER, ECHO, HEARD, LARGEST, QUESTION, REPLY, TRAIN, Key, ProbeKeys, Sealed, parsed
-from trouble import Trouble
+from squall.nemesis.agent.link_trains import Trains
+from squall.nemesis.agent.nfqueue import ask_for_room
+from squall.nemesis.agent.probe_auth import (
+    ANSWER,
+    ECHO,
+    HEARD,
+    LARGEST,
+    QUESTION,
+    REPLY,
+    TRAIN,
+    Key,
+    ProbeKeys,
+    Sealed,
+    parsed,
+)
+from squall.nemesis.agent.trouble import Trouble
 
 COPIES = 3
 COPY_GAP = 0.005

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
-from trouble import Trouble
+from squall.nemesis.agent.trouble import Trouble
 
 WAIT_AND_BECOME = 'read -r go || exit 1; exec "$@" </dev/null'
 """The pipe is standard input, which every shell can read from."""

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import failpoint
-import limits
-import throttle
-from commands import CheckCommand, RunCommand, Shell
-from disk_faults import Revival
-from disk_rules import DiskState
-from failpoint_strike import Deeds
-from faults import KILL_AT_CALL, FaultVerb, text
-from journal import Journal
-from limits import Limit
-from processes import Processes
-from resource_probe import ResourceProbe
-from stress import Stress, whole
-from throttle import Throttle
+from squall.nemesis.agent import failpoint, limits, throttle
+from squall.nemesis.agent.commands import CheckCommand, RunCommand, Shell
+from squall.nemesis.agent.disk_faults import Revival
+from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.failpoint_strike import Deeds
+from squall.nemesis.agent.faults import KILL_AT_CALL, FaultVerb, text
+from squall.nemesis.agent.journal import Journal
+from squall.nemesis.agent.limits import Limit
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.resource_probe import ResourceProbe
+from squall.nemesis.agent.stress import Stress, whole
+from squall.nemesis.agent.throttle import Throttle
 
 
 class Adopt:

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from disk_launch import start_watched
-from journal import write_durably
-from names import checked_process
-from process_launch import start_held
-from trouble import Trouble
+from squall.nemesis.agent.disk_launch import start_watched
+from squall.nemesis.agent.journal import write_durably
+from squall.nemesis.agent.names import checked_process
+from squall.nemesis.agent.process_launch import start_held
+from squall.nemesis.agent.trouble import Trouble
 
 KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 STEP = 0.005

@@ -1,6 +1,6 @@
 """The proxy: the process through which connections to this host's node come while a fault picks out messages.
 
-    python3 -u proxy.py --directory DIR --ready DESCRIPTOR
+    python3 -u program.py proxy --directory DIR --ready DESCRIPTOR
 
 It is told by the agent, over a Unix socket in its directory, JSON lines:
 
@@ -29,17 +29,14 @@ import json
 import os
 import resource
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from rpc_gate import Gate
-from rpc_relay import Relay, close
-from rpc_rules import Effects, Rules, RuleSpec, address_of
-from rpc_sockets import destroy, listens, passing_by
+from squall.nemesis.agent.rpc_gate import Gate
+from squall.nemesis.agent.rpc_relay import Relay, close
+from squall.nemesis.agent.rpc_rules import Effects, Rules, RuleSpec, address_of
+from squall.nemesis.agent.rpc_sockets import destroy, listens, passing_by
 
 LOCK, SOCKET, EFFECTS = "proxy.lock", "proxy.socket", "effects"
 WATCH = 0.025
@@ -247,7 +244,3 @@ def main(argv: list[str]) -> int:
     os.close(options.ready)
     asyncio.run(Proxy(Effects(options.directory / EFFECTS)).serve(control))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import cgroups
-from faults import number, text
-from journal import Journal
-from limits import used
-from processes import Identity, Processes, read_stat, state_of
+from squall.nemesis.agent import cgroups
+from squall.nemesis.agent.faults import number, text
+from squall.nemesis.agent.journal import Journal
+from squall.nemesis.agent.limits import used
+from squall.nemesis.agent.processes import Identity, Processes, read_stat, state_of
+from squall.nemesis.agent.program import runs
 
 LOOK = 0.004
 LONGEST = 5.0
@@ -51,7 +52,7 @@ def eaters_of(state: Path, id: str) -> list[int]:
         if path.name.isdigit():
             with contextlib.suppress(OSError):
                 words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                ours = [Path(word).name for word in words[:3]].count("eater.py") and str(state) in words
+                ours = runs(words, "eater") and str(state) in words
                 if ours and any(words[at : at + 2] == ["--id", id] for at in range(len(words))):
                     found.append(int(path.name))
     return sorted(found)

@@ -29,17 +29,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from expiring_rules import expiring_set, seconds_left, while_in
-from faults import required, text
-from journal import Entry
-from network import EVERYONE, checked_sources, family_of, find_program, insist, run
-from processes import Processes
-from proxy import EFFECTS
-from rpc_gate import transparent_sockets
-from rpc_process import ProxyProcess
-from rpc_rules import Effects, RuleSpec
-from rpc_sockets import can_destroy
-from trouble import Trouble
+from squall.nemesis.agent.expiring_rules import expiring_set, seconds_left, while_in
+from squall.nemesis.agent.faults import required, text
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.network import EVERYONE, checked_sources, family_of, find_program, insist, run
+from squall.nemesis.agent.processes import Processes
+from squall.nemesis.agent.proxy import EFFECTS
+from squall.nemesis.agent.rpc_gate import transparent_sockets
+from squall.nemesis.agent.rpc_process import ProxyProcess
+from squall.nemesis.agent.rpc_rules import Effects, RuleSpec
+from squall.nemesis.agent.rpc_sockets import can_destroy
+from squall.nemesis.agent.trouble import Trouble
 
 NFT_TABLE = "inet squall_rpc"
 DIRECTIONS = ("request", "response")

@@ -17,7 +17,7 @@ import random
 import socket
 from collections.abc import Callable
 
-from rpc_sockets import mark
+from squall.nemesis.agent.rpc_sockets import mark
 
 _IP_TRANSPARENT, _IPV6_TRANSPARENT = 19, 75
 BACKLOG = 512

@@ -12,16 +12,15 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from detached import start_detached
-from proxy import LOCK, SOCKET
-from trouble import Trouble
+from squall.nemesis.agent.detached import start_detached
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.proxy import LOCK, SOCKET
+from squall.nemesis.agent.trouble import Trouble
 
-PROGRAM = Path(__file__).resolve().with_name("proxy.py")
 START_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
 END_SECONDS = 5.0
@@ -50,8 +49,8 @@ class ProxyProcess:
         """Unless it lives. Returns when it can be told something; raises Trouble if it cannot."""
         if self.lives():
             return
-        command = [sys.executable, "-u", str(PROGRAM), "--directory", str(self.directory)]
-        if not start_detached("proxy", command, "--ready", self.directory / "proxy.log", START_SECONDS):
+        started = [*command("proxy"), "--directory", str(self.directory)]
+        if not start_detached("proxy", started, "--ready", self.directory / "proxy.log", START_SECONDS):
             raise Trouble("failed", f"the proxy did not start: {self._last_words()}")
 
     def tell(self, do: str, **more: Any) -> dict[str, Any]:

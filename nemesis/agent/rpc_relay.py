@@ -23,9 +23,9 @@ import struct
 import termios
 from dataclasses import dataclass
 
-from rpc_frames import Asked, FrameScanner, Header, Piece
-from rpc_rules import Address, Rule, Rules
-from rpc_stream import Stream
+from squall.nemesis.agent.rpc_frames import Asked, FrameScanner, Header, Piece
+from squall.nemesis.agent.rpc_rules import Address, Rule, Rules
+from squall.nemesis.agent.rpc_stream import Stream
 
 CHUNK = 64 << 10
 ARRIVAL_SECONDS = 1.0

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from names import file_name
+from squall.nemesis.agent.names import file_name
 
 EVERYONE = "*"
 

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rpc_rules import Address, address_of
+from squall.nemesis.agent.rpc_rules import Address, address_of
 
 MARK = 0x53515C
 """Of the proxy's sockets."""

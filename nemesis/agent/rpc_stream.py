@@ -16,7 +16,7 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from rpc_rules import Address, Rule, Rules
+from squall.nemesis.agent.rpc_rules import Address, Rule, Rules
 
 End = Callable[[bool], None]
 """Ends the connection on both sides: with a reset or with an ordinary end."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from faults import number, required, text
-from network import checked_sources
-from rpc import NODE, Hold
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, required, text
+from squall.nemesis.agent.network import checked_sources
+from squall.nemesis.agent.rpc import NODE, Hold
+from squall.nemesis.agent.trouble import Trouble
 
 LONGEST_DELAY = 600.0
 MOST_BYTES = 1 << 30

@@ -258,8 +258,12 @@ def _see_it_through(listener: int, channel: socket.socket, timeout: float) -> st
         os.close(listener)
 
 
-if __name__ == "__main__":
+def main(_: list[str]) -> int:
     reason = why_not()
     if reason is not None:
         print(reason)
-        raise SystemExit(1)
+    return 0 if reason is None else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main([]))

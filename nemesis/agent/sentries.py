@@ -14,8 +14,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from durable import write_in_place
-from processes import Identity, identity_of, read_stat
+from squall.nemesis.agent.durable import write_in_place
+from squall.nemesis.agent.processes import Identity, identity_of, read_stat
 
 PROGRAM = Path(__file__).resolve().with_name("sentry.sh")
 COUNT = 2

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from faults import number, required, text
-from probes import family_of
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, required, text
+from squall.nemesis.agent.probes import family_of
+from squall.nemesis.agent.trouble import Trouble
 
 _REQUEST = struct.Struct(">ihhih")
 _LENGTH = struct.Struct(">i")

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from faults import number, text
-from helpers import Helpers
-from journal import Entry
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, text
+from squall.nemesis.agent.helpers import Helpers
+from squall.nemesis.agent.journal import Entry
+from squall.nemesis.agent.trouble import Trouble
 
 MOST_PROCESSES = 1024
 LEFT_TO_OTHERS = 0.1
@@ -21,7 +21,7 @@ class Stress:
     """The fault verb."""
 
     def __init__(self, state: Path) -> None:
-        self._helpers = Helpers(state, "eater.py")
+        self._helpers = Helpers(state, "eater")
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
         text(arguments, "id")

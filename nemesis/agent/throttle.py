@@ -7,7 +7,7 @@ time. That needs no root and leaves nothing on a machine, so hosts of a lab, whi
 The driver is chosen when the fault begins and kept in its entry. Several throttles of a process: the smallest share
 rules. The helper leaves a process alone that a `proc.pause` has stopped, and continues it when it ends.
 
-    python3 -u throttle.py --state DIR --helper NAME --ready DESCRIPTOR --pid PID --started TICKS
+    python3 -u program.py throttle --state DIR --helper NAME --ready DESCRIPTOR --pid PID --started TICKS
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from __future__ import annotations
 import argparse
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import cgroups
-from faults import Hit, identity_in, number
-from helpers import Helpers, announce
-from journal import Entry, Journal, boot_id
-from processes import Identity, Processes, send_signal, state_of, wait_for_state
-from trouble import Trouble
+from squall.nemesis.agent import cgroups
+from squall.nemesis.agent.faults import Hit, identity_in, number
+from squall.nemesis.agent.helpers import Helpers, announce
+from squall.nemesis.agent.journal import Entry, Journal, boot_id
+from squall.nemesis.agent.processes import Identity, Processes, send_signal, state_of, wait_for_state
+from squall.nemesis.agent.trouble import Trouble
 
 VERB = "cpu.throttle"
 PAUSE = "proc.pause"
@@ -43,7 +40,7 @@ class Throttle(Hit):
     def __init__(self, processes: Processes, journal: Journal, state: Path, *, lab: bool) -> None:
         super().__init__(processes)
         self._journal = journal
-        self._helpers = Helpers(state, "throttle.py")
+        self._helpers = Helpers(state, "throttle")
         self._lab = lab
 
     def prepare(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -173,7 +170,3 @@ def main(argv: list[str]) -> int:
     announce(options.state, options.helper, options.ready)
     cycle(Journal(options.state), Identity(options.pid, options.started))
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

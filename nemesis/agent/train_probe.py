@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from faults import number, required, text
-from link_trains import MOST_CARS, car
-from probes import Prober, family_of
-from trouble import Trouble
+from squall.nemesis.agent.faults import number, required, text
+from squall.nemesis.agent.link_trains import MOST_CARS, car
+from squall.nemesis.agent.probes import Prober, family_of
+from squall.nemesis.agent.trouble import Trouble
 
 SO_NO_CHECK = 11
 LONGEST_SECONDS = 10.0
