@@ -206,6 +206,58 @@ def test_the_host_agent_needs_only_the_standard_library() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+CYCLES_ALLOWED = ("harness", "results", "nemesis", "nodes", "workloads", "benchmarks")
+"""Rooms whose own cycles are still to be broken. Inside `nemesis.agent` there are none, whatever stands here."""
+
+
+def import_graph(room: str) -> dict[str, set[str]]:
+    """The modules of a room, by their names below `squall`, and what each imports of it, functions' imports too."""
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules(room)}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        wanted = {target.removeprefix("squall.") for target, _ in imports(path) if target.startswith("squall.")}
+        found = {one if one in names else one.rpartition(".")[0] for one in wanted}
+        graph[name] = {one if one in names else f"{one}.__init__" for one in found} & set(names) - {name}
+    return graph
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle of the graph, or nothing."""
+    left = {name: set(targets) for name, targets in graph.items()}
+    while free := [name for name, targets in left.items() if not targets & set(left)]:
+        for name in free:
+            del left[name]
+    if not left:
+        return []
+    way = [min(left)]
+    while way[-1] not in way[:-1]:
+        way.append(min(left[way[-1]] & set(left)))
+    return way[way.index(way[-1]) :]
+
+
+def folders_of(graph: dict[str, set[str]], above: str) -> dict[str, set[str]]:
+    """The graph of what lies directly in one folder: modules, and folders as a whole."""
+
+    def part(name: str) -> str:
+        return name.removeprefix(f"{above}.").split(".")[0]
+
+    folded: dict[str, set[str]] = {}
+    for name, targets in graph.items():
+        inside = {part(one) for one in targets if one.startswith(f"{above}.")}
+        folded.setdefault(part(name), set()).update(inside - {part(name)})
+    return folded
+
+
+@pytest.mark.parametrize("place_of", [*(room for room in ROOMS if room not in CYCLES_ALLOWED), "nemesis.agent"])
+def test_no_modules_and_no_folders_import_each_other_in_a_circle(place_of: str) -> None:
+    graph = import_graph(place_of.replace(".", "/"))
+    assert not cycle_in(graph)
+    folders = {place_of} | {name.rpartition(".")[0] for name in graph}
+    for folder in sorted(folders):
+        below = {name: targets for name, targets in graph.items() if name.startswith(f"{folder}.")}
+        assert not cycle_in(folders_of(below, folder)), folder
+
+
 def test_the_type_checker_sees_through_the_agent_and_every_library_but_the_untyped() -> None:
     """No type that crosses modules of the agent may be Any because an import was not followed."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]

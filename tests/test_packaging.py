@@ -72,8 +72,8 @@ def test_every_file_of_the_rooms_is_in_the_wheel_and_nothing_else(tree: Path, wh
 @pytest.mark.parametrize(
     "name",
     [
-        "squall/nemesis/agent/clockshim.c",
-        "squall/nemesis/agent/hook/sitecustomize.py",
+        "squall/nemesis/agent/clock/clockshim.c",
+        "squall/nemesis/agent/clock/hook/sitecustomize.py",
         "squall/results/templates/report.html",
         "squall/results/templates/report.css",
         "squall/results/checks/log4j2.properties",

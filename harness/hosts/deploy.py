@@ -240,9 +240,9 @@ class Bundler:
         for name, source in self._packages.items():
             add_directory(files, source, f"lib/{name}", compiled=kind.python == sys.version_info[:2])
         add_agent(files, self._agent)
-        shim = compiled_shim(self._agent / "clockshim.c") if kind == HostKind.here() else None
+        shim = compiled_shim(self._agent / "clock" / "clockshim.c") if kind == HostKind.here() else None
         if shim is not None:
-            files[f"{AGENT}/clockshim.so"] = shim
+            files[f"{AGENT}/clock/clockshim.so"] = shim
         checksums = self._add_checksums(files, kind)
         return bundle_of("bundle", files, kind, checksums)
 

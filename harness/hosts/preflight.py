@@ -217,7 +217,7 @@ def _links(remote: Remote) -> Finding:
     """By what links can be made slow or narrow, found out by trying. A host may lack it: few runs need it."""
     if remote.spec.reduced:
         return Finding("links", True, "as they are: reduced")
-    trial = _program("nfqueue", "empty_tables")
+    trial = _program("link.nfqueue", "net.empty_tables", "core.socket_room")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if not answer.ok:
         last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -242,7 +242,7 @@ def _program(main: str, *imported: str) -> bytes:
 
 def disk_calls_finding(remote: Remote) -> Finding:
     """Whether a node's disk calls can be watched, so that they can be made to fail; found out by trying."""
-    trial = _program("seccomp")
+    trial = _program("disk.seccomp")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if answer.ok:
         return Finding("disk calls", True, "can be watched")

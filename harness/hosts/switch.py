@@ -76,7 +76,7 @@ class RackLinks:
             sys.executable,
             "-u",
             plan["agent_starter"],
-            "link_switch",
+            "link.link_switch",
             "--links",
             links,
             "--ready",

@@ -32,11 +32,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from squall.nemesis.agent.clock_driver import DriverProcess
-from squall.nemesis.agent.clock_faults import clock_verbs, why_no_monotonic
-from squall.nemesis.agent.clock_look import LONGEST_WATCH
-from squall.nemesis.agent.clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
-from squall.nemesis.agent.disk_faults import (
+from squall.nemesis.agent.clock.clock_driver import DriverProcess
+from squall.nemesis.agent.clock.clock_faults import clock_verbs, why_no_monotonic
+from squall.nemesis.agent.clock.clock_look import LONGEST_WATCH
+from squall.nemesis.agent.clock.clocks import HOOK, MachineClock, ProcessClocks
+from squall.nemesis.agent.clock.device import LAB_MARKER, RealClockDevice
+from squall.nemesis.agent.core.arguments import number, required, text
+from squall.nemesis.agent.core.disk_launch import Watches
+from squall.nemesis.agent.core.disk_rules import DiskState
+from squall.nemesis.agent.core.durable import fill_reserve
+from squall.nemesis.agent.core.host_lock import lock_here
+from squall.nemesis.agent.core.journal import Journal, boot_id
+from squall.nemesis.agent.core.manager import FaultDesk, FaultVerb
+from squall.nemesis.agent.core.names import checked_process
+from squall.nemesis.agent.core.processes import Definition, Processes, state_of
+from squall.nemesis.agent.core.reduced import not_offered
+from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verbs import TERM
+from squall.nemesis.agent.disk.disk_faults import (
     FailDisk,
     Revival,
     SlowDisk,
@@ -44,40 +57,20 @@ from squall.nemesis.agent.disk_faults import (
     checked_calls,
     refuse_what_cannot_be_watched,
 )
-from squall.nemesis.agent.disk_launch import Watches
-from squall.nemesis.agent.disk_rules import DiskState
+from squall.nemesis.agent.disk.power import Losses, NodeFiles, PowerLoss, WipeDisk
 from squall.nemesis.agent.disk_verbs import DiskVerbs
-from squall.nemesis.agent.durable import fill_reserve
-from squall.nemesis.agent.faults import (
-    TERM,
-    Drop,
-    FaultDesk,
-    FaultVerb,
-    Kill,
-    Pause,
-    Terminate,
-    identity_in,
-    number,
-    required,
-    text,
-)
-from squall.nemesis.agent.host_lock import lock_here
-from squall.nemesis.agent.journal import Journal, boot_id
-from squall.nemesis.agent.keeper import Guard, Keeper, KeeperLocks
-from squall.nemesis.agent.link_latency import LatencyProbe
-from squall.nemesis.agent.names import checked_process
-from squall.nemesis.agent.network import Network
+from squall.nemesis.agent.guard.keeper import Guard, Keeper, KeeperLocks
+from squall.nemesis.agent.net.drop import Drop
+from squall.nemesis.agent.net.network import Network
 from squall.nemesis.agent.network_verbs import NetworkVerbs
-from squall.nemesis.agent.power import Losses, NodeFiles, PowerLoss, WipeDisk
-from squall.nemesis.agent.probe_auth import ProbeKeys
-from squall.nemesis.agent.probes import Ear, Prober, knock
+from squall.nemesis.agent.probe.link_latency import LatencyProbe
+from squall.nemesis.agent.probe.probe_auth import ProbeKeys
+from squall.nemesis.agent.probe.probes import Ear, Prober, knock
+from squall.nemesis.agent.probe.train_probe import TrainProbe
+from squall.nemesis.agent.process.signals import Kill, Pause, Terminate, identity_in
 from squall.nemesis.agent.process_verbs import ProcessVerbs
-from squall.nemesis.agent.processes import Definition, Processes, state_of
 from squall.nemesis.agent.program import command
-from squall.nemesis.agent.reduced import not_offered
-from squall.nemesis.agent.rpc import checked_ports
-from squall.nemesis.agent.train_probe import TrainProbe
-from squall.nemesis.agent.trouble import Trouble
+from squall.nemesis.agent.rpc.rpc import checked_ports
 
 PROBE_PORT = 7465
 CHANGES_NOTHING = frozenset({"info", "journal", "proc.status"})

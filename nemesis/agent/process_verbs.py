@@ -6,18 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from squall.nemesis.agent import failpoint, limits, throttle
-from squall.nemesis.agent.commands import CheckCommand, RunCommand, Shell
-from squall.nemesis.agent.disk_faults import Revival
-from squall.nemesis.agent.disk_rules import DiskState
-from squall.nemesis.agent.failpoint_strike import Deeds
-from squall.nemesis.agent.faults import KILL_AT_CALL, FaultVerb, text
-from squall.nemesis.agent.journal import Journal
-from squall.nemesis.agent.limits import Limit
-from squall.nemesis.agent.processes import Processes
-from squall.nemesis.agent.resource_probe import ResourceProbe
-from squall.nemesis.agent.stress import Stress, whole
-from squall.nemesis.agent.throttle import Throttle
+from squall.nemesis.agent.core.arguments import text, whole
+from squall.nemesis.agent.core.disk_rules import DiskState
+from squall.nemesis.agent.core.journal import Journal
+from squall.nemesis.agent.core.manager import FaultVerb
+from squall.nemesis.agent.core.processes import Processes
+from squall.nemesis.agent.core.verbs import KILL_AT_CALL
+from squall.nemesis.agent.disk import failpoint
+from squall.nemesis.agent.disk.disk_faults import Revival
+from squall.nemesis.agent.disk.failpoint_strike import Deeds
+from squall.nemesis.agent.process import limits, throttle
+from squall.nemesis.agent.process.commands import CheckCommand, RunCommand, Shell
+from squall.nemesis.agent.process.limits import Limit
+from squall.nemesis.agent.process.resource_probe import ResourceProbe
+from squall.nemesis.agent.process.stress import Stress
+from squall.nemesis.agent.process.throttle import Throttle
 
 
 class Adopt:

@@ -146,7 +146,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> bytes | None:
     if compiler is None:
         return None
     library = tmp_path_factory.mktemp("shim") / "clockshim.so"
-    source = AGENT_DIRECTORY / "clockshim.c"
+    source = AGENT_DIRECTORY / "clock" / "clockshim.c"
     warnings = ["-Wall", "-Wextra", "-Werror"]
     command = [compiler, "-O2", *warnings, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(command, check=True)
@@ -159,7 +159,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, shim: bytes | None) -> Pat
     files: dict[str, bytes] = {}
     add_agent(files, AGENT_DIRECTORY)
     if shim is not None:
-        files[f"{AGENT}/clockshim.so"] = shim
+        files[f"{AGENT}/clock/clockshim.so"] = shim
     bundle = tmp_path_factory.mktemp("host")
     for name, content in files.items():
         path = bundle / name

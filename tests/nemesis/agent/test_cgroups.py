@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.nemesis.agent.cgroups import CpuGroups, candidates, usable
-from squall.nemesis.agent.journal import Journal
-from squall.nemesis.agent.processes import Processes
-from squall.nemesis.agent.throttle import VERB, Throttle
+from squall.nemesis.agent.core.journal import Journal
+from squall.nemesis.agent.core.processes import Processes
+from squall.nemesis.agent.process.cgroups import CpuGroups, candidates, usable
+from squall.nemesis.agent.process.throttle import VERB, Throttle
 
 GROUPS = usable()
 working = pytest.mark.skipif(

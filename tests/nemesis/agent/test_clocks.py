@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent import clock_driver, clock_faults, clocks, journal, trouble
+from squall.nemesis.agent.clock import clock_driver, clock_faults, clocks
+from squall.nemesis.agent.clock.device import RealClockDevice, refusal
+from squall.nemesis.agent.core import journal, trouble
 from tests.nemesis.agent.conftest import package_of
 
 SECOND = 10**9
@@ -83,7 +85,7 @@ def watch(
         pytest.skip("this machine has no C compiler")
     copy = shutil.copytree(program.parent, tmp_path / "agent")
     if request.param == "hook":
-        (package_of(copy / "agent.py") / "clockshim.so").unlink(missing_ok=True)
+        (package_of(copy / "agent.py") / "clock" / "clockshim.so").unlink(missing_ok=True)
     agent = start_agent(program=copy / "agent.py")
     assert agent.call("info")["clock"] == request.param
     return Watch(agent, tmp_path / "watch.log")
@@ -399,7 +401,7 @@ def test_the_real_clock_is_refused_where_it_is_forbidden(tmp_path: Path, monkeyp
     monkeypatch.setattr(time, "clock_settime_ns", never)
     monkeypatch.setattr(time, "clock_settime", never)
     monkeypatch.setenv("SQUALL_NO_REAL_CLOCK", "1")
-    device = clocks.RealClockDevice()
+    device = RealClockDevice()
     clock = clocks.MachineClock(tmp_path, device, PretendedDriver())
     for attempt in (lambda: device.set_wall_ns(0), clock.check):
         with pytest.raises(trouble.Trouble) as caught:
@@ -410,4 +412,4 @@ def test_the_real_clock_is_refused_where_it_is_forbidden(tmp_path: Path, monkeyp
 def test_a_lab_hosts_marker_forbids_the_real_clock(tmp_path: Path) -> None:
     marker = tmp_path / "squall-lab-host"
     marker.touch()
-    assert "lab host" in clocks.refusal(marker)
+    assert "lab host" in refusal(marker)

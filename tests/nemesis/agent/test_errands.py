@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.connections import address_in, established
+from squall.nemesis.agent.net.connections import address_in, established
 from tests.nemesis.agent.conftest import ADDRESSES
 
 SERVE = """

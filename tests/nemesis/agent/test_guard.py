@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.durable import PIECES, RESERVE
-from squall.nemesis.agent.probe_auth import ECHO, HEADER, HEARD, QUESTION, Key, ProbeKeys
-from squall.nemesis.agent.probes import KEPT_NONCES, MOST_SENDERS, Ear
+from squall.nemesis.agent.core.durable import PIECES, RESERVE
+from squall.nemesis.agent.probe.probe_auth import ECHO, HEADER, HEARD, QUESTION, Key, ProbeKeys
+from squall.nemesis.agent.probe.probes import KEPT_NONCES, MOST_SENDERS, Ear
 from tests.nemesis.agent.conftest import ADDRESSES, PROBE_PORT, RunningAgent
 
 TTL = 1.5
@@ -520,8 +520,8 @@ def test_rules_end_by_the_kernels_clock_though_everything_of_ours_is_dead(
 
 def test_a_process_whose_pid_was_not_kept_never_begins(agent: RunningAgent, tmp_path: Path) -> None:
     """Or whoever heals next would start a second one."""
-    from squall.nemesis.agent.process_launch import start_held
-    from squall.nemesis.agent.processes import Definition
+    from squall.nemesis.agent.core.process_launch import start_held
+    from squall.nemesis.agent.core.processes import Definition
 
     sign, log = tmp_path / "sign", tmp_path / "log"
     told = Definition("node", ["/bin/sh", "-c", f"touch {sign}"], {}, str(tmp_path), str(log), "SIGTERM")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.probe_auth import REPLY, Key, parsed
+from squall.nemesis.agent.probe.probe_auth import REPLY, Key, parsed
 from tests.nemesis.agent.conftest import PROBE_PORT, SESSION_KEY
 
 KEY = Key(bytes.fromhex(SESSION_KEY))

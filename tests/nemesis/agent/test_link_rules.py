@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.link_rules import MARK, Numbers, iptables_script, nft_script
-from squall.nemesis.agent.link_shapes import Shape, checked_shape
+from squall.nemesis.agent.link.link_rules import MARK, Numbers, iptables_script, nft_script
+from squall.nemesis.agent.link.link_shapes import Shape, checked_shape
 
 NUMBERS = Numbers(inward=11, outward=12)
 Script = Callable[..., str]

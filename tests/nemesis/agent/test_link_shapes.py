@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.nemesis.agent.link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, jitter_of, shape_from
-from squall.nemesis.agent.trouble import Trouble
+from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.link.link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, jitter_of, shape_from
 
 MTU = 1500
 

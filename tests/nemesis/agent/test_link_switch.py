@@ -6,10 +6,10 @@ import ipaddress
 
 import pytest
 
-from squall.nemesis.agent import link_switch
-from squall.nemesis.agent.link_switch import Crossing, iptables_script, nft_script, ways_from
-from squall.nemesis.agent.nfqueue import ACCEPT, DROP, Packet
-from squall.nemesis.agent.trouble import Trouble
+from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.link import link_switch
+from squall.nemesis.agent.link.link_switch import Crossing, iptables_script, nft_script, ways_from
+from squall.nemesis.agent.link.nfqueue import ACCEPT, DROP, Packet
 
 ONE, OTHER = "10.77.1.0/24", "10.77.2.0/24"
 

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from squall.nemesis.agent.link_damage import damaged
-from squall.nemesis.agent.link_trains import FILLING, Trains, car, missing_runs
-from squall.nemesis.agent.probe_auth import QUESTION, Key, ProbeKeys, Sealed, parsed
-from squall.nemesis.agent.probes import Ear
+from squall.nemesis.agent.link.link_damage import damaged
+from squall.nemesis.agent.probe.link_trains import FILLING, Trains, car, missing_runs
+from squall.nemesis.agent.probe.probe_auth import QUESTION, Key, ProbeKeys, Sealed, parsed
+from squall.nemesis.agent.probe.probes import Ear
 
 KEY = Key(bytes(32))
 LONG = 5000

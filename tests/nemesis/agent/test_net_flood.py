@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.net_flood import received_and_sent
+from squall.nemesis.agent.net.net_flood import received_and_sent
 from tests.nemesis.agent.conftest import ADDRESSES
 
 RATE = 4_000_000

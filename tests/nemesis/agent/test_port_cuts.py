@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.journal import Entry
-from squall.nemesis.agent.port_cuts import nft_script
+from squall.nemesis.agent.core.journal import Entry
+from squall.nemesis.agent.net.port_cuts import nft_script
 from tests.nemesis.agent.conftest import ADDRESSES
 
 LISTEN = """

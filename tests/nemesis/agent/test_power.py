@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.power import replay
+from squall.nemesis.agent.disk.power import replay
 from squall.nodes.server.disk import RealDisk
 
 SLEEPER = ["/bin/sleep", "1000"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.reduced import NO_NETWORK, OFFERED, SHARED, not_offered
+from squall.nemesis.agent.core.reduced import NO_NETWORK, OFFERED, SHARED, not_offered
 from squall.nemesis.registry import ON_HOSTS
 from tests.nemesis.agent.conftest import next_address
 

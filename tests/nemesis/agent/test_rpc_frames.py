@@ -8,7 +8,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.nemesis.agent.rpc_frames import Asked, FrameScanner, Header
+from squall.nemesis.agent.rpc.rpc_frames import Asked, FrameScanner, Header
 
 FETCH, PRODUCE = 1, 0
 

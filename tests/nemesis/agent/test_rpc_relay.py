@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from squall.nemesis.agent.rpc_relay import Relay
-from squall.nemesis.agent.rpc_rules import Effects, Rules, RuleSpec, address_of
+from squall.nemesis.agent.net.addresses import address_of
+from squall.nemesis.agent.rpc.rpc_relay import Relay
+from squall.nemesis.agent.rpc.rpc_rules import Effects, Rules, RuleSpec
 from tests.nemesis.agent.test_rpc_frames import FETCH, PRODUCE, request, response
 
 CLIENT = "10.1.2.3"

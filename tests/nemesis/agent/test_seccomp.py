@@ -18,8 +18,8 @@ import sys
 
 import pytest
 
-from squall.nemesis.agent import disk_calls, seccomp
-from squall.nemesis.agent.seccomp import ALLOW, ARCHITECTURES, NOTIFY, Instruction, Trap
+from squall.nemesis.agent.disk import disk_calls, seccomp
+from squall.nemesis.agent.disk.seccomp import ALLOW, ARCHITECTURES, NOTIFY, Instruction, Trap
 from tests.nemesis.agent.conftest import AGENT_DIRECTORY
 
 X86, ARM = ARCHITECTURES["x86_64"].audit, ARCHITECTURES["aarch64"].audit
@@ -102,7 +102,7 @@ def test_the_trial_tells_why_a_machine_cannot(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_trial_is_a_program_that_hosts_can_be_sent() -> None:
     """As the check before a run does: on standard input, to the host's Python; here where it must fail."""
-    source = (AGENT_DIRECTORY / "seccomp.py").read_text()
+    source = (AGENT_DIRECTORY / "disk" / "seccomp.py").read_text()
     spoilt = source.replace('"x86_64": Architecture(0xC000003E, 317)', '"x86_64": Architecture(0xC000003E, 9999)')
     spoilt = spoilt.replace('"aarch64": Architecture(0xC00000B7, 277)', '"aarch64": Architecture(0xC00000B7, 9999)')
     told = subprocess.run([sys.executable, "-"], input=spoilt, capture_output=True, text=True, timeout=60)

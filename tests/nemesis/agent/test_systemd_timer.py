@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.nemesis.agent import systemd_timer
-from squall.nemesis.agent.systemd_timer import SystemdTimer
+from squall.nemesis.agent.guard import systemd_timer
+from squall.nemesis.agent.guard.systemd_timer import SystemdTimer
 
 COMMAND = ["/usr/bin/python3", "-u", "/root/agent dir/agent.py", "--state", "/root/.squall/agent"]
 

@@ -1,0 +1,16 @@
+"""Room for packets that a socket has not read yet."""
+
+from __future__ import annotations
+
+import socket
+
+SO_RCVBUFFORCE = 33
+RECEIVE_BUFFER = 32 << 20
+
+
+def ask_for_room(one: socket.socket) -> None:
+    """For what waits to be read. Who is root only in a user namespace gets no more than the machine allows all."""
+    try:
+        one.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
+    except PermissionError:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
