@@ -10,8 +10,6 @@ UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py \
 	$(patsubst %,tests/harness/test_%.py,benching campaign cli display dry_run faults help hostile_input included_suites \
 	inventory named_suites plan printed_commands refusals refused_scenarios suite yaml_source)
 
-PYTHON_PACKAGES := nodes workloads nemesis results harness benchmarks
-
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'
 	@echo 'make check        linter, type checker, unit tests that need neither lab nor JVM: two minutes, for each change'
@@ -42,7 +40,7 @@ lint: setup-test
 	.venv/bin/ruff format --check .
 
 typecheck: setup-test
-	MYPYPATH=.typing .venv/bin/mypy $(PYTHON_PACKAGES:%=.typing/squall/%)
+	.venv/bin/mypy
 
 format: setup-test
 	.venv/bin/ruff check --fix .
@@ -55,4 +53,4 @@ constraints: setup-test
 	mv .venv/constraints.txt constraints.txt
 
 clean:
-	rm -rf .venv .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -67,7 +67,7 @@ if [ ! -x .venv/bin/python ]; then
     "$python" -m venv .venv
 fi
 
-wanted=$(cat pyproject.toml setup.py constraints.txt | sha256sum | cut -c1-16)
+wanted=$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)
 extras=""
 [ "$purpose" = test ] && extras="[test]"
 stamp=.venv/.squall-$purpose
@@ -82,10 +82,5 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     .venv/bin/python -c 'import squall.results.checks.kernels.passes' >>"$log" 2>&1 \
         || { tail -n 20 "$log" >&2; die "the checker's loops cannot be compiled; all that was said is in $log"; }
     printf '%s' "$wanted" >"$stamp"
-    [ "$purpose" = test ] && printf '%s' "$wanted" >.venv/.squall-run
+    if [ "$purpose" = test ]; then printf '%s' "$wanted" >.venv/.squall-run; fi
 fi
-
-mkdir -p .typing/squall
-for room in nodes workloads nemesis results harness benchmarks; do
-    ln -sfn "../../$room" ".typing/squall/$room"
-done

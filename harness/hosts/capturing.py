@@ -69,8 +69,8 @@ class Captures:
 
     async def _start(self, name: str, seconds: float) -> None:
         agent, place, directory = self._agents[name], self._places[name], self._directory(name)
-        program = f"{Path(place.agent_program).parent}/capture.py"
-        argv = [place.python, "-u", program, "--output", f"{directory}/capture.pcap", "--seconds", f"{seconds:g}"]
+        argv = [place.python, "-u", place.agent_starter, "net.capture"]
+        argv += ["--output", f"{directory}/capture.pcap", "--seconds", f"{seconds:g}"]
         argv += ["--except-port", str(self._remotes[name].spec.port)]
         await agent.call("proc.define", name=PROCESS, argv=argv, env={}, cwd=directory, log=f"{directory}/capture.log")
         await agent.call("proc.start", name=PROCESS)

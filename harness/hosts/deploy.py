@@ -48,6 +48,8 @@ BASE = ".squall"
 CHECKSUM_PACKAGE = "crc32c"
 DOWNLOAD_SECONDS = 60
 NOT_SHIPPED = ("__pycache__",)
+AGENT = "agent/squall/nemesis/agent"
+"""Where the agent's package lies in a bundle; `agent/agent.py` beside `squall` starts it."""
 
 PROBE = """
 import json, os, platform, shutil, sys
@@ -159,6 +161,11 @@ class Place:
         return f"{self.bundle}/agent/agent.py"
 
     @property
+    def agent_starter(self) -> str:
+        """Runs one of the agent's modules as a program (nemesis/agent/program.py)."""
+        return f"{self.bundle}/{AGENT}/program.py"
+
+    @property
     def agent_state(self) -> str:
         return f"{self.base}/agent"
 
@@ -232,10 +239,10 @@ class Bundler:
         files: dict[str, bytes] = {}
         for name, source in self._packages.items():
             add_directory(files, source, f"lib/{name}", compiled=kind.python == sys.version_info[:2])
-        add_directory(files, self._agent, "agent", compiled=False)
-        shim = compiled_shim(self._agent / "clockshim.c") if kind == HostKind.here() else None
+        add_agent(files, self._agent)
+        shim = compiled_shim(self._agent / "clock" / "clockshim.c") if kind == HostKind.here() else None
         if shim is not None:
-            files["agent/clockshim.so"] = shim
+            files[f"{AGENT}/clock/clockshim.so"] = shim
         checksums = self._add_checksums(files, kind)
         return bundle_of("bundle", files, kind, checksums)
 
@@ -322,6 +329,13 @@ def add_directory(files: dict[str, bytes], source: Path, target: str, *, compile
     """Add a directory's files."""
     for path in _files(source):
         add_file(files, path, f"{target}/{path.relative_to(source).as_posix()}", compiled=compiled)
+
+
+def add_agent(files: dict[str, bytes], source: Path) -> None:
+    """Add the agent's package, and its `__main__.py` as the program that starts it: `squall` is found beside it."""
+    add_directory(files, source, AGENT, compiled=False)
+    files["agent/squall/nemesis/__init__.py"] = b""  # a package, so that no other on the host's path is taken for it
+    files["agent/agent.py"] = files[f"{AGENT}/__main__.py"]
 
 
 def add_file(files: dict[str, bytes], path: Path, target: str, *, compiled: bool) -> None:

@@ -51,7 +51,7 @@ ANSWER_SECONDS = 15.0
 AGAIN_SECONDS = 1.0
 TOLD_EVERY_SECONDS = 10.0
 LOOK_SECONDS = 3.0
-PROGRAM = "host_lock.py"
+PROGRAM = "core/host_lock.py"
 
 Answer = dict[str, Any]
 Done = TypeVar("Done")

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from squall.harness.inventory import HostSpec
 from squall.harness.lab_shape import Racks
-from squall.nemesis import agent as agent_room
+from squall.nemesis.agent.program import STARTER
 
 NETWORK = "10.77"
 PREFIX_LENGTH = 24
@@ -121,7 +121,7 @@ def _as_json(plan: LabPlan) -> dict[str, Any]:
         "prefix_length": PREFIX_LENGTH,
         "racks": plan.racks.model_dump(mode="json"),
         "links": list(_links(plan.racks)),
-        "link_program": str(Path(agent_room.__file__ or "").parent / "link_switch.py"),
+        "agent_starter": str(STARTER),
         "read_only": [*_shared_etc_directories(), *_interpreter_directories(), *plan.read_only],
         "hosts": [
             {

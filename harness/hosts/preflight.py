@@ -218,7 +218,7 @@ def _links(remote: Remote) -> Finding:
     """Find out by trying how links can be made slow or narrow. A host may lack it: few runs need it."""
     if remote.spec.reduced:
         return Finding("links", True, "as they are: reduced")
-    trial = _program("nfqueue", "empty_tables")
+    trial = _program("link.nfqueue", "net.empty_tables", "core.socket_room")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if not answer.ok:
         last = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -231,18 +231,19 @@ def _program(main: str, *imported: str) -> bytes:
     """Return a module of the agent, with its imports, as one program for a host that has no agent yet."""
     directory = Path(agent.__file__).parent
     lines = ["import sys, types"]
-    for name in imported:
-        source = (directory / f"{name}.py").read_text(encoding="utf-8")
+    for module in imported:
+        source = directory.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        name = f"{agent.__name__}.{module}"
         lines.append(f"sys.modules[{name!r}] = types.ModuleType({name!r})")
         lines.append(f"exec({source!r}, vars(sys.modules[{name!r}]))")
-    program = (directory / f"{main}.py").read_text(encoding="utf-8")
+    program = directory.joinpath(*main.split(".")).with_suffix(".py").read_text(encoding="utf-8")
     lines.append(f"exec(compile({program!r}, {main!r}, 'exec'), {{'__name__': '__main__'}})")
     return "\n".join(lines).encode()
 
 
 def disk_calls_finding(remote: Remote) -> Finding:
     """Find out by trying whether a node's disk calls can be watched, so that they can be made to fail."""
-    trial = _program("seccomp")
+    trial = _program("disk.seccomp")
     answer = remote.run([remote.spec.python, "-"], stdin=trial, sudo=remote.spec.sudo)
     if answer.ok:
         return Finding("disk calls", True, "can be watched")

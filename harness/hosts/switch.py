@@ -72,7 +72,16 @@ class RackLinks:
             return
         self._ready, tell_ready = os.pipe()
         links = json.dumps(plan["links"])
-        command = [sys.executable, "-u", plan["link_program"], "--links", links, "--ready", str(tell_ready)]
+        command = [
+            sys.executable,
+            "-u",
+            plan["agent_starter"],
+            "link.link_switch",
+            "--links",
+            links,
+            "--ready",
+            str(tell_ready),
+        ]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(tell_ready,))
         os.close(tell_ready)
 

@@ -291,7 +291,7 @@ def room(name: str) -> Path:
     """Return the directory of one of our top-level packages."""
     module = __import__(f"squall.{name}", fromlist=["__file__"])
     assert module.__file__ is not None
-    return Path(module.__file__).parent
+    return Path(module.__file__).resolve().parent
 
 
 # --- Onto the hosts and off again -----------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 Each request gets one response. Responses may be out of order: each request has its own thread, because a slow probe
 must not delay a heal. The agent exits when standard input ends; open faults remain, and the keeper ends them.
 
-    python3 -u agent.py --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
+    python3 -u -m squall.nemesis.agent --state DIR [--name HOST] [--control-port 22] [--listen 0.0.0.0:7465] [--lab]
         [--reduced ADDRESS] [--lock TOKEN]
 
 With a token the agent changes nothing after the host's lock has another token (`host_lock.py`).
@@ -33,34 +33,45 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from clock_driver import DriverProcess
-from clock_faults import clock_verbs, why_no_monotonic
-from clock_look import LONGEST_WATCH
-from clocks import HOOK, LAB_MARKER, MachineClock, ProcessClocks, RealClockDevice
-from disk_faults import FailDisk, Revival, SlowDisk, calls_under_way, checked_calls, refuse_what_cannot_be_watched
-from disk_launch import Watches
-from disk_rules import DiskState
-from disk_verbs import DiskVerbs
-from durable import fill_reserve
-from faults import TERM, Drop, FaultDesk, FaultVerb, Kill, Pause, Terminate, identity_in, number, required, text
-from host_lock import lock_here
-from journal import Journal, boot_id
-from keeper import Guard, Keeper, KeeperLocks
-from link_latency import LatencyProbe
-from names import checked_process
-from network import Network
-from network_verbs import NetworkVerbs
-from power import Losses, NodeFiles, PowerLoss, WipeDisk
-from probe_auth import ProbeKeys
-from probes import Ear, Prober, knock
-from process_verbs import ProcessVerbs
-from processes import Definition, Processes, state_of
-from reduced import not_offered
-from rpc import checked_ports
-from train_probe import TrainProbe
-from trouble import Trouble
+from squall.nemesis.agent.clock.clock_driver import DriverProcess
+from squall.nemesis.agent.clock.clock_faults import clock_verbs, why_no_monotonic
+from squall.nemesis.agent.clock.clock_look import LONGEST_WATCH
+from squall.nemesis.agent.clock.clocks import HOOK, MachineClock, ProcessClocks
+from squall.nemesis.agent.clock.device import LAB_MARKER, RealClockDevice
+from squall.nemesis.agent.core.arguments import number, required, text
+from squall.nemesis.agent.core.disk_launch import Watches
+from squall.nemesis.agent.core.disk_rules import DiskState
+from squall.nemesis.agent.core.durable import fill_reserve
+from squall.nemesis.agent.core.host_lock import lock_here
+from squall.nemesis.agent.core.journal import Journal, boot_id
+from squall.nemesis.agent.core.manager import FaultDesk, FaultVerb
+from squall.nemesis.agent.core.names import checked_process
+from squall.nemesis.agent.core.processes import Definition, Processes, state_of
+from squall.nemesis.agent.core.reduced import not_offered
+from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.core.verbs import TERM
+from squall.nemesis.agent.disk.disk_faults import (
+    FailDisk,
+    Revival,
+    SlowDisk,
+    calls_under_way,
+    checked_calls,
+    refuse_what_cannot_be_watched,
+)
+from squall.nemesis.agent.disk.power import Losses, NodeFiles, PowerLoss, WipeDisk
+from squall.nemesis.agent.disk_verbs import DiskVerbs
+from squall.nemesis.agent.guard.keeper import Guard, Keeper, KeeperLocks
+from squall.nemesis.agent.net.drop import Drop
+from squall.nemesis.agent.net.network import Network
+from squall.nemesis.agent.network_verbs import NetworkVerbs
+from squall.nemesis.agent.probe.link_latency import LatencyProbe
+from squall.nemesis.agent.probe.probe_auth import ProbeKeys
+from squall.nemesis.agent.probe.probes import Ear, Prober, knock
+from squall.nemesis.agent.probe.train_probe import TrainProbe
+from squall.nemesis.agent.process.signals import Kill, Pause, Terminate, identity_in
+from squall.nemesis.agent.process_verbs import ProcessVerbs
+from squall.nemesis.agent.program import command
+from squall.nemesis.agent.rpc.rpc import checked_ports
 
 PROBE_PORT = 7465
 CHANGES_NOTHING = frozenset({"info", "journal", "proc.status"})
@@ -175,7 +186,7 @@ class Agent:
         options = ["--state", str(self.state), "--name", self.name, "--listen", self.listen]
         options += ["--control-port", str(self.network.control_port), *(["--lab"] if self.lab else [])]
         options += ["--reduced", self.reduced] if self.reduced else []
-        return [sys.executable, "-u", str(Path(__file__).resolve()), *options]
+        return [*command("agent"), *options]
 
     def heal_due(self) -> None:
         """Do the keeper's work if no keeper works: for the systemd timer, and at boot. Raises Trouble."""
@@ -446,7 +457,3 @@ def main(argv: list[str]) -> int:
         Channel(agent).serve()
         agent.guard.leave(agent.journal)
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -7,17 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from disk_copy import Copies, CopyDisk, RewindDisk, probe_copy
-from disk_faults import Revival
-from disk_fill import FillDisk, probe_fill
-from disk_lies import LieDisk
-from disk_load import LoadDisk, LoadProbe
-from disk_rules import DiskState
-from faults import DISK_FULL, FaultVerb
-from file_damage import DamageFile, Kept, probe_file
-from journal import Journal
-from power import Losses
-from processes import Processes
+from squall.nemesis.agent.core.disk_rules import DiskState
+from squall.nemesis.agent.core.journal import Journal
+from squall.nemesis.agent.core.manager import FaultVerb
+from squall.nemesis.agent.core.processes import Processes
+from squall.nemesis.agent.core.verbs import DISK_FULL
+from squall.nemesis.agent.disk.disk_copy import Copies, CopyDisk, RewindDisk, probe_copy
+from squall.nemesis.agent.disk.disk_faults import Revival
+from squall.nemesis.agent.disk.disk_fill import FillDisk, probe_fill
+from squall.nemesis.agent.disk.disk_lies import LieDisk
+from squall.nemesis.agent.disk.disk_load import LoadDisk, LoadProbe
+from squall.nemesis.agent.disk.file_damage import DamageFile, Kept, probe_file
+from squall.nemesis.agent.disk.power import Losses
 
 
 class DiskVerbs:

@@ -9,23 +9,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from connections import probe_connections
-from errands import ErrandProbe, Errands
-from faults import MESSAGE_FAULTS, FaultVerb, text
-from interface_down import InterfaceDown
-from journal import Journal
-from link_rules import QueueRules
-from link_shaping import Emulators, ShapeLinks
-from net_flood import Flood, probe_traffic
-from net_reset import ResetConnections
-from net_storm import Storm
-from network import Network
-from port_cuts import DropPort
-from processes import Processes
-from rpc import Cut, Hold, MessageFaults, probe
-from rpc_treatments import TreatStream
-from stream_probe import probe_exchange
-from train_probe import TrainProbe
+from squall.nemesis.agent.core.arguments import text
+from squall.nemesis.agent.core.errands import ErrandProbe, Errands
+from squall.nemesis.agent.core.journal import Journal
+from squall.nemesis.agent.core.manager import FaultVerb
+from squall.nemesis.agent.core.processes import Processes
+from squall.nemesis.agent.core.verbs import MESSAGE_FAULTS
+from squall.nemesis.agent.link.link_rules import QueueRules
+from squall.nemesis.agent.link.link_shaping import Emulators, ShapeLinks
+from squall.nemesis.agent.net.connections import probe_connections
+from squall.nemesis.agent.net.interface_down import InterfaceDown
+from squall.nemesis.agent.net.net_flood import Flood, probe_traffic
+from squall.nemesis.agent.net.net_reset import ResetConnections
+from squall.nemesis.agent.net.net_storm import Storm
+from squall.nemesis.agent.net.network import Network
+from squall.nemesis.agent.net.port_cuts import DropPort
+from squall.nemesis.agent.probe.stream_probe import probe_exchange
+from squall.nemesis.agent.probe.train_probe import TrainProbe
+from squall.nemesis.agent.rpc.rpc import Cut, Hold, MessageFaults, probe
+from squall.nemesis.agent.rpc.rpc_treatments import TreatStream
 
 Arguments = dict[str, Any]
 

@@ -6,20 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import failpoint
-import limits
-import throttle
-from commands import CheckCommand, RunCommand, Shell
-from disk_faults import Revival
-from disk_rules import DiskState
-from failpoint_strike import Deeds
-from faults import KILL_AT_CALL, FaultVerb, text
-from journal import Journal
-from limits import Limit
-from processes import Processes
-from resource_probe import ResourceProbe
-from stress import Stress, whole
-from throttle import Throttle
+from squall.nemesis.agent.core.arguments import text, whole
+from squall.nemesis.agent.core.disk_rules import DiskState
+from squall.nemesis.agent.core.journal import Journal
+from squall.nemesis.agent.core.manager import FaultVerb
+from squall.nemesis.agent.core.processes import Processes
+from squall.nemesis.agent.core.verbs import KILL_AT_CALL
+from squall.nemesis.agent.disk import failpoint
+from squall.nemesis.agent.disk.disk_faults import Revival
+from squall.nemesis.agent.disk.failpoint_strike import Deeds
+from squall.nemesis.agent.process import limits, throttle
+from squall.nemesis.agent.process.commands import CheckCommand, RunCommand, Shell
+from squall.nemesis.agent.process.limits import Limit
+from squall.nemesis.agent.process.resource_probe import ResourceProbe
+from squall.nemesis.agent.process.stress import Stress
+from squall.nemesis.agent.process.throttle import Throttle
 
 
 class Adopt:

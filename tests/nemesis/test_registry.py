@@ -37,7 +37,7 @@ def test_what_only_hosts_offer_is_offered_by_hosts() -> None:
 
 @pytest.mark.parametrize("verb", FAULT_VERBS)
 def test_the_agent_on_hosts_offers_what_the_registry_says(verb: str) -> None:
-    sources = "".join(file.read_text() for file in sorted(AGENT.glob("*.py")))
+    sources = "".join(file.read_text() for file in sorted(AGENT.rglob("*.py")))
     assert (verb in ON_HOSTS) == bool(re.search(rf'"{re.escape(verb)}"', sources))
 
 

@@ -36,7 +36,7 @@ def source_tree(directory: Path, text: str = "ANSWER = 42\n") -> Bundler:
     (package / "__init__.py").write_text("")
     (package / "deep/thought.py").write_text(text)
     (package / "__pycache__/stale.pyc").write_bytes(b"stale")
-    (agent / "agent.py").write_text("print('here')\n")
+    (agent / "__main__.py").write_text("print('here')\n")
     return Bundler({"squall/toy": package}, agent, cache=directory / "cache")
 
 

@@ -39,7 +39,7 @@ FAULT_SECONDS = 0.010
 LATE = 0.003
 MILLISECOND = 0.001
 PATIENCE_SECONDS = 30.0
-EMULATOR = "link_switch.py"
+EMULATOR = "link_switch"
 SINK = """
 import socket, time
 listener = socket.create_server(("", 9092))

@@ -39,7 +39,7 @@ from squall.harness.hosts.system import agent_command
 from squall.harness.inventory import Inventory
 from squall.harness.lab_command import ssh_arguments
 from squall.harness.lab_shape import NO_RACKS, LabShape, LinkProfile, Racks
-from squall.nemesis.agent.reduced import not_offered
+from squall.nemesis.agent.core.reduced import not_offered
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.registry import ON_HOSTS, needed_verbs
 from tests.harness.hosts.ordinary_user import (

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from squall.harness.hosts.deploy import AGENT, add_agent
+
 AGENT_DIRECTORY = Path(__file__).resolve().parents[3] / "nemesis" / "agent"
 PROBE_PORT = 17465
 SESSION_KEY = "5e" * 32
@@ -144,7 +146,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> bytes | None:
     if compiler is None:
         return None
     library = tmp_path_factory.mktemp("shim") / "clockshim.so"
-    source = AGENT_DIRECTORY / "clockshim.c"
+    source = AGENT_DIRECTORY / "clock" / "clockshim.c"
     warnings = ["-Wall", "-Wextra", "-Werror"]
     command = [compiler, "-O2", *warnings, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(command, check=True)
@@ -154,11 +156,21 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> bytes | None:
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory, shim: bytes | None) -> Path:
     """The agent as shipped to a host."""
-    directory = tmp_path_factory.mktemp("host") / "agent"
-    shutil.copytree(AGENT_DIRECTORY, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    files: dict[str, bytes] = {}
+    add_agent(files, AGENT_DIRECTORY)
     if shim is not None:
-        (directory / "clockshim.so").write_bytes(shim)
-    return directory / "agent.py"
+        files[f"{AGENT}/clock/clockshim.so"] = shim
+    bundle = tmp_path_factory.mktemp("host")
+    for name, content in files.items():
+        path = bundle / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return bundle / "agent" / "agent.py"
+
+
+def package_of(program: Path) -> Path:
+    """Where the modules of a shipped agent lie."""
+    return program.parent / "squall" / "nemesis" / "agent"
 
 
 @pytest.fixture

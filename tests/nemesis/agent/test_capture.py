@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import struct
 
-from squall.nemesis.agent.capture import Capture, file_header, packet_header, tcp_ports
+from squall.nemesis.agent.net.capture import Capture, file_header, packet_header, tcp_ports
 
 SEGMENT = struct.pack(">HH", 40000, 9092) + bytes(16)
 

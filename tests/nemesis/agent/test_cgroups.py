@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))
-
-from cgroups import CpuGroups, candidates, usable
-from journal import Journal
-from processes import Processes
-from throttle import VERB, Throttle
+from squall.nemesis.agent.core.journal import Journal
+from squall.nemesis.agent.core.processes import Processes
+from squall.nemesis.agent.process.cgroups import CpuGroups, candidates, usable
+from squall.nemesis.agent.process.throttle import VERB, Throttle
 
 GROUPS = usable()
 working = pytest.mark.skipif(

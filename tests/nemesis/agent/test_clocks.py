@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from squall.nemesis.agent.clock import clock_driver, clock_faults, clocks
+from squall.nemesis.agent.clock.device import RealClockDevice, refusal
+from squall.nemesis.agent.core import journal, trouble
+from tests.nemesis.agent.conftest import package_of
 
 SECOND = 10**9
 
@@ -82,7 +85,7 @@ def watch(
         pytest.skip("this machine has no C compiler")
     copy = shutil.copytree(program.parent, tmp_path / "agent")
     if request.param == "hook":
-        (copy / "clockshim.so").unlink(missing_ok=True)
+        (package_of(copy / "agent.py") / "clock" / "clockshim.so").unlink(missing_ok=True)
     agent = start_agent(program=copy / "agent.py")
     assert agent.call("info")["clock"] == request.param
     return Watch(agent, tmp_path / "watch.log")
@@ -286,26 +289,15 @@ class PretendedDriver:
         self.stops += 1
 
 
-@pytest.fixture
-def modules(program: Path) -> Iterator[dict[str, ModuleType]]:
-    """The agent's own modules, imported as the agent does."""
-    sys.path.insert(0, str(program.parent))
-    names = ("clocks", "clock_driver", "clock_faults", "journal", "trouble")
-    yield {name: importlib.import_module(name) for name in names}
-    sys.path.remove(str(program.parent))
-    for name in (*names, "clock_look", "clock_page", "faults", "network", "processes"):
-        sys.modules.pop(name, None)
-
-
-def entry(modules: dict[str, ModuleType], offset_s: float, seconds: float = 60.0, **more: float) -> Any:
+def entry(offset_s: float, seconds: float = 60.0, **more: float) -> Any:
     arguments = {"name": "node", "offset_s": offset_s, "rate": 1.0, "every_s": 0.0, **more}
-    return modules["journal"].Entry("f1", "clock.set", arguments, time.monotonic() + seconds, 0.0, "")
+    return journal.Entry("f1", "clock.set", arguments, time.monotonic() + seconds, 0.0, "")
 
 
-def test_a_machines_clock_is_restored_by_elapsed_raw_time(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_a_machines_clock_is_restored_by_elapsed_raw_time(tmp_path: Path) -> None:
     device = PretendedClock()
-    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
-    clock.apply("node", [entry(modules, 3600)])
+    clock = clocks.MachineClock(tmp_path, device, PretendedDriver())
+    clock.apply("node", [entry(3600)])
     assert device.error == 3600 * 10**9 and device.running == []
     device.raw += 7 * 10**9
     assert clock.offset(None, None)["offset_s"] == pytest.approx(3600)
@@ -314,68 +306,66 @@ def test_a_machines_clock_is_restored_by_elapsed_raw_time(modules: dict[str, Mod
     assert clock.offset(None, None)["offset_s"] == 0
 
 
-def test_whoever_restores_it_need_not_be_who_set_it(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_whoever_restores_it_need_not_be_who_set_it(tmp_path: Path) -> None:
     device = PretendedClock()
-    modules["clocks"].MachineClock(tmp_path, device, PretendedDriver()).apply("node", [entry(modules, -3600)])
+    clocks.MachineClock(tmp_path, device, PretendedDriver()).apply("node", [entry(-3600)])
     device.raw += 10**9
-    modules["clocks"].MachineClock(tmp_path, device, PretendedDriver()).apply("node", [])
+    clocks.MachineClock(tmp_path, device, PretendedDriver()).apply("node", [])
     assert device.error == 0 and device.running == ["chrony"]
 
 
-def test_restoring_twice_sets_the_clock_once(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_restoring_twice_sets_the_clock_once(tmp_path: Path) -> None:
     device = PretendedClock()
-    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
-    clock.apply("node", [entry(modules, 60)])
+    clock = clocks.MachineClock(tmp_path, device, PretendedDriver())
+    clock.apply("node", [entry(60)])
     clock.apply("node", [])
     clock.apply("node", [])
     assert len(device.settings) == 2
 
 
-def test_after_a_reboot_the_clock_is_left_alone(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_after_a_reboot_the_clock_is_left_alone(tmp_path: Path) -> None:
     device = PretendedClock()
-    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
-    clock.apply("node", [entry(modules, 60)])
+    clock = clocks.MachineClock(tmp_path, device, PretendedDriver())
+    clock.apply("node", [entry(60)])
     saved = tmp_path / "clock.json"
-    boot = modules["journal"].boot_id()
+    boot = journal.boot_id()
     saved.write_text(saved.read_text().replace(boot, "another") if boot else saved.read_text())
     clock.apply("node", [])
     assert len(device.settings) == (1 if boot else 2) and not saved.exists()
 
 
-def test_a_machines_clock_that_is_to_stand_still_or_strobe_is_driven_until_it_is_restored(
-    modules: dict[str, ModuleType], tmp_path: Path
-) -> None:
+def test_a_machines_clock_that_is_to_stand_still_or_strobe_is_driven_until_it_is_restored(tmp_path: Path) -> None:
     device, driver = PretendedClock(), PretendedDriver()
-    clock = modules["clocks"].MachineClock(tmp_path, device, driver)
-    clock.apply("node", [entry(modules, 3600, every_s=0.1)])
+    clock = clocks.MachineClock(tmp_path, device, driver)
+    clock.apply("node", [entry(3600, every_s=0.1)])
     (plan,) = driver.plans
     began = device.wall_ns()
-    modules["clock_driver"].follow(plan, device, lambda: device.raw < plan.true.base_real + SECOND)
+    clock_driver.follow(plan, device, lambda: device.raw < plan.true.base_real + SECOND)
     shown = [wall - (began - 3600 * SECOND) for wall in device.settings[1:]]
     sides = [offset > 1800 * SECOND for offset in shown]
     assert sum(one != other for one, other in pairwise(sides)) == 9
-    clock.apply("node", [entry(modules, 60, rate=0.0)])
+    clock.apply("node", [entry(60, rate=0.0)])
     device.settings.clear()
-    modules["clock_driver"].follow(driver.plans[-1], device, lambda: len(device.settings) < 20)
+    clock_driver.follow(driver.plans[-1], device, lambda: len(device.settings) < 20)
     assert len(set(device.settings)) == 1
     clock.apply("node", [])
     assert device.error == 0 and driver.stops == 3 and device.running == ["chrony"]
 
 
-def test_a_driven_clock_is_left_alone_when_its_time_is_up(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_a_driven_clock_is_left_alone_when_its_time_is_up(tmp_path: Path) -> None:
     device, driver = PretendedClock(), PretendedDriver()
-    clock = modules["clocks"].MachineClock(tmp_path, device, driver)
-    clock.apply("node", [entry(modules, 3600, every_s=0.1, seconds=2.0)])
+    clock = clocks.MachineClock(tmp_path, device, driver)
+    clock.apply("node", [entry(3600, every_s=0.1, seconds=2.0)])
     began = device.raw
-    modules["clock_driver"].follow(driver.plans[0], device, lambda: True)
+    clock_driver.follow(driver.plans[0], device, lambda: True)
     assert device.raw - began == pytest.approx(2 * SECOND, abs=0.1 * SECOND)
 
 
 def test_who_drives_a_clock_sets_it_no_more_once_it_was_stopped(
-    modules: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here in a thread, against a clock that is only numbers."""
-    driving = modules["clock_driver"]
+    driving = clock_driver
     device, process = PretendedClock(), driving.DriverProcess(tmp_path)
     device.sleep = lambda seconds: (time.sleep(0.001), PretendedClock.sleep(device, seconds))  # type: ignore[method-assign]
 
@@ -397,14 +387,12 @@ def test_who_drives_a_clock_sets_it_no_more_once_it_was_stopped(
     process.stop()
 
 
-def test_a_machines_monotonic_clock_is_nobodys_to_set(modules: dict[str, ModuleType], tmp_path: Path) -> None:
-    clock = modules["clocks"].MachineClock(tmp_path, PretendedClock(), PretendedDriver())
-    assert "nobody can set" in modules["clock_faults"].why_no_monotonic(clock)
+def test_a_machines_monotonic_clock_is_nobodys_to_set(tmp_path: Path) -> None:
+    clock = clocks.MachineClock(tmp_path, PretendedClock(), PretendedDriver())
+    assert "nobody can set" in clock_faults.why_no_monotonic(clock)
 
 
-def test_the_real_clock_is_refused_where_it_is_forbidden(
-    modules: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_real_clock_is_refused_where_it_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The setter itself is replaced, so that even a broken guard could not touch this machine's clock."""
 
     def never(*_: object) -> None:
@@ -413,15 +401,15 @@ def test_the_real_clock_is_refused_where_it_is_forbidden(
     monkeypatch.setattr(time, "clock_settime_ns", never)
     monkeypatch.setattr(time, "clock_settime", never)
     monkeypatch.setenv("SQUALL_NO_REAL_CLOCK", "1")
-    device = modules["clocks"].RealClockDevice()
-    clock = modules["clocks"].MachineClock(tmp_path, device, PretendedDriver())
+    device = RealClockDevice()
+    clock = clocks.MachineClock(tmp_path, device, PretendedDriver())
     for attempt in (lambda: device.set_wall_ns(0), clock.check):
-        with pytest.raises(modules["trouble"].Trouble) as caught:
+        with pytest.raises(trouble.Trouble) as caught:
             attempt()
         assert caught.value.kind == "refused"
 
 
-def test_a_lab_hosts_marker_forbids_the_real_clock(modules: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_a_lab_hosts_marker_forbids_the_real_clock(tmp_path: Path) -> None:
     marker = tmp_path / "squall-lab-host"
     marker.touch()
-    assert "lab host" in modules["clocks"].refusal(marker)
+    assert "lab host" in refusal(marker)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent import seccomp
+from squall.nemesis.agent.disk import seccomp
 from tests.nemesis.agent.conftest import eventually
 
 REASON = seccomp.why_not()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent import seccomp
+from squall.nemesis.agent.disk import seccomp
 from tests.nemesis.agent.conftest import eventually
 from tests.nemesis.agent.test_disk_faults import KINDS, Node, failed, start  # noqa: F401 (a fixture)
 

@@ -17,11 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import ADDRESSES, AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from connections import address_in, established
+from squall.nemesis.agent.net.connections import address_in, established
+from tests.nemesis.agent.conftest import ADDRESSES
 
 SERVE = """
 import socket, threading

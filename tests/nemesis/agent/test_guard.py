@@ -21,13 +21,11 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import ADDRESSES, AGENT_DIRECTORY, PROBE_PORT, RunningAgent
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from durable import PIECES, RESERVE
-from probe_auth import ECHO, HEADER, HEARD, QUESTION, Key, ProbeKeys
-from probes import KEPT_NONCES, MOST_SENDERS, Ear
+from squall.nemesis.agent.core.durable import PIECES, RESERVE
+from squall.nemesis.agent.guard.sentries import PROGRAM as SENTRY
+from squall.nemesis.agent.probe.probe_auth import ECHO, HEADER, HEARD, QUESTION, Key, ProbeKeys
+from squall.nemesis.agent.probe.probes import KEPT_NONCES, MOST_SENDERS, Ear
+from tests.nemesis.agent.conftest import ADDRESSES, PROBE_PORT, RunningAgent
 
 TTL = 1.5
 LATEST = TTL + 5.0
@@ -238,7 +236,7 @@ def test_a_keeper_that_is_stopped_while_it_ends_does_not_stay(
         if holds_the_lock:
             started = Path(f"/proc/{keeper.pid}/stat").read_text().rpartition(")")[2].split()[19]
             (tmp_path / "keeper.lock").write_text(f"{keeper.pid} {started}\n")
-        sentry = subprocess.Popen(["/bin/sh", str(AGENT_DIRECTORY / "sentry.sh"), str(tmp_path), "/bin/false"])
+        sentry = subprocess.Popen(["/bin/sh", str(SENTRY), str(tmp_path), "/bin/false"])
         assert sentry.wait(timeout=15) == 0
         assert keeper.wait(timeout=5) == -signal.SIGKILL
     finally:
@@ -252,7 +250,7 @@ def test_a_sentry_spares_stopped_processes_that_are_no_keepers_of_its_host(tmp_p
     try:
         for one in others:
             os.kill(one.pid, signal.SIGSTOP)
-        sentry = subprocess.Popen(["/bin/sh", str(AGENT_DIRECTORY / "sentry.sh"), str(tmp_path), "/bin/false"])
+        sentry = subprocess.Popen(["/bin/sh", str(SENTRY), str(tmp_path), "/bin/false"])
         assert sentry.wait(timeout=15) == 0
         assert [letter(one.pid) for one in others] == ["T", "T"]
     finally:
@@ -559,8 +557,8 @@ def test_rules_end_by_the_kernels_clock_though_everything_of_ours_is_dead(
 
 def test_a_process_whose_pid_was_not_kept_never_begins(agent: RunningAgent, tmp_path: Path) -> None:
     """Or whoever heals next would start a second one."""
-    from process_launch import start_held
-    from processes import Definition
+    from squall.nemesis.agent.core.process_launch import start_held
+    from squall.nemesis.agent.core.processes import Definition
 
     sign, log = tmp_path / "sign", tmp_path / "log"
     told = Definition("node", ["/bin/sh", "-c", f"touch {sign}"], {}, str(tmp_path), str(log), "SIGTERM")

@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
+from squall.nemesis.agent.core.host_lock import OF_A_USER, HostLock
 from tests.nemesis.agent.conftest import AGENT_DIRECTORY, RunningAgent
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from host_lock import OF_A_USER, HostLock
 
 LEASE = 60.0
 RACERS, ROUNDS = 4, 150
@@ -136,7 +133,7 @@ class Racer:
 
     def __init__(self, home: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", (AGENT_DIRECTORY / "host_lock.py").read_text(), "--reduced"],
+            [sys.executable, "-u", "-c", (AGENT_DIRECTORY / "core" / "host_lock.py").read_text(), "--reduced"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

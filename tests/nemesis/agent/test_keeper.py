@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import PROBE_PORT
+from tests.nemesis.agent.conftest import PROBE_PORT, package_of
 
 TTL = 1.0
 LATEST = 4.0
@@ -112,7 +112,7 @@ def test_without_a_keeper_no_fault_is_injected(
     node = start_agent(program=own_copy / "agent.py")
     node.define(["/bin/sleep", "1000"])
     node.call("proc.start", name="node")
-    (own_copy / "keeper.py").write_text("raise SystemExit('broken on purpose')\n")
+    (package_of(own_copy / "agent.py") / "guard" / "keeper.py").write_text("raise SystemExit('broken on purpose')\n")
     kill_keeper(node, wait_until)
     with pytest.raises(refused, match="the keeper did not start, so no fault is injected"):
         node.call("proc.pause", id="f1", name="node", ttl=60)

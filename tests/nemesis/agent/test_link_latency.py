@@ -5,18 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY, PROBE_PORT, SESSION_KEY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from probe_auth import REPLY, Key, parsed
+from squall.nemesis.agent.probe.probe_auth import REPLY, Key, parsed
+from tests.nemesis.agent.conftest import PROBE_PORT, SESSION_KEY
 
 KEY = Key(bytes.fromhex(SESSION_KEY))
 NOBODY = "127.0.7.254"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from link_rules import MARK, Numbers, iptables_script, nft_script
-from link_shapes import Shape, checked_shape
+from squall.nemesis.agent.link.link_rules import MARK, Numbers, iptables_script, nft_script
+from squall.nemesis.agent.link.link_shapes import Shape, checked_shape
 
 NUMBERS = Numbers(inward=11, outward=12)
 Script = Callable[..., str]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-import sys
 from random import Random
 from statistics import mean
 from typing import Any
@@ -13,12 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, jitter_of, shape_from
-from trouble import Trouble
+from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.link.link_shapes import LEAST_BUFFER, Link, Shape, checked_shape, jitter_of, shape_from
 
 MTU = 1500
 

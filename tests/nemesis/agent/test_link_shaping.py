@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import ADDRESSES, kill_quietly
+from tests.nemesis.agent.conftest import ADDRESSES, kill_quietly, package_of
 
 pytestmark = [
     pytest.mark.lab,
@@ -310,7 +310,7 @@ def test_one_of_two_ends_in_time_though_agent_and_keeper_were_killed(cable: Cabl
 def bare_host(program: Path, tmp_path: Path) -> Path:
     """The agent as on a host where no firewall can queue."""
     copy = shutil.copytree(program.parent, tmp_path / "agent-without-firewall")
-    source = copy / "nfqueue.py"
+    source = package_of(copy / "agent.py") / "link" / "nfqueue.py"
     source.write_text(source.read_text().replace("return shutil.which(name", 'return shutil.which("absent-" + name'))
     return copy / "agent.py"
 
@@ -329,7 +329,7 @@ def test_where_no_firewall_queues_it_is_refused_beforehand(
 
 
 def test_a_queue_number_that_somebody_else_has_is_left_to_them(cable: Cable) -> None:
-    bind = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3] / 'nemesis' / 'agent')!r}); import nfqueue\n"
+    bind = "import sys; from squall.nemesis.agent.link import nfqueue\n"
     bind += "queue = nfqueue.Queue(64); print(queue.number, flush=True); sys.stdin.read()"
     command = [*cable.inside["h1"], sys.executable, "-c", bind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

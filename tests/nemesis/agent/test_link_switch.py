@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import sys
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-import link_switch
-from link_switch import Crossing, iptables_script, nft_script, ways_from
-from nfqueue import ACCEPT, DROP, Packet
-from trouble import Trouble
+from squall.nemesis.agent.core.trouble import Trouble
+from squall.nemesis.agent.link import link_switch
+from squall.nemesis.agent.link.link_switch import Crossing, iptables_script, nft_script, ways_from
+from squall.nemesis.agent.link.nfqueue import ACCEPT, DROP, Packet
 
 ONE, OTHER = "10.77.1.0/24", "10.77.2.0/24"
 

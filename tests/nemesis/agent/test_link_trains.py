@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from link_damage import damaged
-from link_trains import FILLING, Trains, car, missing_runs
-from probe_auth import QUESTION, Key, ProbeKeys, Sealed, parsed
-from probes import Ear
+from squall.nemesis.agent.link.link_damage import damaged
+from squall.nemesis.agent.probe.link_trains import FILLING, Trains, car, missing_runs
+from squall.nemesis.agent.probe.probe_auth import QUESTION, Key, ProbeKeys, Sealed, parsed
+from squall.nemesis.agent.probe.probes import Ear
 
 KEY = Key(bytes(32))
 LONG = 5000

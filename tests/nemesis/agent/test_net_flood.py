@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import ADDRESSES, AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from net_flood import received_and_sent
+from squall.nemesis.agent.net.net_flood import received_and_sent
+from tests.nemesis.agent.conftest import ADDRESSES
 
 RATE = 4_000_000
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces, which needs root")

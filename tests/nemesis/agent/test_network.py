@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import ADDRESSES
+from tests.nemesis.agent.conftest import ADDRESSES, package_of
 
 pytestmark = [
     pytest.mark.lab,
@@ -81,7 +81,7 @@ def program_with(request: pytest.FixtureRequest, program: Path, tmp_path: Path) 
     if request.param == "nft":
         return program
     copy = shutil.copytree(program.parent, tmp_path / "agent-without-nft")
-    network = copy / "network.py"
+    network = package_of(copy / "agent.py") / "net" / "network.py"
     network.write_text(network.read_text().replace('find_program("nft")', 'find_program("absent-nft")'))
     return copy / "agent.py"
 

@@ -11,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.nemesis.agent.conftest import ADDRESSES, AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from journal import Entry
-from port_cuts import nft_script
+from squall.nemesis.agent.core.journal import Entry
+from squall.nemesis.agent.net.port_cuts import nft_script
+from tests.nemesis.agent.conftest import ADDRESSES
 
 LISTEN = """
 import socket, time

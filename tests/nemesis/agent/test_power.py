@@ -6,15 +6,14 @@ the test decides what is on the disk at that moment.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from squall.nemesis.agent.disk.power import replay
 from squall.nodes.server.disk import RealDisk
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
 
 SLEEPER = ["/bin/sleep", "1000"]
 
@@ -238,9 +237,4 @@ def test_an_unknown_mode_is_refused(node: Node, refused: Any) -> None:
 
 @pytest.mark.parametrize("line", ["s 5", "s", "", "c 0", "s x log", "q 5 log", "s 99999999999999999999999 "])
 def test_a_line_that_was_cut_off_or_is_not_known_says_nothing(line: str) -> None:
-    sys.path.insert(0, str(AGENT_DIRECTORY))
-    try:
-        from power import replay
-    finally:
-        sys.path.remove(str(AGENT_DIRECTORY))
     assert replay(["s 3 log", line]) == {"log": 3}

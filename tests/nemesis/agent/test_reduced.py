@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from squall.nemesis.agent.reduced import NO_NETWORK, OFFERED, SHARED, not_offered
+from squall.nemesis.agent.core.reduced import NO_NETWORK, OFFERED, SHARED, not_offered
 from squall.nemesis.registry import ON_HOSTS
 from tests.nemesis.agent.conftest import next_address
-
-AGENT = Path(__file__).resolve().parents[3] / "nemesis" / "agent" / "agent.py"
 
 
 class ReducedAgent:
@@ -23,7 +21,18 @@ class ReducedAgent:
 
     def __init__(self, state: Path) -> None:
         self.address = next_address()
-        command = [sys.executable, "-u", str(AGENT), "--state", str(state), "--name", "b1", "--reduced", self.address]
+        command = [
+            sys.executable,
+            "-u",
+            "-m",
+            "squall.nemesis.agent",
+            "--state",
+            str(state),
+            "--name",
+            "b1",
+            "--reduced",
+            self.address,
+        ]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def answer(self, verb: str, **arguments: Any) -> dict[str, Any]:

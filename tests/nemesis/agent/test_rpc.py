@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from squall.harness.hosts.network import LabNetwork, process_started
-from tests.nemesis.agent.conftest import RunningAgent
+from tests.nemesis.agent.conftest import RunningAgent, package_of
 from tests.nemesis.agent.test_rpc_frames import FETCH, PRODUCE, request
 
 pytestmark = [
@@ -386,7 +386,7 @@ def test_a_host_whose_kernel_hands_no_connections_over_says_so(
     nft.write_text("#!/bin/sh\necho 'Error: Could not process rule: No such file or directory' >&2\nexit 1\n")
     nft.chmod(0o755)
     copy = shutil.copytree(program.parent, tmp_path / "agent")
-    module = copy / "rpc.py"
+    module = package_of(copy / "agent.py") / "rpc" / "rpc.py"
     module.write_text(module.read_text().replace('find_program("nft")', repr(str(nft))))
     agent = start_agent(program=copy / "agent.py")
     agent.define(["/bin/sleep", "1000"], ports=[PORT])

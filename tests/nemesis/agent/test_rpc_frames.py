@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import itertools
 import struct
-import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from rpc_frames import Asked, FrameScanner, Header
+from squall.nemesis.agent.rpc.rpc_frames import Asked, FrameScanner, Header
 
 FETCH, PRODUCE = 1, 0
 

@@ -6,20 +6,16 @@ import asyncio
 import contextlib
 import socket
 import struct
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
+from squall.nemesis.agent.net.addresses import address_of
+from squall.nemesis.agent.rpc.rpc_relay import Relay
+from squall.nemesis.agent.rpc.rpc_rules import Effects, Rules, RuleSpec
 from tests.nemesis.agent.test_rpc_frames import FETCH, PRODUCE, request, response
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-from rpc_relay import Relay
-from rpc_rules import Effects, Rules, RuleSpec, address_of
 
 CLIENT = "10.1.2.3"
 SHORT = 0.1

@@ -15,26 +15,16 @@ import socket
 import struct
 import subprocess
 import sys
-from types import ModuleType
 
 import pytest
 
-from squall.nemesis.agent import seccomp
-from squall.nemesis.agent.seccomp import ALLOW, ARCHITECTURES, NOTIFY, Instruction, Trap
+from squall.nemesis.agent.disk import disk_calls, seccomp
+from squall.nemesis.agent.disk.seccomp import ALLOW, ARCHITECTURES, NOTIFY, Instruction, Trap
 from tests.nemesis.agent.conftest import AGENT_DIRECTORY
 
 X86, ARM = ARCHITECTURES["x86_64"].audit, ARCHITECTURES["aarch64"].audit
 GETPPID = {"x86_64": 110, "aarch64": 173}
 NOWHERE = -100 & 0xFFFFFFFFFFFFFFFF
-
-
-@pytest.fixture
-def disk_calls(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, found as on a host, by bare name."""
-    monkeypatch.syspath_prepend(str(AGENT_DIRECTORY))
-    import disk_calls
-
-    return disk_calls
 
 
 def verdict(program: list[Instruction], number: int, *arguments: int, audit: int = X86) -> int:
@@ -71,7 +61,7 @@ def test_numbers_of_another_calling_convention_mean_something_else_and_are_let_g
     assert verdict(seccomp.program([Trap(74)], X86), 74, audit=0x40000003) == ALLOW
 
 
-def test_writes_to_standard_output_and_error_are_never_stopped(disk_calls: ModuleType) -> None:
+def test_writes_to_standard_output_and_error_are_never_stopped() -> None:
     program = seccomp.program(disk_calls.traps(disk_calls.chosen(["write"], "x86_64")), X86)
     assert [verdict(program, 1, descriptor) for descriptor in (0, 1, 2, 3, 999)] == [ALLOW] * 3 + [NOTIFY] * 2
 
@@ -79,9 +69,7 @@ def test_writes_to_standard_output_and_error_are_never_stopped(disk_calls: Modul
 @pytest.mark.parametrize(
     ("machine", "audit", "openat", "mkdirat"), [("x86_64", X86, 257, 258), ("aarch64", ARM, 56, 34)]
 )
-def test_opening_is_stopped_only_where_it_may_create(
-    disk_calls: ModuleType, machine: str, audit: int, openat: int, mkdirat: int
-) -> None:
+def test_opening_is_stopped_only_where_it_may_create(machine: str, audit: int, openat: int, mkdirat: int) -> None:
     program = seccomp.program(disk_calls.traps(disk_calls.chosen(["create"], machine)), audit)
     for flags, expected in [(os.O_RDWR, ALLOW), (os.O_RDWR | os.O_CREAT, NOTIFY), (os.O_DIRECTORY, ALLOW)]:
         assert verdict(program, openat, NOWHERE, 0, flags, audit=audit) == expected
@@ -89,9 +77,7 @@ def test_opening_is_stopped_only_where_it_may_create(
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_each_kind_of_call_is_known_on_both_processors_by_numbers_of_its_own(
-    disk_calls: ModuleType, machine: str
-) -> None:
+def test_each_kind_of_call_is_known_on_both_processors_by_numbers_of_its_own(machine: str) -> None:
     seen: set[int] = set()
     for kind in disk_calls.KINDS:
         numbers = set(disk_calls.chosen([kind], machine))
@@ -102,7 +88,7 @@ def test_each_kind_of_call_is_known_on_both_processors_by_numbers_of_its_own(
     assert set(disk_calls.chosen(disk_calls.KINDS, machine)) == seen
 
 
-def test_a_strange_processor_is_refused(disk_calls: ModuleType) -> None:
+def test_a_strange_processor_is_refused() -> None:
     with pytest.raises(Exception, match="riscv64 are not known"):
         disk_calls.chosen(["fsync"], "riscv64")
     with pytest.raises(seccomp.Unsupported, match="on riscv64"):
@@ -116,7 +102,7 @@ def test_the_trial_tells_why_a_machine_cannot(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_trial_is_a_program_that_hosts_can_be_sent() -> None:
     """As the check before a run does: on standard input, to the host's Python; here where it must fail."""
-    source = (AGENT_DIRECTORY / "seccomp.py").read_text()
+    source = (AGENT_DIRECTORY / "disk" / "seccomp.py").read_text()
     spoilt = source.replace('"x86_64": Architecture(0xC000003E, 317)', '"x86_64": Architecture(0xC000003E, 9999)')
     spoilt = spoilt.replace('"aarch64": Architecture(0xC00000B7, 277)', '"aarch64": Architecture(0xC00000B7, 9999)')
     told = subprocess.run([sys.executable, "-"], input=spoilt, capture_output=True, text=True, timeout=60)

@@ -5,18 +5,13 @@ systemd itself is a fake here: the commands it would be given, and the files it 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.nemesis.agent.conftest import AGENT_DIRECTORY
-
-sys.path.insert(0, str(AGENT_DIRECTORY))  # as on a host, where the agent's modules know each other by bare name
-
-import systemd_timer
-from systemd_timer import SystemdTimer
+from squall.nemesis.agent.guard import systemd_timer
+from squall.nemesis.agent.guard.systemd_timer import SystemdTimer
 
 COMMAND = ["/usr/bin/python3", "-u", "/root/agent dir/agent.py", "--state", "/root/.squall/agent"]
 

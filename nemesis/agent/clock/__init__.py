@@ -1,0 +1,1 @@
+"""Faults of clocks, of single processes or of the machine."""

@@ -1,0 +1,1 @@
+"""What every fault of the agent stands on: arguments, journal, fault manager, processes, helpers."""

@@ -1,0 +1,1 @@
+"""What ends faults when their time is up, whoever has died: keeper, sentries, timer."""

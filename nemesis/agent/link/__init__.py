@@ -1,0 +1,1 @@
+"""Faults of links: packets queued, delayed, lost and damaged."""

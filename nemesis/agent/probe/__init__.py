@@ -1,0 +1,1 @@
+"""Datagrams and connections between hosts that show which faults are in force."""

@@ -1,0 +1,1 @@
+"""Faults of processes: signals, limits, throttling, stress."""

@@ -1,0 +1,1 @@
+"""Faults of single messages and streams, by a proxy before the node."""
