@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from squall.harness.console import console
 from squall.harness.errors import UsageError
 from squall.harness.lab_shape import NAMED_PROFILES, LabShape, LinkProfile, Racks
 
@@ -66,7 +67,6 @@ def lab_up_command(
     name: NameOption = "default",
 ) -> int:
     """Bring a lab up; it stays until `squall lab down`."""
-    from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_up
 
     told: dict[str, object] = {
@@ -97,7 +97,6 @@ def lab_down_command(
     force: Annotated[bool, typer.Option("--force", help="even while a run is under way on it")] = False,
 ) -> None:
     """Take a lab down with every process in it."""
-    from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_down
     from squall.harness.hosts.lab_lock import locked_for_its_end
 
@@ -109,7 +108,6 @@ def lab_down_command(
 @lab_app.command("status", epilog="Example: squall lab status")
 def lab_status_command() -> int:
     """Which labs are up, whether their hosts answer, and how far their racks are apart."""
-    from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_status
 
     out, labs, held = console(), lab_status(), True

@@ -46,6 +46,7 @@ WORKER_MODULES = (
     "harness/worker.py",
     "results/__init__.py",
     "results/rows.py",
+    "results/ill_formed.py",
     "results/segments.py",
     "nodes/__init__.py",
     "nodes/ports.py",

@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.matrix import (
     TRIALS,
     Matrix,
@@ -30,6 +29,7 @@ from squall.harness.simulation.matrix import (
 )
 from squall.harness.simulation.matrix import mutant as mutant_trial
 from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
+from squall.harness.simulation.scenarios import find_scenario
 from squall.nodes.mutants import MUTANTS
 from squall.results.checks.anomalies import ANOMALIES
 
