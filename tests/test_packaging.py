@@ -118,7 +118,8 @@ def test_the_shipped_suites_are_found_by_name_in_any_directory(
 ) -> None:
     """No editable installation, no checkout: the rooms of the wheel alone, and an empty directory."""
     code = f"import sys; sys.path.insert(0, {str(installed)!r}); import squall.harness.suites as s; "
-    code += f"assert s.__file__.startswith({str(installed)!r}), s.__file__; from squall.harness.cli import main; main()"
+    code += f"assert s.__file__.startswith({str(installed)!r}), s.__file__; "
+    code += "from squall.harness.cli import main; main()"
     arguments = [
         sys.executable,
         "-c",
