@@ -3,12 +3,17 @@
 .DEFAULT_GOAL := help
 
 # Tests that start no lab, no JVM, no cluster of processes and no long simulation: the loop of a change.
-UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py \
-	$(addprefix tests/nodes/,broker metadata protocol raft replication storage test_config.py) \
-	$(wildcard tests/nemesis/test_*.py) $(wildcard tests/workloads/test_*.py) \
-	$(addprefix tests/results/test_,history.py parquet_files.py render.py required.py segments.py store.py) \
-	$(patsubst %,tests/harness/test_%.py,benching campaign cli display dry_run faults help hostile_input included_suites \
-	inventory named_suites plan printed_commands refusals refused_scenarios suite yaml_source)
+UNIT_TESTS := tests/test_architecture.py tests/docs/test_transcripts.py tests/nodes/broker tests/nodes/metadata \
+	tests/nodes/protocol tests/nodes/raft tests/nodes/replication tests/nodes/storage tests/nodes/test_config.py \
+	$(filter-out tests/nemesis/agent/% tests/workloads/clients/%,$(shell find tests/nemesis tests/workloads -name 'test_*.py')) \
+	tests/results/test_history.py tests/results/test_parquet_files.py tests/results/test_render.py \
+	tests/results/test_required.py tests/results/test_segments.py tests/results/test_store.py \
+	tests/harness/test_benching.py tests/harness/test_campaign.py tests/harness/test_cli.py \
+	tests/harness/test_display.py tests/harness/test_dry_run.py tests/harness/test_faults.py \
+	tests/harness/test_help.py tests/harness/test_hostile_input.py tests/harness/test_included_suites.py \
+	tests/harness/test_inventory.py tests/harness/test_named_suites.py tests/harness/test_plan.py \
+	tests/harness/test_printed_commands.py tests/harness/test_refusals.py tests/harness/test_refused_scenarios.py \
+	tests/harness/test_suite.py tests/harness/test_yaml_source.py
 
 help:
 	@echo 'make quickstart   a local lab, a cluster, 60 s of load under faults, a verdict, runs/latest/report.html'

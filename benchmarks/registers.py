@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from squall.benchmarks.measurement import Measurement
 from squall.results.checks.registers.check import check_registers
-from squall.results.checks.registers.operations import ABSENT, CAS, READ, REGISTER_SCHEMA, WRITE
+from squall.results.checks.registers.operations import ABSENT, CAS, READ, WRITE
+from squall.results.table_schemas import REGISTER_SCHEMA
 
 OPERATIONS = 1_000_000
 REGISTERS = (1, 10_000)

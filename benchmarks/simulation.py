@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from squall.benchmarks.measurement import Measurement
-from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import OPERATIONS, SimResult, simulate
+from squall.harness.simulation.scenarios import find_scenario
 from squall.harness.suite import Scenario
 
 SUITES = Path(__file__).resolve().parents[1] / "suites"

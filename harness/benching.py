@@ -33,7 +33,7 @@ class Interrupted(KeyboardInterrupt):
 
 def names() -> list[str]:
     """Return the names of all benchmarks; `control_path.py` is called `control-path`."""
-    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg]
     return sorted(name.replace("_", "-") for name in found if name not in NOT_BENCHMARKS and not name.startswith("_"))
 
 

@@ -28,7 +28,7 @@ from squall.harness.run_hosts import hosts_of
 from squall.harness.suite import Suite
 from squall.harness.targets import Anywhere, OwnLab, Place
 from squall.harness.timeline import save_timeline
-from squall.results.history import IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.store import claim_run
 from squall.results.text import listed
 from squall.results.verdict import Verdict

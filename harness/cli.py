@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from squall.harness.catalogue.command import OptionalValues, faults
+from squall.harness.console import console
 from squall.harness.errors import USAGE_EXIT_STATUS, UsageError, file_problem
 from squall.harness.help_text import with_examples
 from squall.harness.lab_command import lab_app
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 CRASH_EXIT_STATUS = 255
 INTERRUPTED_EXIT_STATUS = 130
-FILE_COLUMNS = 160
 
 # The error of a wrong command line, found by ancestry: typer depends on click or vendors it, depending on its version.
 CommandLineError = typer.BadParameter.__mro__[2]
@@ -75,13 +74,6 @@ DryRunOption = Annotated[
 OnlyOption = Annotated[str | None, typer.Option(metavar="NAME", help="only the scenario of this name")]
 SparkOption = Annotated[str | None, typer.Option(metavar="URL", help="check on this Spark cluster instead of local[*]")]
 InProcessOption = Annotated[bool, typer.Option("--in-process", help="check in this process, without Spark")]
-
-
-def console() -> Console:
-    """Return standard output: coloured on a terminal only; elsewhere wide enough that no table is squeezed."""
-    if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, soft_wrap=True, width=FILE_COLUMNS, color_system=None)
 
 
 # --- running and judging -------------------------------------------------------------------------------------------

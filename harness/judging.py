@@ -23,7 +23,8 @@ from squall.results.check import check_runs
 from squall.results.checks.cluster import SparkTrouble, require_master
 from squall.results.checks.engines import Engine, InProcess
 from squall.results.checks.spark import LOCAL_MASTER, SparkEngine, require_java
-from squall.results.history import History, IllFormedHistory
+from squall.results.history import History
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.manifest import Manifest
 from squall.results.render import verdict_lines
 from squall.results.report import REPORT_FILE

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from squall.harness.console import console
 from squall.harness.errors import UsageError
 from squall.harness.lab_shape import NAMED_PROFILES, LabShape, LinkProfile, Racks
 
@@ -69,7 +70,6 @@ def lab_up_command(
     name: NameOption = "default",
 ) -> int:
     """Bring a lab up; it stays until `squall lab down`."""
-    from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_up
 
     told: dict[str, object] = {
@@ -100,7 +100,6 @@ def lab_down_command(
     force: Annotated[bool, typer.Option("--force", help="also while a run is under way on the lab")] = False,
 ) -> None:
     """Take a lab down and end every process in it."""
-    from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_down
     from squall.harness.hosts.lab_lock import locked_for_its_end
 
@@ -112,7 +111,6 @@ def lab_down_command(
 @lab_app.command("status", epilog="Example: squall lab status")
 def lab_status_command() -> int:
     """List the labs that are up, whether their hosts respond, and the round trips between their racks."""
-    from squall.harness.cli import console
     from squall.harness.hosts.lab import lab_status
 
     out, labs, held = console(), lab_status(), True

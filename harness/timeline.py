@@ -32,8 +32,9 @@ from squall.harness.timeline_clients import client_entries
 from squall.harness.timeline_entry import Entry
 from squall.nemesis.options import FaultOptions
 from squall.nemesis.schedule import Schedule
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.manifest import Manifest
-from squall.results.segments import ClusterObservation, FaultWindow, IllFormedHistory, read_cluster, read_faults
+from squall.results.segments import ClusterObservation, FaultWindow, read_cluster, read_faults
 
 SECOND = 1_000_000_000
 NODES_FOLDER, SCHEDULE_FILE, TIMELINE_FILE = "nodes", "schedule.json", "timeline.txt"

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from squall.harness.timeline_entry import Entry
 from squall.results.history import FUNCTIONS, HISTORY_FILE, TYPES, layout
-from squall.results.segments import FaultWindow, IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
+from squall.results.segments import FaultWindow
 
 COLUMNS = ["f", "type", "completed", "error"]
 LEAST_WAIT = 1_000_000_000

@@ -11,7 +11,7 @@ from squall.harness.judging import run_directory
 from squall.harness.timeline import Excerpt, Timeline
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.durations import parse_seconds
-from squall.results.history import IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.verdict import EXIT_CODES
 
 

@@ -54,7 +54,6 @@ from squall.results.checks.well_formed_task import (
 )
 from squall.results.history import (
     History,
-    IllFormedHistory,
     Origin,
     TopicPartitionRows,
     close_history,
@@ -67,6 +66,7 @@ from squall.results.history import (
     require_run,
     torn_lines,
 )
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.kinds import KINDS, LIST_APPEND, REGISTERS, recorded_files, require_owner, write_kind
 from squall.results.lists import holds_lists, recorded_beside, transactions_of
 from squall.results.manifest import Manifest

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
-from squall.results.checks.transactions.columns import APPEND, READ
 from squall.results.forge_rings import FAMILIES, FRESH, History, Injection, almost, apart, at_once, chain
 from squall.results.forge_transactions import (
     MILLISECOND,
@@ -22,6 +21,7 @@ from squall.results.forge_transactions import (
     read,
     transactions_of,
 )
+from squall.results.table_schemas import APPEND, READ
 
 
 def healthy_transactions(seed: int, transactions: int = 120) -> History:

@@ -15,8 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from squall.results.checks.groups import COMMIT, GROUP_SCHEMA, JOIN, NOBODY, NOWHERE, POLL, POSITION
+from squall.results.checks.groups import COMMIT, JOIN, NOBODY, NOWHERE, POLL, POSITION
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
+from squall.results.table_schemas import GROUP_SCHEMA
 
 PARTITIONS: Final = 4
 RECORDS: Final = 60

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
-from squall.results.checks.transactions.log_rules import LOG_SCHEMA
+from squall.results.table_schemas import LOG_SCHEMA
 
 PARTITIONS: Final = 3
 FRESH: Final = 1 << 40

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK, Flags, Ints
-from squall.results.checks.transactions.columns import APPEND, READ, SCHEMA
 from squall.results.checks.transactions.versions import spread
+from squall.results.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 
 MILLISECOND: Final = 1_000_000
 SPACING: Final = MILLISECOND
@@ -72,7 +72,7 @@ def table_of(transactions: Iterable[ForgedTransaction]) -> pa.Table:
             "elements": [[micro.element for micro in one.operations] for one in rows],
             "reads": [[micro.read for micro in one.operations] for one in rows],
         },
-        schema=SCHEMA,
+        schema=TRANSACTION_SCHEMA,
     )
 
 
@@ -132,7 +132,7 @@ def healthy_table(
             "elements": _lists(offsets, np.where(is_append, element, 0)),
             "reads": _reads(offsets, known, length, key),
         },
-        schema=SCHEMA,
+        schema=TRANSACTION_SCHEMA,
     )
 
 

@@ -54,6 +54,7 @@ from squall.results.history_file import (
     require_run,
     torn_lines,
 )
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import SCHEMA, SEGMENT_BITS, JoinedSegment, joined, joined_segment
 from squall.results.kinds import KINDS, REGISTERS, foreign, recorded_kinds, recorded_rows, write_kind
 from squall.results.parquet_files import read_table
@@ -68,7 +69,6 @@ from squall.results.segments import (
     EventWriter,
     FaultWindow,
     HistoryWriter,
-    IllFormedHistory,
     InvocationRow,
     SegmentHeader,
     open_segment,

@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import SCHEMA
 from squall.results.manifest import MANIFEST_FILE
 from squall.results.parquet_files import RUN_KEY, SealedWriter, opened
-from squall.results.segments import SCHEMA_VERSION, IllFormedHistory
+from squall.results.segments import SCHEMA_VERSION
 
 ROW_GROUP_ROWS: Final = 1 << 20
 LARGE_ROWS: Final = 1 << 22

@@ -15,18 +15,18 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from squall.results.checks.registers.operations import REGISTER_SCHEMA
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.rows import REGISTER_FUNCTIONS, Completion, Invocation, Row
 from squall.results.segments import (
     FUNCTIONS,
     TYPES,
     CompletionRow,
-    IllFormedHistory,
     InvocationRow,
     RegisterCompletion,
     RegisterInvocation,
     SegmentHeader,
 )
+from squall.results.table_schemas import REGISTER_SCHEMA
 
 SEGMENT_BITS: Final = 40
 

@@ -27,13 +27,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from squall.results.checks.groups import GROUP_SCHEMA
-from squall.results.checks.registers.operations import REGISTER_SCHEMA
-from squall.results.checks.replicas.tables import CONTROL_SCHEMA, REPLICA_SCHEMA
-from squall.results.checks.transactions.columns import SCHEMA as TRANSACTION_SCHEMA
-from squall.results.checks.transactions.log_rules import LOG_OPTIONAL, LOG_SCHEMA
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.parquet_files import RUN_KEY, kept_open, opened, read_table, run_id_of, write_sealed
-from squall.results.segments import IllFormedHistory
+from squall.results.table_schemas import (
+    CONTROL_SCHEMA,
+    GROUP_SCHEMA,
+    LOG_OPTIONAL,
+    LOG_SCHEMA,
+    REGISTER_SCHEMA,
+    REPLICA_SCHEMA,
+    TRANSACTION_SCHEMA,
+)
 
 REGISTERS: Final = "registers"
 LIST_APPEND: Final = "list-append"

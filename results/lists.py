@@ -23,11 +23,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from squall.results.checks.transactions.columns import APPEND, READ, SCHEMA
 from squall.results.history import HISTORY_FILE
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.kinds import KINDS, LIST_APPEND
 from squall.results.rows import FUNCTIONS, TYPES
-from squall.results.segments import IllFormedHistory
+from squall.results.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 
 WORKLOAD: Final = LIST_APPEND
 """The workload of these histories; it has the name of the check."""
@@ -52,7 +52,7 @@ def recorded_beside(workload: Mapping[str, Any]) -> list[str]:
 
 
 def transactions_of(history: pa.Table) -> pa.Table:
-    """Make the table of transactions (`checks/transactions/columns.SCHEMA`) of a history of operations on logs.
+    """The table of transactions (`TRANSACTION_SCHEMA`) that a history of operations on logs makes.
 
     Raises IllFormedHistory for rows that state neither that a poll delivered something nor that it did not.
     """
@@ -64,7 +64,7 @@ def transactions_of(history: pa.Table) -> pa.Table:
     places = sorted({(row["topic"], row["partition"]) for row in rows})
     key = {place: number for number, place in enumerate(places)}
     made = [one.as_row(key[one.place]) for one in _transactions(rows)]
-    return pa.Table.from_pylist(made, SCHEMA)
+    return pa.Table.from_pylist(made, TRANSACTION_SCHEMA)
 
 
 @dataclass(frozen=True)

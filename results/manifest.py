@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from squall.results.segments import IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.whole_file import write_whole
 
 MANIFEST_FILE: Final = "run.json"

@@ -29,7 +29,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from squall.results.segments import IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
 
 SEAL: Final = ".seal"
 RUN_KEY: Final = b"squall.run_id"

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import SCHEMA
 from squall.results.parquet_files import opened, read_columns
 from squall.results.rows import FUNCTIONS, TYPES
-from squall.results.segments import IllFormedHistory
 
 TOLD: Final = ("op_id", "process", "invoked", "completed", "type")
 """The columns whose ranges are read."""

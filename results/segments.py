@@ -31,6 +31,7 @@ from typing import Final, Literal, Self, TypeVar
 
 import msgspec
 
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.rows import (
     ABSENT,
     ACKS_ALL,
@@ -88,17 +89,6 @@ CLUSTER_FILE: Final = "cluster.jsonl"
 
 BUFFER_BYTES: Final = 1 << 16
 FLUSH_NANOSECONDS: Final = 200_000_000
-
-
-class IllFormedHistory(Exception):
-    """A history that cannot be judged. Names the file and, where there is one, the row; the verdict is unknown."""
-
-    def __init__(self, file: Path | str, row: int | None, problem: str) -> None:
-        where = f"{file}:{row}" if row is not None else str(file)
-        super().__init__(f"{where}: {problem}")
-        self.file = str(file)
-        self.row = row
-        self.problem = problem
 
 
 class FaultWindow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

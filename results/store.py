@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from squall.results.history import HISTORY_FILE
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.manifest import MANIFEST_FILE, Manifest
-from squall.results.segments import SEGMENTS_FOLDER, IllFormedHistory
+from squall.results.segments import SEGMENTS_FOLDER
 
 LATEST: Final = "latest"
 

@@ -26,11 +26,12 @@ from squall.results.checks.further import FurtherResult
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.tally import Tally
 from squall.results.further_verdict import FurtherSummary, ToldFurther, further_reasons, summarised, tell_further
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.latency import SendLatency, send_latency
 from squall.results.manifest import Expected, Manifest
 from squall.results.reasons import about_logs, reasons_of, with_final_read, without_final_read
 from squall.results.required import Load, judged_requirements
-from squall.results.segments import ClusterObservation, FaultWindow, IllFormedHistory
+from squall.results.segments import ClusterObservation, FaultWindow
 from squall.results.whole_file import write_whole
 from squall.results.witness import Surroundings, Witness, tell
 

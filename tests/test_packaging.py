@@ -125,7 +125,8 @@ def test_the_shipped_suites_are_found_by_name_in_any_directory(
 ) -> None:
     """No editable installation, no checkout: the rooms of the wheel alone, and an empty directory."""
     code = f"import sys; sys.path.insert(0, {str(installed)!r}); import squall.harness.suites as s; "
-    code += f"assert s.__file__.startswith({str(installed)!r}), s.__file__; from squall.harness.cli import main; main()"
+    code += f"assert s.__file__.startswith({str(installed)!r}), s.__file__; "
+    code += "from squall.harness.cli import main; main()"
     arguments = [sys.executable, "-c", f"import sys; sys.path.remove({str(ROOT / 'src')!r}); {code}"]
     done = subprocess.run([*arguments, *words], cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from squall.harness.console import console
 from squall.harness.errors import UsageError
 from squall.harness.help_text import CommandWithExamples
 from squall.harness.lock_options import WaitOption, seconds_to_wait, with_wait
@@ -76,7 +77,6 @@ def faults(
     Exit status: 0 if every fault that the hosts can do was verified, 1 if one was not, 130 if interrupted.
     """
     from squall.harness.catalogue.listing import show_catalogue, show_kind
-    from squall.harness.cli import console
 
     out = console()
     if markdown is not None:

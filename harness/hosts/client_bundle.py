@@ -16,7 +16,7 @@ import importlib.metadata
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from squall.harness.hosts.deploy import (
     BASE,
@@ -39,18 +39,17 @@ from squall.harness.hosts.ssh_access import SshError
 from squall.harness.hosts.system import room
 
 WORKER_MODULES = (
-    "harness/__init__.py",
-    "harness/interpreter.py",
-    "harness/recording.py",
-    "harness/tcp.py",
-    "harness/worker.py",
-    "results/__init__.py",
-    "results/rows.py",
-    "results/segments.py",
-    "nodes/__init__.py",
-    "nodes/ports.py",
+    "squall.harness.interpreter",
+    "squall.harness.recording",
+    "squall.harness.tcp",
+    "squall.harness.worker",
+    "squall.results.rows",
+    "squall.results.ill_formed",
+    "squall.results.segments",
+    "squall.nodes.ports",
 )
-WORKER_PACKAGES = ("workloads", "nodes/protocol")
+"""Each goes with the packages around it."""
+WORKER_PACKAGES = ("squall.workloads", "squall.nodes.protocol")
 """Packages sent besides harness modules; the native clients need the protocol."""
 
 LIBRARIES = (
@@ -117,12 +116,11 @@ def client_bundle(kind: HostKind, cache: Path) -> Bundle:
     """Return the bundle for client hosts of this kind. Raises WheelMissing."""
     files: dict[str, bytes] = {}
     compiled = kind.python == sys.version_info[:2]
-    for module in WORKER_MODULES:
-        name, _, path = module.partition("/")
-        add_file(files, room(name) / path, f"lib/squall/{module}", compiled=compiled)
+    for source in worker_files():
+        add_file(files, _place(source), f"lib/squall/{source}", compiled=compiled)
     for package in WORKER_PACKAGES:
-        name, _, path = package.partition("/")
-        add_directory(files, room(name) / path, f"lib/squall/{package}", compiled=compiled)
+        source = PurePosixPath(*package.split(".")[1:])
+        add_directory(files, _place(source), f"lib/squall/{source}", compiled=compiled)
     for library in LIBRARIES:
         if kind == HostKind.here() or _is_plain_python(library):
             add_installed(files, library)
@@ -133,6 +131,19 @@ def client_bundle(kind: HostKind, cache: Path) -> Bundle:
         for library in filter(_is_installed, OPTIONAL_LIBRARIES):
             add_installed(files, library)
     return bundle_of("client", files, kind, checksums="not needed")
+
+
+def worker_files() -> list[PurePosixPath]:
+    """The sources of the worker's modules, and of the packages that these and its other packages are in."""
+    modules = [PurePosixPath(*module.split(".")[1:]) for module in WORKER_MODULES]
+    packages = [PurePosixPath(*package.split(".")[1:]) for package in WORKER_PACKAGES]
+    around = {outer for one in (*modules, *packages) for outer in one.parents if outer.parts}
+    return sorted({*(one.with_suffix(".py") for one in modules), *(outer / "__init__.py" for outer in around)})
+
+
+def _place(source: PurePosixPath) -> Path:
+    """Where a source lies here."""
+    return room(source.parts[0]).joinpath(*source.parts[1:])
 
 
 def _is_installed(library: str) -> bool:

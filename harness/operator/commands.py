@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from squall.harness.console import console
 from squall.harness.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,13 +62,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON, for progra
 FirstOption = Annotated[int | None, typer.Option("--from", min=0, metavar="OFFSET", help="from this offset on")]
 LastOption = Annotated[int | None, typer.Option("--to", min=0, metavar="OFFSET", help="up to this offset, included")]
 ProblemsOption = Annotated[bool, typer.Option("--problems", help="print only problems")]
-
-
-def console() -> Console:
-    """Return standard output, as every command prints to it."""
-    from squall.harness.cli import console as made
-
-    return made()
 
 
 @dataclass(frozen=True)

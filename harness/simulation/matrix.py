@@ -27,8 +27,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from squall.harness.errors import UsageError
-from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
+from squall.harness.simulation.scenarios import find_scenario
 from squall.harness.simulation.workers import end_at_once, pool_of_workers
 from squall.harness.suite import Scenario
 from squall.harness.yaml_source import suggestion

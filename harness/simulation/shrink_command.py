@@ -20,8 +20,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from squall.harness.errors import UsageError
 from squall.harness.judging import shown_path
-from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.run import SimOptions
+from squall.harness.simulation.scenarios import find_scenario
 from squall.harness.simulation.schedule_file import save
 from squall.harness.simulation.shrink import Budget, NothingToShrink, Sameness, Shrinker, Shrunk, Trial, Trials, record
 from squall.harness.simulation.simplify import operations_of

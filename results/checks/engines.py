@@ -27,8 +27,8 @@ from squall.results.checks.slices import Slice, SliceTask, check_slice
 from squall.results.checks.tally import Counts, Together
 from squall.results.checks.well_formed import Breach
 from squall.results.checks.well_formed_task import WellFormedTask, check_well_formed
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.parquet_files import kept_open
-from squall.results.segments import IllFormedHistory
 
 AnyTask = Task | SliceTask | FiguresTask | FurtherTask | WellFormedTask
 

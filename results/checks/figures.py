@@ -24,8 +24,8 @@ from squall.results.checks.kernels.operations import NONE, Ints, Operations, Row
 from squall.results.checks.partition import PartOfTask, Task, figures
 from squall.results.checks.result import PartitionResult
 from squall.results.checks.slices import Slice, disagreement
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.parquet_files import read_columns
-from squall.results.segments import IllFormedHistory
 
 COLUMNS: Final = [
     "client",

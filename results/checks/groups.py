@@ -44,6 +44,7 @@ from squall.results.checks.transactions.columns import (
     refuse_overlaps,
 )
 from squall.results.checks.transactions.versions import spread
+from squall.results.table_schemas import GROUP_SCHEMA
 from squall.results.text import several
 
 JOIN: Final = 0
@@ -59,25 +60,6 @@ NOWHERE: Final = -1
 NOBODY: Final = -1
 """The group of a reader that is in none."""
 WITNESSES: Final = 8
-
-GROUP_SCHEMA: Final = pa.schema(
-    [
-        pa.field("op_id", pa.int64(), nullable=False),
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("group", pa.int32(), nullable=False),  # -1: none
-        pa.field("member", pa.int64(), nullable=False),
-        pa.field("f", pa.int8(), nullable=False),
-        pa.field("type", pa.int8(), nullable=False),
-        pa.field("invoked", pa.int64(), nullable=False),
-        pa.field("completed", pa.int64()),
-        pa.field("clock_error", pa.int64(), nullable=False),
-        pa.field("generation", pa.int64()),  # of a join, or of a commit that states one
-        pa.field("partition", pa.int32()),  # of a commit, a position or a poll
-        pa.field("position", pa.int64()),
-        pa.field("assigned", pa.list_(pa.int32()), nullable=False),  # what was assigned by a join
-        pa.field("delivered", pa.list_(pa.int64()), nullable=False),  # the offsets of a poll
-    ]
-)
 
 
 @dataclass(frozen=True)

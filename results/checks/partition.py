@@ -39,7 +39,8 @@ from squall.results.checks.result import (
     WitnessFacts,
 )
 from squall.results.checks.tally import Counts
-from squall.results.history import FUNCTIONS, TYPES, IllFormedHistory, read_topic_partition
+from squall.results.history import FUNCTIONS, TYPES, read_topic_partition
+from squall.results.ill_formed import IllFormedHistory
 
 NEAR: Final = 3
 _FUNCTION_NAMES: Final = {code: name for name, code in FUNCTIONS.items()}

@@ -63,9 +63,9 @@ from squall.results.checks.kernels.operations import (
 )
 from squall.results.checks.partition import PartOfTask, counted
 from squall.results.checks.tally import Counts
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import SCHEMA
 from squall.results.parquet_files import read_columns
-from squall.results.segments import IllFormedHistory
 
 ELSEWHERE: Final = {"op_id", "process", "log_start"}
 """Columns that other tasks read of the same rows (`well_formed_task.py`, `figures.py`)."""

@@ -42,10 +42,10 @@ from squall.results.checks.well_formed import (
     repeated,
     suspects,
 )
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.parquet_files import REMEDY, read_columns
 from squall.results.row_groups import Range, RowGroup, row_groups_beside, row_groups_of, whole_numbers
 from squall.results.rows import TYPES
-from squall.results.segments import IllFormedHistory
 
 MOST_ROWS: Final = 1 << 24
 MOST_SUSPECTS: Final = 10_000

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from squall.results.checks.transactions.columns import APPEND, READ, SCHEMA
 from squall.results.importing.edn import shown
 from squall.results.importing.mapped import Mapped
 from squall.results.importing.numbering import Numbering
 from squall.results.importing.reading import ForeignHistory, Operation
 from squall.results.kinds import LIST_APPEND
 from squall.results.rows import TYPES
+from squall.results.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 
 PLAIN: Final = 1 << 40
 Micro = tuple[int, int, int, tuple[int, ...] | None]
@@ -95,7 +95,7 @@ def _mapped(rows: Sequence[tuple[Operation, list[Micro]]], keys: Numbering, elem
             "elements": [[each[2] for each in micros] for _, micros in rows],
             "reads": [[each[3] for each in micros] for _, micros in rows],
         },
-        schema=SCHEMA,
+        schema=TRANSACTION_SCHEMA,
     )
     names = {"key": tuple(keys.given()), "element": tuple(elements.given())}
     return Mapped(LIST_APPEND, what, (LIST_APPEND,), tables={LIST_APPEND: table}, names=names)

@@ -8,7 +8,7 @@ import pytest
 
 from squall.harness.errors import UsageError
 from squall.harness.plan import plan_suite
-from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.scenarios import find_scenario
 from squall.harness.suite import Suite, load_suite
 
 TWO = """\

@@ -9,7 +9,7 @@ import pytest
 from squall.harness.cli import status_of
 from squall.harness.errors import UsageError
 from squall.harness.plan import plan_suite
-from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.scenarios import find_scenario
 from squall.harness.suites import SHIPPED, load_named, suite_files
 
 OWN = "scenario: quickstart\ndescription: my own\nfault_free: true\n"

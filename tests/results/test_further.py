@@ -18,7 +18,8 @@ from squall.results.forge import ORIGIN, Forged, forge_run, healthy
 from squall.results.forge_catalogue import FAMILIES
 from squall.results.forge_groups import group_table
 from squall.results.further_verdict import KNOWN_CHECKS
-from squall.results.history import History, IllFormedHistory, close_history
+from squall.results.history import History, close_history
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS
 from squall.results.manifest import Manifest
 from squall.results.render import plain, verdict_lines

@@ -18,7 +18,6 @@ from squall.results.history import (
     FaultWindow,
     History,
     HistoryWriter,
-    IllFormedHistory,
     InvocationRow,
     SegmentHeader,
     close_history,
@@ -26,6 +25,7 @@ from squall.results.history import (
     read_topic_partition,
     segment_path,
 )
+from squall.results.ill_formed import IllFormedHistory
 
 Rows = list[InvocationRow | CompletionRow]
 

@@ -10,9 +10,10 @@ import pytest
 from squall.results.checks.transactions.list_append import check_list_append, verdict_of
 from squall.results.forge import ORIGIN
 from squall.results.history import history_of
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import joined
 from squall.results.lists import holds_lists, transactions_of
-from squall.results.segments import CompletionRow, IllFormedHistory, InvocationRow, SegmentHeader
+from squall.results.segments import CompletionRow, InvocationRow, SegmentHeader
 
 Rows = list[InvocationRow | CompletionRow]
 

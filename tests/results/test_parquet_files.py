@@ -10,8 +10,8 @@ import pytest
 from squall.results import parquet_files
 from squall.results.forge import forge_run, healthy
 from squall.results.history import SCHEMA, close_history, layout
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.parquet_files import kept_open, read_columns, read_table, write_sealed
-from squall.results.segments import IllFormedHistory
 
 COLUMNS = ["invoked", "values"]
 Tables = list[pa.Table]

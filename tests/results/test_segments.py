@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.segments import (
     ABSENT,
     ClusterObservation,
@@ -20,7 +21,6 @@ from squall.results.segments import (
     EventWriter,
     FaultWindow,
     HistoryWriter,
-    IllFormedHistory,
     InvocationRow,
     RegisterCompletion,
     RegisterInvocation,

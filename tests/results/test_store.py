@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.manifest import Manifest, TopicFacts
-from squall.results.segments import IllFormedHistory
 from squall.results.store import NoSuchRun, checked_alone, claim_run, discard_run, find_run, point_latest
 
 NOON, ONE = "2026-11-20T12-00-00", "2026-11-20T13-00-00"

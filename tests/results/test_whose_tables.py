@@ -16,7 +16,8 @@ from squall.results.checks.engines import InProcess, TaskFailure, outcome_of
 from squall.results.checks.further import FurtherTask
 from squall.results.forge import ORIGIN, forge_run, healthy
 from squall.results.forge_catalogue import FAMILIES, LOG
-from squall.results.history import HISTORY_FILE, TYPES, History, IllFormedHistory, close_history
+from squall.results.history import HISTORY_FILE, TYPES, History, close_history
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.kinds import GROUPS, KINDS, LIST_APPEND, REGISTERS, write_kind
 from squall.results.manifest import MANIFEST_FILE
 from squall.results.parquet_files import RUN_KEY, run_id_of, seal_path, write_sealed

@@ -29,12 +29,11 @@ from aiokafka import errors as aiokafka_errors
 
 from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan, TopicPartition
+from squall.workloads.clients.library_times import AGAIN_SECONDS, CLOSE_SECONDS
 from squall.workloads.clients.shared_producer import Delivered, SharedProducer
 from squall.workloads.operation import SEND
 
 DELIVERY_SECONDS = 10.0
-CLOSE_SECONDS = 2.0
-AGAIN_SECONDS = 0.1
 REQUEST_MS = 3000
 
 LOG = logging.getLogger("squall.aiokafka")

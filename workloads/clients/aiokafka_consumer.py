@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,12 +20,14 @@ from aiokafka import TopicPartition as LibraryTopicPartition
 from aiokafka import errors as aiokafka_errors
 
 from squall.workloads.clients import errors
-from squall.workloads.clients.aiokafka import AGAIN_SECONDS, CLOSE_SECONDS, LOG
 from squall.workloads.clients.client import ClientPlan, TopicPartition
 from squall.workloads.clients.inbox import Run
+from squall.workloads.clients.library_times import AGAIN_SECONDS, CLOSE_SECONDS
 from squall.workloads.clients.payload import decode_value
 from squall.workloads.clients.shared_consumer import ConsumerInstance, Sessions, SharedConsumer
 from squall.workloads.operation import LIST_OFFSETS, OK, Completion
+
+LOG = logging.getLogger("squall.aiokafka")
 
 LIBRARY_POLL_MS = 100
 LARGEST_POLL = 1000

@@ -32,12 +32,11 @@ from squall.workloads.clients import errors
 from squall.workloads.clients.client import Client, ClientPlan
 from squall.workloads.clients.errors import exception_name
 from squall.workloads.clients.inbox import Mailbox
+from squall.workloads.clients.library_times import AGAIN_SECONDS, CLOSE_SECONDS
 from squall.workloads.clients.shared_producer import Delivered, SharedProducer
-from squall.workloads.operation import FAIL, SEND, Completion
+from squall.workloads.operation import SEND
 
 DELIVERY_SECONDS = 10.0
-CLOSE_SECONDS = 2.0
-AGAIN_SECONDS = 0.1
 
 LOG = logging.getLogger("squall.kafka-python")
 
@@ -258,8 +257,3 @@ class ProducerInstance:
 def _settle(report: asyncio.Future[Delivered], delivered: Delivered) -> None:
     if not report.done():
         report.set_result(delivered)
-
-
-def read_failed(error: BaseException) -> Completion:
-    """The completion of a failed read, which has changed nothing."""
-    return Completion(FAIL, error=exception_name(error))

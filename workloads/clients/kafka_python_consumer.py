@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -21,10 +22,12 @@ from kafka import errors as kafka_errors
 from squall.workloads.clients.client import ClientPlan, TopicPartition
 from squall.workloads.clients.errors import exception_name
 from squall.workloads.clients.inbox import Run
-from squall.workloads.clients.kafka_python import AGAIN_SECONDS, LOG, read_failed
+from squall.workloads.clients.library_times import AGAIN_SECONDS
 from squall.workloads.clients.payload import decode_value
 from squall.workloads.clients.shared_consumer import Sessions, SharedConsumer, ThreadedInstance
-from squall.workloads.operation import OK, Completion
+from squall.workloads.operation import FAIL, OK, Completion
+
+LOG = logging.getLogger("squall.kafka-python")
 
 LIBRARY_POLL_MS = 100
 LIBRARY_CLOSE_MS = 1000
@@ -161,3 +164,8 @@ class KafkaPythonInstance(ThreadedInstance):
     def _tell_all(self, trouble: BaseException) -> None:
         for place in self.sessions:
             self.failed(place, exception_name(trouble))
+
+
+def read_failed(error: BaseException) -> Completion:
+    """A read that failed has changed nothing."""
+    return Completion(FAIL, error=exception_name(error))

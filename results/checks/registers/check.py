@@ -38,7 +38,7 @@ from squall.results.checks.registers.values import Values, with_evidence
 from squall.results.checks.registers.versions import check_agreement, check_order
 from squall.results.checks.registers.window import smallest_window
 from squall.results.checks.registers.zones import Zones
-from squall.results.segments import IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.text import grouped, several
 
 UNDECIDED_TOLD: Final = 8

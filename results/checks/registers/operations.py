@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.rows import ABSENT, REGISTER_FUNCTIONS
+from squall.results.table_schemas import REGISTER_SCHEMA
 
 __all__ = ["ABSENT", "REGISTER_FUNCTIONS", "REGISTER_SCHEMA", "RegisterOperation", "Registers", "register_table"]
 
@@ -47,26 +48,6 @@ OK: Final = 0
 FAIL: Final = 1
 INFO: Final = 2
 REGISTER_TYPES: Final = {"ok": OK, "fail": FAIL, "info": INFO}
-
-REGISTER_SCHEMA: Final = pa.schema(
-    [
-        pa.field("op_id", pa.int64(), nullable=False),
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("register", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("f", pa.int8(), nullable=False),
-        pa.field("type", pa.int8(), nullable=False),
-        pa.field("invoked", pa.int64(), nullable=False),
-        pa.field("completed", pa.int64()),
-        pa.field("value", pa.int64()),  # what a write or a cas writes
-        pa.field("expected", pa.int64()),  # what a cas requires
-        pa.field("found", pa.int64()),  # what the register held, by the response
-        pa.field("version", pa.int64()),
-        pa.field("refused", pa.bool_(), nullable=False),
-        pa.field("error", pa.string()),
-        pa.field("clock_id", pa.int16(), nullable=False),
-        pa.field("clock_error", pa.int64(), nullable=False),
-    ]
-)
 
 
 @dataclass(frozen=True)

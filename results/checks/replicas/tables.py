@@ -17,60 +17,9 @@ import pyarrow as pa
 
 from squall.results.checks.replicas.control import MetadataRecord, QuorumFacts, TraceEvent
 from squall.results.checks.replicas.replica import BATCH_COLUMNS, Batches, Replica
+from squall.results.table_schemas import CONTROL_SCHEMA, REPLICA_SCHEMA
 
 REPLICA, BATCH = 0, 1
-REPLICA_SCHEMA: Final = pa.schema(
-    [
-        ("row", pa.int8()),
-        ("replica", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("topic_id", pa.string()),
-        ("host", pa.string()),
-        ("node", pa.int32()),
-        ("base", pa.int64()),
-        ("last", pa.int64()),
-        ("epoch", pa.int64()),
-        ("digest", pa.int64()),
-        ("count", pa.int64()),
-        ("sound", pa.int64()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int64()),
-        ("sequence", pa.int64()),
-        ("flags", pa.int64()),
-        ("in_sync", pa.bool_()),
-        ("live", pa.bool_()),
-        ("leads", pa.bool_()),
-        ("collected", pa.bool_()),
-        ("required", pa.int64()),
-        ("removal", pa.bool_()),
-        ("problem", pa.string()),
-    ]
-)
-CONTROL_SCHEMA: Final = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("host", pa.string()),
-        ("node", pa.int32()),
-        ("incarnation", pa.int32()),
-        ("event", pa.string()),
-        ("role", pa.string()),
-        ("topic", pa.string()),
-        ("topic_id", pa.string()),
-        ("partition", pa.int32()),
-        ("epoch", pa.int64()),
-        ("partition_epoch", pa.int64()),
-        ("leader", pa.int64()),
-        ("offset", pa.int64()),
-        ("last", pa.int64()),
-        ("digest", pa.int64()),
-        ("count", pa.int64()),
-        ("sound", pa.int64()),
-        ("live", pa.bool_()),
-        ("problem", pa.string()),
-        ("members", pa.list_(pa.int32())),
-    ]
-)
 QUORUM, LOG, LOG_BATCH, RECORD, TRACE = "quorum", "log", "batch", "record", "trace"
 NOT_CHANGED: Final = -2
 """A record's leader that does not change; its members are null if the ISR does not change."""

@@ -12,31 +12,13 @@ here, once, so that no later rule has to consider it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from squall.results.checks.kernels.operations import FAIL, INFO, NEVER, OK, Flags, Ints
-
-APPEND: Final = 0
-READ: Final = 1
-
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("op_id", pa.int64(), nullable=False),
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("type", pa.int8(), nullable=False),
-        pa.field("invoked", pa.int64(), nullable=False),
-        pa.field("completed", pa.int64()),  # null: no completion
-        pa.field("clock_error", pa.int64(), nullable=False),
-        pa.field("functions", pa.list_(pa.int8()), nullable=False),
-        pa.field("keys", pa.list_(pa.int64()), nullable=False),
-        pa.field("elements", pa.list_(pa.int64()), nullable=False),  # of an append; 0 for a read
-        pa.field("reads", pa.list_(pa.list_(pa.int64())), nullable=False),  # null: an append, or unknown
-    ]
-)
+from squall.results.table_schemas import APPEND, READ, TRANSACTION_SCHEMA
 
 
 class UnusableTransactions(Exception):
@@ -75,8 +57,8 @@ class Transactions:
 
     @classmethod
     def of(cls, table: pa.Table) -> Transactions:
-        """Read rows of `SCHEMA`, in any order. Raises UnusableTransactions."""
-        table = conformed(table, SCHEMA, unknown_within=frozenset(("reads",)))
+        """From rows of `TRANSACTION_SCHEMA`, in any order. Raises UnusableTransactions."""
+        table = conformed(table, TRANSACTION_SCHEMA, unknown_within=frozenset(("reads",)))
         error = _numbers(table, "clock_error", 0)
         asked, answered = _numbers(table, "invoked", 0), _numbers(table, "completed", NEVER)
         kind = _numbers(table, "type", INFO)

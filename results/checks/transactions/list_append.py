@@ -59,7 +59,7 @@ def verdict_of(result: ListAppendResult, model: str) -> Name:
 
 
 def check_list_append(table: pa.Table, *, seconds: float = SECONDS) -> ListAppendResult:
-    """Check a table of transactions (`columns.SCHEMA`). What is not begun after `seconds` is named in `undecided`."""
+    """Check a table (`TRANSACTION_SCHEMA`). What is not begun after `seconds` is named in `undecided`."""
     began = time.perf_counter()
     deadline = time.monotonic() + seconds
     try:

@@ -48,34 +48,11 @@ from squall.results.checks.transactions.columns import (
 from squall.results.checks.transactions.cycles import Cycles, find_cycles
 from squall.results.checks.transactions.dependencies import WR, edges_of, joined, process_order
 from squall.results.checks.transactions.log_laws import Breaches, Known, check_laws
+from squall.results.table_schemas import LOG_OPTIONAL, LOG_SCHEMA
 from squall.results.text import several
 
 WITNESSES: Final = 8
 SECONDS: Final = 120.0
-
-LOG_SCHEMA: Final = pa.schema(
-    [
-        pa.field("op_id", pa.int64(), nullable=False),
-        pa.field("process", pa.int64(), nullable=False),
-        pa.field("type", pa.int8(), nullable=False),
-        pa.field("invoked", pa.int64(), nullable=False),
-        pa.field("completed", pa.int64()),
-        pa.field("clock_error", pa.int64(), nullable=False),
-        pa.field("committed_only", pa.bool_(), nullable=False),  # its polls read committed records
-        pa.field("final", pa.bool_(), nullable=False),  # its polls read its topic-partitions whole
-        pa.field("final_partitions", pa.list_(pa.int32())),  # read, even if empty; null: those with deliveries
-        pa.field("sent_partition", pa.list_(pa.int32()), nullable=False),
-        pa.field("sent_value", pa.list_(pa.int64()), nullable=False),
-        pa.field("sent_offset", pa.list_(pa.int64()), nullable=False),  # null: not known
-        pa.field("polled_run", pa.list_(pa.int32()), nullable=False),  # which poll of the transaction
-        pa.field("polled_partition", pa.list_(pa.int32()), nullable=False),
-        pa.field("polled_offset", pa.list_(pa.int64()), nullable=False),
-        pa.field("polled_value", pa.list_(pa.int64()), nullable=False),
-        pa.field("session", pa.int32()),  # polls continue those of the process before in the same one; null: not known
-    ]
-)
-LOG_OPTIONAL: Final = ("session",)
-"""Columns that older tables lack."""
 
 _SENT: Final = ("sent_partition", "sent_value", "sent_offset")
 _POLLED: Final = ("polled_run", "polled_partition", "polled_offset", "polled_value")

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from squall.harness.errors import UsageError
 from squall.harness.simulation import matrix
-from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.matrix import (
     TRIALS,
     Matrix,
@@ -34,6 +33,7 @@ from squall.harness.simulation.matrix import (
 )
 from squall.harness.simulation.matrix import mutant as mutant_trial
 from squall.harness.simulation.run import REQUIRED, SimOptions, SimResult, simulate
+from squall.harness.simulation.scenarios import find_scenario
 from squall.nodes.mutants import MUTANTS
 from squall.results.checks.anomalies import ANOMALIES
 

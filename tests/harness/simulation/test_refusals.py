@@ -8,7 +8,7 @@ import pytest
 
 from squall.harness.cli import status_of
 from squall.harness.errors import UsageError
-from squall.harness.simulation.command import find_scenario
+from squall.harness.simulation.scenarios import find_scenario
 from squall.nemesis import registry
 
 SUITE = """

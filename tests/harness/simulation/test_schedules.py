@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from squall.harness.simulation import simplify
-from squall.harness.simulation.command import find_scenario
 from squall.harness.simulation.explicit import Recording, event_count, explicit, scheduled_faults, swarm_faults
 from squall.harness.simulation.run import SimOptions, Simulation, simulate, what_broke
+from squall.harness.simulation.scenarios import find_scenario
 from squall.harness.simulation.schedule_file import reread, save, written
 from squall.harness.simulation.shrink import NothingToShrink, record
 from squall.harness.simulation.simplify import operations_of

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from squall.harness.simulation.command import find_scenario, told
+from squall.harness.simulation.command import told
 from squall.harness.simulation.many import simulate_many
 from squall.harness.simulation.run import SimOptions, SimResult, simulate
+from squall.harness.simulation.scenarios import find_scenario
 
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 

@@ -24,7 +24,8 @@ from squall.results.checks.kernels.series import class_edges, latency_class
 from squall.results.checks.partition import Task, check_task
 from squall.results.checks.result import PartitionResult
 from squall.results.forge import Forged, rows_of
-from squall.results.history import IllFormedHistory, SegmentHeader
+from squall.results.history import SegmentHeader
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import SCHEMA, joined
 
 Check = Callable[..., PartitionResult]

@@ -12,9 +12,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from squall.results.checks.groups import COMMIT, GROUP_SCHEMA, JOIN, NOBODY, NOWHERE, POLL, POSITION, check_groups
+from squall.results.checks.groups import COMMIT, JOIN, NOBODY, NOWHERE, POLL, POSITION, check_groups
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
 from squall.results.forge_groups import GroupOperation, group_table
+from squall.results.table_schemas import GROUP_SCHEMA
 
 A_FEW = 3_000
 MANY = 100_000

@@ -46,7 +46,8 @@ from squall.results.checks.well_formed_task import (
     well_formed_tasks,
 )
 from squall.results.forge import forge_run, healthy
-from squall.results.history import HISTORY_FILE, SCHEMA, History, IllFormedHistory, close_history, validate
+from squall.results.history import HISTORY_FILE, SCHEMA, History, close_history, validate
+from squall.results.ill_formed import IllFormedHistory
 from squall.results.joining import SEGMENT_BITS
 from squall.results.parquet_files import kept_open, seal_path
 from squall.results.row_groups import Range, row_groups_beside, row_groups_of, span_of, stored_span

@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
-from squall.results.checks.transactions.columns import APPEND
 from squall.results.forge_transactions import ForgedTransaction, Micro, append, read
+from squall.results.table_schemas import APPEND
 
 Lists = dict[int, tuple[int, ...]]
 

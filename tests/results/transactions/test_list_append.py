@@ -9,7 +9,6 @@ import pytest
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
 from squall.results.checks.transactions import cycles, dependencies, suspects
-from squall.results.checks.transactions.columns import READ, SCHEMA
 from squall.results.checks.transactions.list_append import MODELS, ListAppendResult, check_list_append, verdict_of
 from squall.results.cycle_witness import tell_transactions
 from squall.results.forge_transactions import (
@@ -21,6 +20,7 @@ from squall.results.forge_transactions import (
     table_of,
     transactions_of,
 )
+from squall.results.table_schemas import READ, TRANSACTION_SCHEMA
 
 X, Y, Z = 1, 2, 3
 
@@ -254,7 +254,7 @@ def test_g2_realtime() -> None:
 def test_the_error_of_clocks_widens_intervals() -> None:
     table = table_of([txn(1, 0, 5, append(X, 1)), txn(2, 8, 12, read(X))])
     assert check_list_append(table).anomalies == {"G-single-realtime": 1}
-    doubt = table.set_column(5, SCHEMA.field("clock_error"), pa.array([1, 2]))
+    doubt = table.set_column(5, TRANSACTION_SCHEMA.field("clock_error"), pa.array([1, 2]))
     assert check_list_append(doubt).anomalies == {}
 
 

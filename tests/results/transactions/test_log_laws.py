@@ -10,11 +10,12 @@ import pytest
 from squall.results.check import check_run
 from squall.results.checks.engines import InProcess
 from squall.results.checks.kernels.operations import FAIL, INFO
-from squall.results.checks.transactions.log_rules import LOG_OPTIONAL, check_transactional_log
+from squall.results.checks.transactions.log_rules import check_transactional_log
 from squall.results.forge import forge_run
 from squall.results.forge_log_transactions import Delivered, LogTransaction, Sent, log_table
 from squall.results.kinds import TRANSACTIONAL_LOG, write_kind
 from squall.results.manifest import Manifest
+from squall.results.table_schemas import LOG_OPTIONAL
 
 X, Y = 0, 1
 """Topic-partitions."""

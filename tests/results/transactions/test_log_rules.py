@@ -9,8 +9,9 @@ from itertools import chain, combinations, permutations
 import pytest
 
 from squall.results.checks.kernels.operations import FAIL, INFO, OK
-from squall.results.checks.transactions.log_rules import LOG_SCHEMA, check_transactional_log
+from squall.results.checks.transactions.log_rules import check_transactional_log
 from squall.results.forge_log_transactions import Delivered, History, LogTransaction, Sent, healthy_log, log_table
+from squall.results.table_schemas import LOG_SCHEMA
 
 A_FEW = 2_000
 MANY = 100_000

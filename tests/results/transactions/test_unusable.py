@@ -10,10 +10,11 @@ import pytest
 
 from squall.results.checks.groups import check_groups
 from squall.results.checks.transactions.list_append import check_list_append, verdict_of
-from squall.results.checks.transactions.log_rules import LOG_OPTIONAL, check_transactional_log
+from squall.results.checks.transactions.log_rules import check_transactional_log
 from squall.results.forge_groups import group_table, healthy_group
 from squall.results.forge_log_transactions import healthy_log, log_table
 from squall.results.forge_transactions import healthy_table
+from squall.results.table_schemas import LOG_OPTIONAL
 
 Judge = Callable[[pa.Table], tuple[str, tuple[str, ...]]]
 DAMAGES = 60

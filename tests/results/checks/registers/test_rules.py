@@ -11,7 +11,7 @@ from squall.results.checks.registers.check import Limits, check_registers
 from squall.results.checks.registers.operations import ABSENT, RegisterOperation, register_table
 from squall.results.checks.registers.result import RegisterResult
 from squall.results.checks.registers.search import Budget
-from squall.results.segments import IllFormedHistory
+from squall.results.ill_formed import IllFormedHistory
 
 Times = tuple[int, int]
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from squall.results.checks.replicas.replica import BATCH_COLUMNS, Batches
-from squall.results.checks.replicas.tables import REPLICA_SCHEMA, replica_table, replicas_in, topic_partitions_in
+from squall.results.checks.replicas.tables import replica_table, replicas_in, topic_partitions_in
 from squall.results.forge_replicas import healthy_replicas
+from squall.results.table_schemas import REPLICA_SCHEMA
 
 
 @pytest.mark.parametrize("seed", range(5))
