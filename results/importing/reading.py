@@ -210,7 +210,7 @@ def _event(file: Path, line: int, form: Mapping[Any, Any]) -> Event:
 def joined(file: Path, events: Sequence[Event], notation: str) -> ForeignHistory:
     """Join invocations and completions. Raises ForeignTrouble."""
     if not events:
-        raise ForeignTrouble(file, None, "holds no operation: nothing can be judged")
+        raise ForeignTrouble(file, None, "has no operations: nothing can be checked")
     timed = all(one.time is not None for one in events)
     numbers = _Processes(events)
     open_ones: dict[str, tuple[Event, int, int]] = {}
