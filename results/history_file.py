@@ -176,4 +176,4 @@ def _number(path: Path, key: bytes) -> int:
     try:
         return int(metadata.get(key, b"0"))
     except ValueError as trouble:
-        raise IllFormedHistory(path, None, f"{key.decode()} is no number: {trouble}") from trouble
+        raise IllFormedHistory(path, None, f"{key.decode()} is not a number: {trouble}") from trouble

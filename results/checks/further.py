@@ -208,7 +208,7 @@ def _registers(table: pa.Table, workload: Facts, seconds: float) -> _Found:
 def _list_append(table: pa.Table, workload: Facts, seconds: float) -> _Found:
     model = str(workload.get("model", STRICTEST))
     if model not in MODELS:
-        return _Found(0, (), {}, (), (f"the workload's model {model!r} is none of {', '.join(MODELS)}",))
+        return _Found(0, (), {}, (), (f"the workload's model {model!r} is not one of {', '.join(MODELS)}",))
     result = check_list_append(table, seconds=seconds)
     forbidden = MODELS[model]
     return _Found(

@@ -30,7 +30,7 @@ REFUSED = {
     "faults drawn by seed": ("swarm: true", "which only the simulation does"),
     "client hosts that are not there": (
         "nemesis: [{fault: pause-clients, at: 1s, for: 1s}]",
-        "needs load workers on hosts of their own",
+        "needs load workers on client hosts",
     ),
 }
 

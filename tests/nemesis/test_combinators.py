@@ -86,7 +86,7 @@ class TestMix:
             ({"repeat": {"every": 5}}, "remove `repeat`"),
             ({"for": {"from": 1, "to": 2}}, "one fixed duration"),
             ({"mix": [{**PAUSE, "after": 1}]}, "`stable` sets the quiet period"),
-            ({"mix": [{**PAUSE, "at": 1}]}, "has no `at`"),
+            ({"mix": [{**PAUSE, "at": 1}]}, "must not have `at`"),
             ({"at": 50, "for": 20}, "ends after the load"),
             ({"for": "300ms"}, "the first of the mix, a .*, would end at"),
         ],

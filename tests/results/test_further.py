@@ -213,7 +213,7 @@ def test_operations_keep_one_numbering_and_the_rules_of_processes_together(tmp_p
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ([asked("swap", 1, 5)], ":2: f 'swap' of a register is none of read, write, cas"),
+        ([asked("swap", 1, 5)], ":2: f 'swap' of a register is not one of read, write, cas"),
         ([asked("write", 1, 5)], ":2: a write without a value"),
         ([asked("cas", 1, 5, value=5)], ":2: a cas without an expected value"),
         ([asked("read", 1, 5), asked("read", 1, 6)], ":3: process 1 has two outstanding operations"),
