@@ -129,10 +129,10 @@ def fault_reasons(manifest: Manifest, faults: Sequence[FaultWindow]) -> list[str
         if one.injected is None:
             reasons.append(f"fault {one.name} was never injected: {one.trouble or 'no reason recorded'}")
         elif not one.took:
-            seen = one.during or one.trouble or "nobody looked"
+            seen = one.during or one.trouble or "not observed"
             reasons.append(f"fault {one.name} left no evidence: {seen}")
         elif not one.undone:
-            seen = one.after or one.trouble or "nobody looked"
+            seen = one.after or one.trouble or "not observed"
             reasons.append(f"fault {one.name} was not seen to be undone: {seen}")
         elif (when := _outside_the_load(manifest, one)) is not None:
             reasons.append(f"fault {one.name} held only {when}: no operation began during it")

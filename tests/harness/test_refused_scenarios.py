@@ -21,7 +21,7 @@ LATER = "{scenario: later, fault_free: true}"
 
 REFUSED = {
     "an unlisted host": ("nemesis: [{fault: kill, target: b9, at: 1s, for: 1s}]", "no node is called b9"),
-    "nobody": ("nemesis: [{fault: kill, target: b1 but all brokers, at: 1s, for: 1s}]", "leaves none of"),
+    "nobody": ("nemesis: [{fault: kill, target: b1 but all brokers, at: 1s, for: 1s}]", "no host is left"),
     "faults that exclude each other": (
         "nemesis: [{fault: kill, target: b1, at: 1s, for: 5s}, {fault: pause, target: b1, at: 2s, for: 1s}]",
         "exclude each other on b1",

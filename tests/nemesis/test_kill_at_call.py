@@ -43,7 +43,7 @@ def test_the_call_is_one_that_nodes_must_be_watched_for() -> None:
         ("remove", "after", {LOG: 9}, {LOG: None}, None),
         ("remove", "after", {LOG: 9}, {LOG: 9}, "still exists, although the call was made"),
         ("rename", "after", {LOG: 9, NEXT: None}, {LOG: None, NEXT: 9}, None),
-        ("rename", "after", {LOG: 9, NEXT: None}, {LOG: 9, NEXT: None}, "is not there"),
+        ("rename", "after", {LOG: 9, NEXT: None}, {LOG: 9, NEXT: None}, "does not exist"),
     ],
 )
 def test_files_bear_out_that_it_died_there_or_they_do_not(

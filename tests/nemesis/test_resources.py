@@ -130,7 +130,7 @@ def test_a_stress_without_number_keeps_every_processor_busy() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"fault": "process-limit"}, "limits nothing; give `memory`"),
+        ({"fault": "process-limit"}, "has no limit; give `memory`"),
         ({"fault": "cpu-throttle", "share": 1}, "less than 1"),
         ({"fault": "cpu-stress", "processes": 0}, "greater than or equal to 1"),
         ({"fault": "memory-stress", "size": "much"}, "is not a size"),

@@ -87,7 +87,7 @@ REFUSALS = {
     "a key with a slip": (BROKER | {"broker.rak": "a"}, "did you mean broker.rack?"),
     "the control plane of the ZooKeeper era (CL-24)": (
         BROKER | {"control.plane.listener.name": "CONTROLLER"},
-        "name it in controller.listener.names instead",
+        "in controller.listener.names instead",
     ),
     "ZooKeeper itself": (BROKER | {"zookeeper.connect": "z:2181"}, "set controller.quorum.voters instead"),
     "no voters": (

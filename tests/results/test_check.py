@@ -105,7 +105,7 @@ def test_a_definite_violation_stands_whatever_else_is_unknown(run: Run) -> None:
         ({"trouble": ("b3 went away",)}, "b3 went away"),
         ({"completed": False}, "the run was cut off before it ended"),
         ({"topics": {}}, "the manifest (run.json) names no topics: unknown which logs had to be read to their end"),
-        ({"topics": {"events": TopicFacts(partitions=3)}}, "the final read of events-1, events-2 did not get to"),
+        ({"topics": {"events": TopicFacts(partitions=3)}}, "the final read of events-1, events-2 did not reach"),
     ],
 )  # fmt: skip
 def test_a_run_that_proves_nothing_is_unknown_and_says_why(run: Run, facts: dict[str, object], reason: str) -> None:
@@ -213,7 +213,7 @@ def test_without_reads_sends_prove_nothing(run: Run) -> None:
 def test_without_a_final_read_losses_cannot_be_known(run: Run) -> None:
     verdict = run([one for one in healthy(1) if one.f not in ("marker", "final_poll")])
     assert verdict.verdict == "unknown"
-    assert any("final read of events-0 did not get to its marker" in one for one in verdict.reasons)
+    assert any("final read of events-0 did not reach its marker" in one for one in verdict.reasons)
     assert verdict.statements[2].holds is None
 
 

@@ -289,7 +289,7 @@ def test_a_group_whose_joins_do_not_tell_their_generation_is_not_valid() -> None
     assert check_further(GROUPS, group_table(history), {}).holds is True
     result = check_further(GROUPS, group_table(silent), {})
     assert (result.holds, result.anomalies) == (None, {})
-    assert "group 1: no acknowledged join tells its generation" in result.undecided[0]
+    assert "group 1: no acknowledged join has a generation" in result.undecided[0]
 
 
 def test_suites_may_name_every_check_and_every_check_has_its_table() -> None:

@@ -183,7 +183,7 @@ def test_two_segments_with_one_number_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_recorded_nothing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(IllFormedHistory, match="holds no segments"):
+    with pytest.raises(IllFormedHistory, match="has no segments"):
         History.load(tmp_path)
 
 

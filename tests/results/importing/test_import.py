@@ -185,7 +185,7 @@ def test_without_a_final_read_to_the_end_what_was_lost_is_unknown(tmp_path: Path
         (tmp_path / name).mkdir()
         verdict = judged(tmp_path / name, *TWO_SENDS, end)
         assert verdict.verdict == "unknown", name
-        assert "the final read of 5-0 did not get to its marker" in " ".join(verdict.reasons)
+        assert "the final read of 5-0 did not reach its marker" in " ".join(verdict.reasons)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_the_order_of_lines_counts_where_times_disagree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "history.edn: holds no operation"),
+        ("", "history.edn: has no operations"),
         ("{:process 0 :f :read}", "history.edn:1: has no :type"),
         ("{:type :ok :f :read}", "history.edn:1: has no :process"),
         ("{:process 0 :type :done}", "history.edn:1: :type 'done' is not one of invoke, ok, fail, info"),
