@@ -94,7 +94,7 @@ def test_a_scenario_may_run_with_several_seeds() -> None:
         (MINIMAL + "expect: {valid: [lost_write]}\n", "only an invalid history has any"),
         (MINIMAL + "fault_free: true\n", "faults are listed under nemesis"),
         (MINIMAL + "repeat: 2\nseeds: [1]\n", "give either seeds or repeat"),
-        ("scenario: one\n", "say `fault_free: true`"),
+        ("scenario: one\n", "set `fault_free: true`"),
         ("scenario: One Two\nfault_free: true\n", "scenario"),
         (
             MINIMAL + "cluster: {brokers: 2, topics: {events: {}}}\n",
