@@ -30,8 +30,8 @@ from squall.harness.stand_ins import StandIn, StandInClock, StandInCluster, Stan
 from squall.harness.suite import Suite
 from squall.harness.targets import Nodes, refuse_bad_targets
 from squall.nemesis.disk import watched_calls
+from squall.nemesis.entries import targets_of
 from squall.nemesis.fault import ActsByItself, Fault, FaultContext
-from squall.nemesis.options import targets_of
 from squall.nemesis.ports import NODE_PROCESS, LoadHost
 from squall.nemesis.registry import build_fault
 from squall.nemesis.runner import Patience

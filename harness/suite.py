@@ -34,7 +34,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from squall.harness.errors import UsageError
 from squall.harness.yaml_source import KeyPath, YamlSource, load_yaml, shown, suggestion
 from squall.nemesis.durations import Duration, Seconds
-from squall.nemesis.options import FaultOptions, NemesisEntry, steps_in, targets_of
+from squall.nemesis.entries import NemesisEntry, steps_in, targets_of
+from squall.nemesis.options import FaultOptions
 from squall.nemesis.selector import TopicPartitionPattern, topic_partitions_in
 from squall.nodes.config import ConfigError, NodeConfig
 from squall.nodes.mutants import MUTANTS

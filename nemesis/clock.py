@@ -261,6 +261,7 @@ CLOCKS = (
         ClockMonotonic,
         HurryMonotonic,
         ("clock.monotonic",),
+        simulation=False,
         on_hosts="lab: the clock page that the process reads, by the shim in C; real hosts: none can do it",
         proof="the rate that a process sees and its wall clock is true; the rate in the running node's own memory",
         limits="a monotonic clock never goes back: what it is ahead it keeps until the host's state is removed; waits "

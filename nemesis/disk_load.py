@@ -60,6 +60,7 @@ LOADS = (
         DiskLoad,
         LoadDisk,
         ("disk.load",),
+        simulation=False,
         on_hosts="a process writes and fsyncs a file without a name beside the log directory, over and over",
         proof="what that process has given to the disk, by the kernel's account; how long an fsync takes for others",
         limits="how slow the disk gets is the disk's to say; memory file systems (tmpfs) count as nothing written",

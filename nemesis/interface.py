@@ -151,6 +151,7 @@ INTERFACES = (
         InterfaceDown,
         TakeInterfaceDown,
         ("net.interface_down",),
+        simulation=False,
         on_hosts="the host takes its interface down and, by itself, up again (`ip link`), with its routes",
         proof="no other node reaches the host; what the host saw of its interface, told afterwards",
         limits="the control connection is cut too, unless it comes by another interface; needs iproute2; not in"

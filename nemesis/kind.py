@@ -1,7 +1,9 @@
 """A kind of fault: its options, its constructor, the verbs it needs, and its description.
 
-`docs/faults.md` and `squall faults` are generated from these, so that the description of a fault stands beside its
-code.
+This is the one place in which a fault is declared. `registry.py` lists the declarations, and everything else follows
+from them: what a suite's `nemesis:` may hold, the names in error messages, `squall faults` and the tables of
+`docs/faults.md`, and which verbs hosts and simulation offer. A package of a user declares its faults in the same way
+(docs/writing-a-fault.md).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options import name_of
+from squall.nemesis.options.base import name_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Kind:
     """The evidence that it took hold, independent of the injection."""
     limits: str = ""
     """What it does not do, or not everywhere; empty if there is nothing to say."""
+    simulation: bool = True
+    """Whether simulated hosts can carry it out."""
 
     @property
     def name(self) -> str:

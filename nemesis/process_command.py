@@ -76,6 +76,7 @@ COMMANDS = (
         Command,
         RunCommands,
         ("host.command",),
+        simulation=False,
         on_hosts="shell commands, as the agent's user; the heal command is kept on the host before the first one runs",
         proof="the check command fails before, succeeds during and fails after",
         limits="proves what the check proves; the heal command must be harmless where there is nothing to heal",

@@ -98,6 +98,7 @@ FAILPOINTS = (
         KillAtCall,
         KillAtDiskCall,
         ("proc.kill_at_call",),
+        simulation=False,
         on_hosts="a watch over the node's disk calls (seccomp user notification) kills in place of the call, or makes"
         " the call in the node's place and then kills; started again when healed",
         proof="as a kill; and the files of the call are as before it, or have its effect",

@@ -174,6 +174,7 @@ SPOILT_LINKS = (
         BadLink,
         SpoilLink,
         ("net.spoil",),
+        simulation=False,
         on_hosts="packets are queued for the link emulator (NFQUEUE), which sends them on twice, damaged, late or not",
         proof="trains of numbered datagrams, counted where they arrive",
         limits="a damaged packet keeps its checksum, so that TCP sees it as a loss; not in simulation, which has no"

@@ -15,7 +15,7 @@ from squall.harness.catalogue.trials import flat
 from squall.nemesis.catalogue import ROWS, Row
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Timed
-from squall.nemesis.registry import KINDS, only_on_hosts_kind
+from squall.nemesis.registry import KINDS, why_not_simulated
 
 COMMON = tuple(Timed.model_fields)
 VALIDATED_AS = {
@@ -125,7 +125,7 @@ def _least(kind: Kind) -> Iterator[tuple[str, str]]:
 
 def in_simulation(kind: Kind) -> bool:
     """Whether simulated hosts can have it, too."""
-    return not only_on_hosts_kind(kind)
+    return not why_not_simulated(kind)
 
 
 def kinds_by_name() -> dict[str, Kind]:

@@ -25,8 +25,8 @@ from squall.harness.inventory import Inventory
 from squall.harness.run_hosts import Hosts, standing_hosts
 from squall.harness.yaml_source import suggestion
 from squall.nemesis.catalogue import ROWS, Row
+from squall.nemesis.entries import nearest_fault
 from squall.nemesis.kind import Kind
-from squall.nemesis.options import nearest_fault
 from squall.nemesis.registry import KINDS
 
 

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Duration
-from squall.nemesis.options.base import Target, Timed, TopicPartitionTarget
+from squall.nemesis.options.base import FaultOptions, Target, TopicPartitionTarget
 
 
-class Reassign(Timed):
+class Reassign(FaultOptions):
     """Begins to move a topic-partition: `to` these brokers, or to as many by lot as it has, or as `replicas` says.
 
     With `cancel` it is cancelled when the window ends, if it is still under way then.
@@ -29,13 +29,13 @@ class Reassign(Timed):
         return self
 
 
-class ElectLeaders(Timed):
+class ElectLeaders(FaultOptions):
     """The preferred replica of every topic-partition under test is asked to lead."""
 
     fault: Literal["elect-leaders"]
 
 
-class AlterConfig(Timed):
+class AlterConfig(FaultOptions):
     """A topic has another setting while the window lasts, and `afterwards` (nothing: the default) once it is over."""
 
     fault: Literal["alter-config"]
@@ -45,14 +45,14 @@ class AlterConfig(Timed):
     afterwards: str | None = None
 
 
-class RemoveVoter(Timed):
+class RemoveVoter(FaultOptions):
     """A controller is taken out of the quorum's voters (KIP-853), and let in again when the window is over."""
 
     fault: Literal["remove-voter"]
     target: Target
 
 
-class AdminMix(Timed):
+class AdminMix(FaultOptions):
     """Topics of its own are made, enlarged, set and deleted by lot, a step `every` so long, `topics` at the most."""
 
     fault: Literal["admin-mix"]
@@ -60,11 +60,8 @@ class AdminMix(Timed):
     topics: int = Field(default=3, ge=1, le=100)
 
 
-class MoveController(Timed):
+class MoveController(FaultOptions):
     """The active controller stops cleanly, so that another becomes active; after `for` it is started again."""
 
     fault: Literal["move-controller"]
     patience: Duration = 10.0
-
-
-OperationFault = Reassign | ElectLeaders | AlterConfig | RemoveVoter | AdminMix | MoveController

@@ -7,25 +7,25 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from squall.nemesis.durations import Duration, DurationRange, Seconds
-from squall.nemesis.options.base import DiskCall, Target, Timed, TopicPartitionTarget
+from squall.nemesis.options.base import DiskCall, FaultOptions, Target, TopicPartitionTarget
 from squall.nemesis.rates import ByteSize
 
 
-class Kill(Timed):
+class Kill(FaultOptions):
     """SIGKILL; the process stays down for `for` and is then started again."""
 
     fault: Literal["kill"]
     target: Target
 
 
-class Pause(Timed):
+class Pause(FaultOptions):
     """SIGSTOP, and SIGCONT after `for`: the process sleeps through its own timeouts."""
 
     fault: Literal["pause"]
     target: Target
 
 
-class Restart(Timed):
+class Restart(FaultOptions):
     """SIGTERM; the process stops cleanly, stays down for `for` and is then started again.
 
     `patience` is how long it may take to stop (a broker first hands its leaderships over); then it is killed.
@@ -36,7 +36,7 @@ class Restart(Timed):
     patience: Duration = 10.0
 
 
-class LeaderKillLagging(Timed):
+class LeaderKillLagging(FaultOptions):
     """Pauses the followers of a topic-partition for `lag`, kills its leader meanwhile, and keeps it down for `for`."""
 
     fault: Literal["leader-kill-lagging"]
@@ -44,7 +44,7 @@ class LeaderKillLagging(Timed):
     lag: Duration = 1.0
 
 
-class Bounce(Timed):
+class Bounce(FaultOptions):
     """SIGKILL and a new start, again and again: one kill `every` so long, each time `down` for a moment."""
 
     fault: Literal["bounce"]
@@ -59,7 +59,7 @@ class Bounce(Timed):
         return self
 
 
-class RollingRestart(Timed):
+class RollingRestart(FaultOptions):
     """One target after the other is stopped cleanly and started again; the next follows once it accepts connections.
 
     `patience` is how long each may take to stop, `between` the pause after each. `for` must be long enough for all.
@@ -71,7 +71,7 @@ class RollingRestart(Timed):
     between: Seconds = Field(default=0.0, ge=0)
 
 
-class HostDown(Timed):
+class HostDown(FaultOptions):
     """As if the host lost its power: it falls silent to everyone, clients too, and its process dies; then it boots.
 
     Its disk keeps its content, as after a crash of the process alone; for data that was not fsynced see `power-loss`.
@@ -81,7 +81,7 @@ class HostDown(Timed):
     target: Target
 
 
-class KillAtCall(Timed):
+class KillAtCall(FaultOptions):
     """SIGKILL exactly `before` or `after` the `nth` disk call of one kind on a file whose name fits `path`.
 
     It waits until that call is made; then the process stays down until `for` is over. `path` is a pattern in which *
@@ -96,7 +96,7 @@ class KillAtCall(Timed):
     nth: int = Field(default=1, ge=1, le=1_000_000)
 
 
-class CpuThrottle(Timed):
+class CpuThrottle(FaultOptions):
     """The process gets no more than `share` of one processor."""
 
     fault: Literal["cpu-throttle"]
@@ -104,7 +104,7 @@ class CpuThrottle(Timed):
     share: float = Field(default=0.05, gt=0, lt=1)
 
 
-class CpuStress(Timed):
+class CpuStress(FaultOptions):
     """So many busy processes beside the node; one for each processor of the host, unless given."""
 
     fault: Literal["cpu-stress"]
@@ -112,7 +112,7 @@ class CpuStress(Timed):
     processes: int | None = Field(default=None, ge=1, le=1024)
 
 
-class MemoryStress(Timed):
+class MemoryStress(FaultOptions):
     """A process beside the node that holds `size` bytes of memory."""
 
     fault: Literal["memory-stress"]
@@ -120,7 +120,7 @@ class MemoryStress(Timed):
     size: ByteSize = Field(default=67_108_864, ge=4096)
 
 
-class ProcessLimit(Timed):
+class ProcessLimit(FaultOptions):
     """The process may have little more than it has: so many bytes of address space (`memory`), so many `descriptors`.
 
     Both are headroom above what it uses when the fault begins. A process that ends for lack of either is restarted when
@@ -139,7 +139,7 @@ class ProcessLimit(Timed):
         return self
 
 
-class Command(Timed):
+class Command(FaultOptions):
     """A fault of one's own: the command `inject` brings it about, `heal` ends it, `check` succeeds while it holds.
 
     A shell on the target's host runs all three. The host also runs `heal` when the time to live is over, and retries it
@@ -160,7 +160,7 @@ seconds.
 """
 
 
-class PauseClients(Timed):
+class PauseClients(FaultOptions):
     """SIGSTOP of the load workers on client hosts, of all or of one by lot, and SIGCONT after `for` (at most 15 s)."""
 
     fault: Literal["pause-clients"]
@@ -173,21 +173,3 @@ class PauseClients(Timed):
         if longest > LONGEST_SLEEP:
             raise ValueError(f"load workers may sleep {LONGEST_SLEEP:g} s at most, and `for` is {longest:g} s")
         return self
-
-
-ProcessFault = (
-    Kill
-    | Pause
-    | Restart
-    | LeaderKillLagging
-    | Bounce
-    | RollingRestart
-    | HostDown
-    | KillAtCall
-    | CpuThrottle
-    | CpuStress
-    | MemoryStress
-    | ProcessLimit
-    | Command
-    | PauseClients
-)

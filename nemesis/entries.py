@@ -1,38 +1,82 @@
-"""The entries of a `nemesis:` list: any fault, or several in sequence, in parallel, or mixed at random."""
+"""The entries of a `nemesis:` list: any fault, or several in sequence, in parallel, or mixed at random.
+
+The faults are those of the registry. A fault of an installed package is validated by the package's own options, which
+are imported when an entry names it.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, cast, get_args
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
-
-from squall.nemesis.durations import DurationRange
-from squall.nemesis.options.base import Length, Timed
-from squall.nemesis.options.clock import ClockFault
-from squall.nemesis.options.damage import DamageFault
-from squall.nemesis.options.disk import DiskFault
-from squall.nemesis.options.link import LinkFault
-from squall.nemesis.options.network import NetworkFault
-from squall.nemesis.options.operation import OperationFault
-from squall.nemesis.options.process import ProcessFault
-from squall.nemesis.options.rpc import RpcFault
-
-FaultOptions = (
-    NetworkFault | ProcessFault | ClockFault | DiskFault | DamageFault | LinkFault | RpcFault | OperationFault
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
 )
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-AnyFault = Annotated[FaultOptions, Field(discriminator="fault")]
+from squall.nemesis import registry
+from squall.nemesis.durations import DurationRange
+from squall.nemesis.options.base import FaultOptions, Length, Timed, name_of
+
+TAG = "fault"
 
 
-def name_of(options: type[BaseModel]) -> str:
-    """The name of a fault in a suite."""
-    (name,) = get_args(options.model_fields["fault"].annotation)
-    return name
+@dataclass(frozen=True)
+class _OrPlugin:
+    """Validates an entry that names a plugin by the plugin's options, and any other as the annotated union does."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._validated, handler(source))
+
+    def _validated(self, entry: Any, as_ours: Callable[[Any], Any]) -> Any:
+        if isinstance(entry, FaultOptions) and registry.plugin_of(entry) is not None:
+            return entry
+        name = entry.get(TAG) if isinstance(entry, Mapping) else None
+        if name in registry.plugins().names:
+            return registry.plugin_kind(str(name)).options.model_validate(entry)
+        try:
+            return as_ours(entry)
+        except ValidationError as invalid:
+            raise _with_plugins_listed(invalid) from None
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        described = handler(schema)
+        for name in registry.plugins().names:
+            try:
+                options = registry.plugin_kind(name).options
+            except ValueError:
+                continue
+            of_plugin = handler(options.__pydantic_core_schema__)
+            described["oneOf"].append(of_plugin)
+            if "$ref" in of_plugin:
+                described["discriminator"]["mapping"][name] = of_plugin["$ref"]
+        return described
 
 
-FAULT_NAMES = tuple(name_of(options) for options in get_args(FaultOptions))
+def _with_plugins_listed(invalid: ValidationError) -> Exception:
+    """The same error; one about an unknown name lists the plugins among the known ones."""
+    (first, *more) = invalid.errors(include_url=False)
+    names = registry.plugins().names
+    if more or first["type"] != "union_tag_invalid" or first["loc"] or not names:
+        return invalid
+    context = first["ctx"]
+    known = ", ".join((context["expected_tags"], *(f"'{name}'" for name in names)))
+    return PydanticKnownError("union_tag_invalid", {**context, "expected_tags": known})
+
+
+if TYPE_CHECKING:
+    AnyFault = FaultOptions
+else:
+    AnyFault = Annotated[Union[tuple(registry.FAULTS)], Field(discriminator=TAG), _OrPlugin()]  # noqa: UP007
 
 
 def targets_of(options: BaseModel) -> dict[str, str]:
@@ -55,7 +99,7 @@ def _written_flat(entry: Any) -> Any:
     fault = entry.get("fault")
     if fault is None:
         together = ", ".join(f"`{one}`" for one in COMBINATORS)
-        raise ValueError(f"names no `fault`; known are {', '.join(FAULT_NAMES)}, and {together}")
+        raise ValueError(f"names no `fault`; known are {', '.join(registry.known_names())}, and {together}")
     if isinstance(fault, Mapping) and len(fault) == 1:
         name, options = next(iter(fault.items()))
         if isinstance(options, Mapping):
@@ -69,7 +113,10 @@ def _is_step(entry: Timed) -> Timed:
     return entry
 
 
-Step = Annotated[Annotated[AnyFault, BeforeValidator(_written_flat)], AfterValidator(_is_step)]
+if TYPE_CHECKING:
+    Step = FaultOptions
+else:
+    Step = Annotated[Annotated[AnyFault, BeforeValidator(_written_flat)], AfterValidator(_is_step)]
 
 
 class _Together(Timed):
@@ -96,11 +143,14 @@ class Parallel(_Together):
     steps: tuple[Step, ...] = Field(alias="parallel", min_length=2)
 
 
-MixStep = Annotated[
-    Annotated[FaultOptions | Sequence | Parallel, Field(discriminator="fault")],
-    BeforeValidator(_written_flat),
-    AfterValidator(_is_step),
-]
+if TYPE_CHECKING:
+    MixStep = FaultOptions | Sequence | Parallel
+else:
+    MixStep = Annotated[
+        Annotated[Union[(*registry.FAULTS, Sequence, Parallel)], Field(discriminator=TAG), _OrPlugin()],
+        BeforeValidator(_written_flat),
+        AfterValidator(_is_step),
+    ]
 
 
 def _is_unhurried(step: Timed) -> Timed:
@@ -148,15 +198,18 @@ def _is_timed(entry: Timed) -> Timed:
     return entry
 
 
-NemesisEntry = Annotated[
-    Annotated[FaultOptions | Sequence | Parallel | Mix, Field(discriminator="fault")],
-    BeforeValidator(_written_flat),
-    AfterValidator(_is_timed),
-]
+if TYPE_CHECKING:
+    NemesisEntry = FaultOptions | Sequence | Parallel | Mix
+else:
+    NemesisEntry = Annotated[
+        Annotated[Union[(*registry.FAULTS, Sequence, Parallel, Mix)], Field(discriminator=TAG), _OrPlugin()],
+        BeforeValidator(_written_flat),
+        AfterValidator(_is_timed),
+    ]
 """One entry of a suite's `nemesis:` list; a suite model declares `nemesis: list[NemesisEntry] = []`."""
 
 
 def nearest_fault(name: str) -> str | None:
     """The known fault name that is most similar to a misspelt one."""
-    near = difflib.get_close_matches(name, FAULT_NAMES, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, registry.known_names(), n=1, cutoff=0.5)
     return near[0] if near else None
