@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
@@ -28,6 +30,7 @@ from squall.nemesis.durations import DurationRange
 from squall.nemesis.options.base import FaultOptions, Length, Timed, name_of
 
 TAG = "fault"
+OURS = tuple(registry.FAULTS)
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,19 @@ class _OrPlugin:
         return core_schema.no_info_wrap_validator_function(self._validated, handler(source))
 
     def _validated(self, entry: Any, as_ours: Callable[[Any], Any]) -> Any:
-        if isinstance(entry, FaultOptions) and registry.plugin_of(entry) is not None:
+        if isinstance(entry, FaultOptions) and type(entry) not in registry.FAULTS:
             return entry
         name = entry.get(TAG) if isinstance(entry, Mapping) else None
         if name in registry.plugins().names:
-            return registry.plugin_kind(str(name)).options.model_validate(entry)
+            return _adapter(registry.plugin_kind(str(name)).options).validate_python(entry)
         try:
             return as_ours(entry)
         except ValidationError as invalid:
             raise _with_plugins_listed(invalid) from None
+
+    def models(self) -> Iterator[type[BaseModel]]:
+        """The options of plugins that were used, beside those of the annotated union."""
+        yield from registry.loaded_options()
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         described = handler(schema)
@@ -60,6 +67,12 @@ class _OrPlugin:
             if "$ref" in of_plugin:
                 described["discriminator"]["mapping"][name] = of_plugin["$ref"]
         return described
+
+
+@cache
+def _adapter(options: type[BaseModel]) -> TypeAdapter[Any]:
+    """Validates by these options, with errors located as by a union of many."""
+    return TypeAdapter(Annotated[Union[options, OURS[0]], Field(discriminator=TAG)])  # noqa: UP007
 
 
 def _with_plugins_listed(invalid: ValidationError) -> Exception:
@@ -76,7 +89,7 @@ def _with_plugins_listed(invalid: ValidationError) -> Exception:
 if TYPE_CHECKING:
     AnyFault = FaultOptions
 else:
-    AnyFault = Annotated[Union[tuple(registry.FAULTS)], Field(discriminator=TAG), _OrPlugin()]  # noqa: UP007
+    AnyFault = Annotated[Union[OURS], Field(discriminator=TAG), _OrPlugin()]  # noqa: UP007
 
 
 def targets_of(options: BaseModel) -> dict[str, str]:
@@ -147,7 +160,7 @@ if TYPE_CHECKING:
     MixStep = FaultOptions | Sequence | Parallel
 else:
     MixStep = Annotated[
-        Annotated[Union[(*registry.FAULTS, Sequence, Parallel)], Field(discriminator=TAG), _OrPlugin()],
+        Annotated[Union[(*OURS, Sequence, Parallel)], Field(discriminator=TAG), _OrPlugin()],
         BeforeValidator(_written_flat),
         AfterValidator(_is_step),
     ]
@@ -202,7 +215,7 @@ if TYPE_CHECKING:
     NemesisEntry = FaultOptions | Sequence | Parallel | Mix
 else:
     NemesisEntry = Annotated[
-        Annotated[Union[(*registry.FAULTS, Sequence, Parallel, Mix)], Field(discriminator=TAG), _OrPlugin()],
+        Annotated[Union[(*OURS, Sequence, Parallel, Mix)], Field(discriminator=TAG), _OrPlugin()],
         BeforeValidator(_written_flat),
         AfterValidator(_is_timed),
     ]

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from squall.nemesis.fault import Fault, FaultContext
-from squall.nemesis.options.base import name_of
+from squall.nemesis.options.base import FaultOptions, name_of
 
 
 @dataclass(frozen=True)
@@ -43,3 +43,15 @@ class Kind:
     def what(self) -> str:
         """What it does, from the docstring of its options."""
         return " ".join((self.options.__doc__ or "").split("\n\n")[0].split())
+
+
+def wrong_with_kind(name: str, made: Any) -> str | None:
+    """Why an object is not the declaration of a fault of this name; None if it is."""
+    if not isinstance(made, Kind):
+        return f"names {made!r}, which is no Kind"
+    if not (isinstance(made.options, type) and issubclass(made.options, FaultOptions)):
+        return f"names a Kind whose options, {made.options!r}, are no subclass of FaultOptions"
+    fault = made.options.model_fields.get("fault")
+    if fault is None or get_args(fault.annotation) != (name,):
+        return f"names a Kind whose options do not have the field `fault: Literal[{name!r}]`"
+    return None

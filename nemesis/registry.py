@@ -22,6 +22,7 @@ from squall.nemesis.link import LINKS
 from squall.nemesis.move_controller import CONTROLLER_MOVES
 from squall.nemesis.operations import OPERATIONS
 from squall.nemesis.options import FaultOptions
+from squall.nemesis.options.base import name_of
 from squall.nemesis.partition import PARTITIONS
 from squall.nemesis.ports import NoPlugins, Plugins
 from squall.nemesis.power import POWER
@@ -75,7 +76,7 @@ ON_HOSTS = FAULT_VERBS
 # --- faults of installed packages ----------------------------------------------------------------------------------
 
 _plugins: Plugins = NoPlugins()
-_loaded: dict[type[BaseModel], str] = {}
+_loaded: list[type[BaseModel]] = []
 
 
 def plug_in(plugins: Plugins) -> None:
@@ -98,19 +99,20 @@ def plugin_kind(name: str) -> Kind:
     """The fault of an installed package. Raises ValueError, which says what is wrong with the package."""
     kind = _plugins.load(name)
     assert isinstance(kind, Kind)
-    _loaded[kind.options] = name
+    if kind.options not in _loaded:
+        _loaded.append(kind.options)
     return kind
 
 
-def plugin_of(options: BaseModel) -> str | None:
-    """The name of the plugin to which these options belong; None for a fault of this package."""
-    return _loaded.get(type(options))
+def loaded_options() -> tuple[type[BaseModel], ...]:
+    """The options of the plugins that were used."""
+    return tuple(_loaded)
 
 
 def kind_of(options: BaseModel) -> Kind:
     """The kind of fault to which these options belong."""
-    name = plugin_of(options)
-    return FAULTS[type(options)] if name is None else plugin_kind(name)
+    ours = FAULTS.get(type(options))
+    return plugin_kind(name_of(type(options))) if ours is None else ours
 
 
 # --- what faults need ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from squall.harness.catalogue.trials import flat
+from squall.harness.fault_plugins import plugin_kinds
 from squall.nemesis.catalogue import ROWS, Row
 from squall.nemesis.kind import Kind
 from squall.nemesis.options import Timed
@@ -129,4 +130,5 @@ def in_simulation(kind: Kind) -> bool:
 
 
 def kinds_by_name() -> dict[str, Kind]:
-    return {kind.name: kind for kind in KINDS}
+    """Our kinds of faults, and those of installed packages that can be used."""
+    return {kind.name: kind for kind in (*KINDS, *(kind for _, kind, _ in plugin_kinds() if kind is not None))}
