@@ -235,7 +235,8 @@ class _OrPlugin:
 @cache
 def _adapter(options: type[BaseModel]) -> TypeAdapter[Any]:
     """Validates by these options, with errors located as by a union of many."""
-    return TypeAdapter(Annotated[Union[options, LogOptions], Field(discriminator=TAG)])  # noqa: UP007
+    either: Any = Annotated[Union[options, LogOptions], Field(discriminator=TAG)]  # noqa: UP007
+    return TypeAdapter(either)
 
 
 def _with_plugins_listed(invalid: ValidationError) -> Exception:
